@@ -1,0 +1,48 @@
+# The two commands of the README: `make bench` and `make test`. Both make .venv first if need be.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: help bench test test-all lint tools clean
+help:
+	@echo "make bench     measure the quick profile on this machine and publish html/"
+	@echo "make test      lint, types and every test but the slow ones"
+	@echo "make test-all  the slow ones too"
+	@echo "make clean     remove .venv, env, html and caches (never results/)"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[test]'
+	@touch $(STAMP)
+
+# A failed point must not keep the others from the page: publish first, fail afterwards.
+bench: $(STAMP)
+	$(BIN)/hpml machine
+	@HPML_PROFILE=$${HPML_PROFILE:-quick} $(BIN)/asv run; status=$$?; \
+		$(BIN)/asv publish && \
+		echo && echo "Look at it:  $(BIN)/asv preview --browser    (or serve html/ with any web server)" && \
+		exit $$status
+
+lint: $(STAMP)
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint tools
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: lint tools
+	$(BIN)/python -m pytest
+
+# Programs that tests drive and Python packages do not bring. What cannot be had is said, and its tests are skipped.
+tools: $(STAMP)
+	@sh tests/get-tools.sh $(BIN)/python
+
+clean:
+	rm -rf $(VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

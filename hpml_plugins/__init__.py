@@ -1,0 +1,24 @@
+"""hpml_plugins: a plugin-based GPU benchmark registry, run by airspeed velocity.
+
+The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
+"""
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.hookspecs import hookimpl
+from hpml_plugins.measuring.bench import Bench
+from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, Samples, Series
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bench",
+    "Benchmark",
+    "HpmlError",
+    "Metric",
+    "Node",
+    "Record",
+    "Requires",
+    "Samples",
+    "Series",
+    "hookimpl",
+]

@@ -1,0 +1,15 @@
+"""The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": what asv lacks, through its own extension points.
+
+An Environment (`environment_type: node`), OutputPublishers (our pages), and the facts of the machine.
+"""
+
+from hpml_plugins.asv.environment import NodeEnvironment
+from hpml_plugins.asv.machine import load_machines_with_facts
+from hpml_plugins.site.publisher import GpuTypes
+
+__all__ = ["GpuTypes", "NodeEnvironment", "setup"]
+
+
+def setup() -> None:
+    """Called by asv once it has imported this module."""
+    load_machines_with_facts()

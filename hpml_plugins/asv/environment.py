@@ -1,0 +1,81 @@
+"""`environment_type: node`: a commit's package over the node's own Python, built and installed without a network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from asv import environment, util
+from asv.console import log
+
+from hpml_plugins.measuring.versions import torch_build
+from hpml_plugins.suite.declaration import RESULTS_VARIABLE
+
+_BUILD = "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir} {build_dir}"
+_INSTALL = (
+    "in-dir={env_dir} python -m pip install --no-deps --no-index -q --upgrade --target {env_dir}/site {wheel_file}"
+)
+_UNINSTALL = "return-code=any in-dir={env_dir} rm -rf {env_dir}/site"
+#: asv's modes that list benchmarks; the others run one.
+_DECLARING = ("discover", "check")
+
+
+class NodeEnvironment(environment.Environment):  # type: ignore[misc]
+    """torch, CUDA and NCCL are the node's; the commit's package is put beside them in a folder of its own."""
+
+    tool_name = "node"
+
+    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: Any) -> None:
+        if not self.matches(python):
+            own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            raise environment.EnvironmentUnavailable(
+                f"environment_type 'node' runs the Python that runs asv ({own}); it cannot give Python {python}"
+            )
+        torch, cuda = torch_build()
+        self._stack = (f"-torch{torch}" if torch else "") + (f"-cuda{cuda}" if cuda else "")
+        self._root = Path(conf.benchmark_dir).resolve().parent
+        self._results = Path(conf.results_dir).resolve()
+        self._requirements = requirements
+        super().__init__(conf, python, requirements, tagged_env_vars)
+        self._build_command = conf.build_command or [_BUILD]
+        self._install_command = conf.install_command or [_INSTALL]
+        self._uninstall_command = conf.uninstall_command or [_UNINSTALL]
+
+    @classmethod
+    def matches(cls, python: str) -> bool:
+        """Whether this Python is the one that runs asv."""
+        return python in ("same", "python", sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+    @property
+    def name(self) -> str:
+        """Python, torch and CUDA versions and no path, so that results of one node type share a name."""
+        return str(super().name) + self._stack
+
+    def check_presence(self) -> bool:
+        """Whether its folder exists and was made for the same settings."""
+        return Path(self._path, "asv-env-info.json").is_file()
+
+    def _setup(self) -> None:
+        log.info(f"Using this node's Python for {self.name}")
+        Path(self._path).mkdir(parents=True, exist_ok=True)
+
+    def find_executable(self, executable: str) -> str:
+        """The node's own Python; anything else from the PATH."""
+        return sys.executable if executable == "python" else str(util.which(executable))
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        """Run the node's Python with the commit's package in front of its own.
+
+        asv passes the mode second. Declaring is done by the working tree's package, whatever the commit, so that
+        benchmarks.json is the same on every node and an old commit does not shorten it.
+        """
+        own = str(self._root if args[1:2] and args[1] in _DECLARING else Path(self._path, "site"))
+        env = {**kwargs.pop("env", os.environ), **self._global_env_vars}
+        env.pop("PYTHONPATH", None)
+        # asv's benchmark.py takes this variable into sys.path itself, and would remove what PYTHONPATH brought
+        env["ASV_PYTHONPATH"] = os.pathsep.join([own, *filter(None, [env.get("ASV_PYTHONPATH")])])
+        env[RESULTS_VARIABLE] = str(self._results)
+        log.debug(f"Running '{' '.join(args)}' in {self.name}")
+        return util.check_output([sys.executable, *args], env=env, **kwargs)

@@ -1,0 +1,139 @@
+"""Facts of the machine for asv: two more facets, a stable name, and the suite of the run that is starting."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+from asv import machine as asv_machine
+from asv import util
+from asv.commands import make_argparser
+from asv.config import Config
+from asv.console import log
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.host import make_host
+from hpml_plugins.model.node import Node
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.registry import read_registry
+from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.suite.declaration import PROFILE_VARIABLE, SUITE_VARIABLE, declare
+
+
+def load_machines_with_facts() -> None:
+    """Let `Machine.load`, which asv calls first of all when it is about to measure, detect this node by itself.
+
+    asv has no hook there: its loader takes extra facts only from the command line of `asv machine`, and asks at the
+    console on a node that it has not seen. Only commands that measure call it, so nothing else pays for it.
+    """
+    original = asv_machine.Machine.load
+
+    @functools.wraps(original)
+    def load(*args: Any, machine_name: str | None = None, **kwargs: Any) -> Any:
+        try:
+            facts = prepare(machine_name or kwargs.get("machine"))
+        except HpmlError as error:
+            _refuse(error)
+        kwargs.pop("force_interactive", None)
+        return original(*args, machine_name=facts["machine"], **{**facts, **kwargs})
+
+    asv_machine.Machine.load = load
+
+
+def prepare(name: str | None) -> dict[str, str]:
+    """Validate the registry, write the suite for the benchmark processes, and return the facets of this machine.
+
+    Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it is not.
+    """
+    host = make_host(read_registry())
+    for plugin in host.broken:
+        log.warning(str(plugin.error))
+    node = detect_node()
+    machine = name or machine_name(node)
+    results = Path(_config().results_dir)
+    scratch = Path(tempfile.mkdtemp(prefix="hpml-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    suite = declare(
+        host,
+        node,
+        machine,
+        scratch,
+        profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
+        previous=_read_json(results / "benchmarks.json"),
+        keep=not _is_dry_run(),
+    )
+    file = scratch / "suite.json"
+    file.write_bytes(msgspec.json.encode(suite))
+    os.environ[SUITE_VARIABLE] = str(file)
+    facts = facets(node, machine, _read_json(results / machine / "machine.json"))
+    save_machine(facts)
+    return facts
+
+
+def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
+    """asv's six fields, and `gpu` and `num_gpu`.
+
+    Each different value splits asv's graphs, so what changes between two boots of one node type (kernel, a virtual
+    machine's memory, the host's CPU) is kept as it was first recorded under this name; every Record has the truth.
+    """
+    found = {
+        "machine": machine,
+        "os": node.os.split()[0],
+        "arch": node.arch,
+        "cpu": node.cpu,
+        "num_cpu": str(node.num_cpu),
+        "ram": f"{node.ram / 2**30:.0f} GiB",
+        "gpu": node.gpu,
+        "num_gpu": str(node.num_gpu),
+    }
+    if all(known.get(key) == found[key] for key in ("gpu", "num_gpu")):
+        found |= {key: str(known[key]) for key in found if key in known}
+    return found
+
+
+def save_machine(facts: dict[str, str]) -> None:
+    """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there."""
+    asv_machine.MachineCollection.save(facts["machine"], facts)
+
+
+def _config() -> Any:
+    try:
+        return Config.load(_asv_arguments().get("config"))
+    except util.UserError:
+        return Config()
+
+
+def _is_dry_run() -> bool:
+    return bool(_asv_arguments().get("dry_run"))
+
+
+def _asv_arguments() -> dict[str, Any]:
+    # asv hands its plugins no arguments: read them again with asv's own parser.
+    if Path(sys.argv[0]).stem not in ("asv", "__main__"):
+        return {}
+    try:
+        return dict(vars(make_argparser()[0].parse_args(sys.argv[1:])))
+    except SystemExit:
+        return {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: object = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refuse(error: HpmlError) -> NoReturn:
+    log.flush()
+    print(f"hpml: {error}", file=sys.stderr)
+    sys.exit(2)

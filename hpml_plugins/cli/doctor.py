@@ -1,0 +1,32 @@
+"""`hpml doctor`: what this node has, what is broken, and the command that mends it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hpml_plugins.cli import Settings
+
+SIGNS = {"ok": "✓", "missing": "–", "broken": "✗"}
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@click.pass_obj
+def command(settings: Settings, as_json: bool) -> int:
+    """Say what this node has, what is broken, and what mends it. Exit status 1 when something is broken."""
+    from hpml_plugins.cli.diagnosis import diagnose
+
+    findings = list(diagnose(settings.registry))
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(findings)).decode() + "\n")
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        for finding in findings:
+            print(f"{SIGNS[finding.state]} {finding.subject:{width}}  {finding.what}")
+            if finding.mend:
+                print(f"  {'':{width}}  mend: {finding.mend}")
+    return 1 if any(finding.state == "broken" for finding in findings) else 0

@@ -1,0 +1,96 @@
+"""`hpml run NAME`: measure one benchmark now, without asv, and show what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from hpml_plugins.cli import Settings
+from hpml_plugins.errors import UsageError
+from hpml_plugins.host import Host, LoadedPlugin, make_host
+from hpml_plugins.host.host import is_one_of, nearest
+from hpml_plugins.measuring.isolation import import_before_fork
+from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.record import Record
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.records import append
+from hpml_plugins.registry import read_registry
+from hpml_plugins.registry.reader import EVERYTHING
+
+Task = tuple[LoadedPlugin, Benchmark, Params]
+
+
+@click.command("run")
+@click.argument("name")
+@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
+@click.option("--profile", default=EVERYTHING, show_default=True, help="Only the points of this profile.")
+@click.option("--record", type=click.Path(path_type=Path), help="Append the Records to this .jsonl file.")
+@click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
+@click.pass_obj
+def command(
+    settings: Settings, name: str, choices: tuple[str, ...], profile: str, record: Path | None, as_json: bool
+) -> int:
+    """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
+    from hpml_plugins.cli.show import Display
+
+    host = make_host(read_registry(settings.registry))
+    tasks = _tasks(host, name, choices, profile)
+    node = detect_node()
+    if len(tasks) > 1:
+        import_before_fork(module for _, benchmark, _ in tasks for module in benchmark.requires.modules)
+    records: list[Record] = []
+    with Display(len(tasks), quiet=as_json, debug=settings.debug) as display:
+        for plugin, benchmark, params in tasks:
+            display.start(benchmark.name, params)
+            context = Context(node=node, plugin=plugin.entry.name, source=plugin.source, machine=machine_name(node))
+            done = measure_point(benchmark, params, context, progress=display.progress)
+            records.append(done)
+            display.finish(done)
+            if record:
+                append(record, done)
+            if as_json:
+                from hpml_plugins.model.record import encode
+
+                print(encode(done).decode(), flush=True)
+    if not as_json:
+        display.table(records)
+    failed = sum(done.status == "failed" for done in records)
+    if failed:
+        print(f"hpml: {failed} of {len(records)} points failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:
+    """The points to measure, in order. Raises UsageError when the choice names no parameter, no value or no point."""
+    found = host.find(name)
+    wanted = dict(_split(choice) for choice in choices)
+    known = {key for _, benchmark in found for key in benchmark.grid}
+    for key, values in wanted.items():
+        if key not in known:
+            raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
+        offered = {str(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
+        if unknown := [value for value in values if value not in offered]:
+            raise UsageError(
+                f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
+                "grids are widened in registry.yaml"
+            )
+    tasks = [
+        (plugin, benchmark, params)
+        for plugin, benchmark in found
+        for params in host.points(plugin, benchmark, profile)
+        if all(key in params and is_one_of(str(params[key]), values) for key, values in wanted.items())
+    ]
+    if not tasks:
+        raise UsageError(f"no point of {name!r} is left by profile {profile!r} and {' '.join(choices) or 'no choice'}")
+    return tasks
+
+
+def _split(choice: str) -> tuple[str, list[str]]:
+    key, equals, values = choice.partition("=")
+    if not equals or not key or not values:
+        raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
+    return key, values.split(",")

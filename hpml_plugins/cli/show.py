@@ -1,0 +1,110 @@
+"""What `hpml run` shows: progress while it measures, a table at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hpml_plugins.display import quantity
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.samples import Samples
+
+
+class Display:
+    """One status line on stderr while points are measured, refreshed only when something is said.
+
+    No thread of rich's may run while a point forks: a lock it held would stay locked in the child.
+    """
+
+    def __init__(self, total: int, quiet: bool = False, debug: bool = False) -> None:
+        self._out = Console()
+        self._status = Console(stderr=True, quiet=quiet)
+        self._total = total
+        self._debug = debug
+        self._done = 0
+        self._point = ""
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+
+    def start(self, benchmark: str, params: Params) -> None:
+        """Say which point is being measured."""
+        self._point = f"[{self._done + 1}/{self._total}] {benchmark} {spell(params)}"
+        self._write("…")
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Say what the point is doing."""
+        self._write(f"{text}{f' {share:.0%}' if share is not None else ''}")
+
+    def finish(self, record: Record) -> None:
+        """Say how the point ended; failures stay on the screen."""
+        self._done += 1
+        self._clear()
+        if record.status == "failed":
+            self._status.print(f"[red]failed[/red] {escape(self._point)}: {escape(record.reason)}", soft_wrap=True)
+            if record.output and self._debug:
+                self._status.print(escape(record.output), style="dim", soft_wrap=True)
+
+    def table(self, records: Sequence[Record]) -> None:
+        """All points: their parameters, each metric's median and interval, or the reason for having none."""
+        for name in dict.fromkeys(record.benchmark for record in records):
+            of_one = [record for record in records if record.benchmark == name]
+            self._out.print(self._table(of_one))
+            # Below and not in a column: a reason is longer than all the numbers together.
+            for record in of_one:
+                for remark in [f"{record.status}: {record.reason}"] * bool(record.reason) + record.warnings:
+                    self._out.print(escape(f"{spell(record.params)}: {remark}"), soft_wrap=True, highlight=False)
+
+    def _table(self, records: Sequence[Record]) -> Table:
+        table = Table(title=records[0].benchmark, title_justify="left", caption_justify="left")
+        for key in records[0].params:
+            table.add_column(key)
+        metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
+        for metric in metrics or ["status"]:
+            table.add_column(metric, justify="right", no_wrap=True)
+        for record in records:
+            cells = [escape(str(value)) for value in record.params.values()]
+            for metric in metrics:
+                found = record.metrics.get(metric)
+                cells.append(spell_samples(found.samples, found.unit) if found else "–")
+            if not metrics:
+                cells.append(record.status)
+            table.add_row(*cells)
+        return table
+
+    def _write(self, text: str) -> None:
+        if self._status.is_terminal and not self._status.quiet:
+            self._status.file.write(f"\r\x1b[K{self._point} {text}"[: self._status.width + 4])
+            self._status.file.flush()
+
+    def _clear(self) -> None:
+        if self._status.is_terminal and not self._status.quiet:
+            self._status.file.write("\r\x1b[K")
+            self._status.file.flush()
+
+
+def spell(params: Params) -> str:
+    """A point in words: `millions=10 launch=grid`."""
+    return " ".join(f"{key}={value}" for key, value in params.items())
+
+
+def spell_samples(values: Sequence[float], symbol: str) -> str:
+    """Median and half the width of its 95 % interval, scaled for reading: `1.23 ms ±0.4 %`."""
+    samples = Samples(tuple(values))
+    text = quantity(samples.median, symbol)
+    low, high = samples.interval()
+    if len(values) > 1 and samples.median:
+        text += f" ±{(high - low) / 2 / abs(samples.median) * 100:.2g} %"
+    return text

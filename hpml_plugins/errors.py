@@ -1,0 +1,56 @@
+"""One family of errors. Each says what is wrong, where, and how to mend it, in one line."""
+
+from __future__ import annotations
+
+
+class HpmlError(Exception):
+    """Base of every error that is meant for a user.
+
+    what: the fault and its mend, one line.  where: `file:line` or `file`, put in front; empty when there is none.
+    """
+
+    def __init__(self, what: str, where: str = "") -> None:
+        self.what = one_line(what)
+        self.where = where
+        super().__init__(f"{where}: {self.what}" if where else self.what)
+
+
+class RegistryError(HpmlError):
+    """registry.yaml says something that cannot be."""
+
+
+class DefinitionError(HpmlError):
+    """A Benchmark, Metric, Requires or a plugin is declared wrongly."""
+
+
+class PluginError(HpmlError):
+    """A plugin does not import, or raises while being asked."""
+
+
+class UsageError(HpmlError):
+    """A command was given a name or a value that does not exist."""
+
+
+class ResultError(HpmlError):
+    """What a measurement returned cannot be believed: no such metric, not finite, wrong unit."""
+
+
+class CheckFailed(HpmlError):
+    """`bench.check` found a wrong result; no number of this point counts."""
+
+
+class Skipped(HpmlError):
+    """The point cannot be measured on this node; the reason is recorded. Raised by `bench.skip`."""
+
+
+def one_line(text: str) -> str:
+    """The text with its line breaks and runs of blanks turned into single blanks."""
+    return " ".join(text.split())
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line: a user's error as it is, anything else with its type."""
+    if isinstance(error, HpmlError):
+        return str(error)
+    text = one_line(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,163 @@
+"""The host: every plugin of a registry, loaded, with the registry's grids, timeouts and profiles applied."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from hpml_plugins.errors import HpmlError, PluginError, RegistryError, UsageError
+from hpml_plugins.host.loading import LoadedPlugin, load_plugin
+from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.registry.reader import EVERYTHING, Registry
+from hpml_plugins.registry.schema import GridChoice
+
+
+@dataclass(frozen=True)
+class Host:
+    """The loaded plugins of a registry, broken ones included."""
+
+    registry: Registry
+    plugins: tuple[LoadedPlugin, ...]
+
+    @property
+    def broken(self) -> list[LoadedPlugin]:
+        """The plugins that could not be loaded, each with its error."""
+        return [plugin for plugin in self.plugins if plugin.error]
+
+    def benchmarks(self) -> Iterator[tuple[LoadedPlugin, Benchmark]]:
+        """Every benchmark with the plugin that offers it, in the registry's order."""
+        for plugin in self.plugins:
+            for benchmark in plugin.benchmarks:
+                yield plugin, benchmark
+
+    def find(self, name: str) -> list[tuple[LoadedPlugin, Benchmark]]:
+        """The benchmark of this name, or all those of the plugin of this name.
+
+        Raises the plugin's own error where it is broken, UsageError with the nearest names where there is none.
+        """
+        for plugin in self.broken:
+            if plugin.entry.name == name and plugin.error:
+                raise plugin.error
+        pairs = list(self.benchmarks())
+        if found := [(plugin, benchmark) for plugin, benchmark in pairs if benchmark.name == name]:
+            return found
+        if found := [(plugin, benchmark) for plugin, benchmark in pairs if plugin.entry.name == name]:
+            return found
+        known = sorted({name for plugin, benchmark in pairs for name in (plugin.entry.name, benchmark.name)})
+        raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
+
+    def points(self, plugin: LoadedPlugin, benchmark: Benchmark, profile: str = EVERYTHING) -> list[Params]:
+        """The points of a benchmark that a profile chooses. Raises UsageError for a profile that nobody defines."""
+        self.check_profile(profile)
+        choice = plugin.entry.profiles.get(profile, {}).get(benchmark.name, {})
+        return [
+            params
+            for params in benchmark.points()
+            if all(is_one_of(params[name], values) for name, values in choice.items())
+        ]
+
+    def check_profile(self, profile: str) -> None:
+        """Raise UsageError, with the nearest names, for a profile that no plugin of the registry defines."""
+        if profile not in self.registry.profiles:
+            raise UsageError(f"no profile {profile!r}; {nearest(profile, self.registry.profiles)}")
+
+
+def make_host(registry: Registry) -> Host:
+    """Load every enabled plugin. A broken one takes no other down: it is kept with its error."""
+    taken: dict[str, str] = {}
+    plugins = []
+    for index, entry in registry.enabled:
+        loaded = load_plugin(entry, registry.path.parent, registry.at("plugins", index))
+        plugins.append(_fit(loaded, registry, index, taken))
+    return Host(registry, tuple(plugins))
+
+
+def _fit(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
+    """Apply the registry to what a plugin offers; its own faults and the registry's both end in `error`."""
+    if plugin.error:
+        return plugin
+    name = plugin.entry.name
+    try:
+        offered = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
+        if len(offered) < len(plugin.benchmarks):
+            raise PluginError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
+        for benchmark_name in offered:
+            if benchmark_name in taken:
+                raise PluginError(
+                    f"benchmark {benchmark_name!r} is offered by plugin {taken[benchmark_name]!r} and by {name!r}; "
+                    "rename or disable one",
+                    plugin.where,
+                )
+        fitted = _override(plugin, registry, index, offered)
+        for profile, choice in plugin.entry.profiles.items():
+            _check_profile(name, profile, choice, fitted, registry, index)
+    except HpmlError as error:
+        return replace(plugin, benchmarks=(), error=error)
+    taken.update(dict.fromkeys(fitted, name))
+    return replace(plugin, benchmarks=tuple(fitted.values()))
+
+
+def _override(
+    plugin: LoadedPlugin, registry: Registry, index: int, offered: dict[str, Benchmark]
+) -> dict[str, Benchmark]:
+    fitted = dict(offered)
+    for benchmark_name, override in plugin.entry.grid.items():
+        where = registry.at("plugins", index, "grid", benchmark_name)
+        if benchmark_name not in offered:
+            raise RegistryError(
+                f"plugin {plugin.entry.name!r} offers no benchmark {benchmark_name!r}; "
+                f"{nearest(benchmark_name, offered)}",
+                where,
+            )
+        for key in override:
+            where = registry.at("plugins", index, "grid", benchmark_name, key)
+            fitted[benchmark_name] = fitted[benchmark_name].with_grid({key: override[key]}, where)
+    if plugin.entry.timeout is not None:
+        fitted = {key: replace(value, timeout=plugin.entry.timeout) for key, value in fitted.items()}
+    return fitted
+
+
+def _check_profile(
+    plugin: str,
+    profile: str,
+    choice: GridChoice,
+    offered: dict[str, Benchmark],
+    registry: Registry,
+    index: int,
+) -> None:
+    for benchmark_name, values in choice.items():
+        where = registry.at("plugins", index, "profiles", profile, benchmark_name)
+        if benchmark_name not in offered:
+            raise RegistryError(
+                f"profile {profile!r} of {plugin!r}: no benchmark {benchmark_name!r}; "
+                f"{nearest(benchmark_name, offered)}",
+                where,
+            )
+        grid = offered[benchmark_name].grid
+        for key, chosen in values.items():
+            where = registry.at("plugins", index, "profiles", profile, benchmark_name, key)
+            if key not in grid:
+                raise RegistryError(
+                    f"profile {profile!r} of {benchmark_name!r}: no parameter {key!r}; {nearest(key, grid)}",
+                    where,
+                )
+            for value in chosen:
+                if not is_one_of(value, grid[key]):
+                    raise RegistryError(
+                        f"profile {profile!r} of {benchmark_name!r}: {key} {value!r} is not in the grid "
+                        f"({', '.join(map(str, grid[key]))}); a profile chooses points, it never adds any",
+                        where,
+                    )
+
+
+def is_one_of(value: object, values: Iterable[object]) -> bool:
+    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean …?` with the nearest name, or the list of the known ones."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"

@@ -1,0 +1,108 @@
+"""Loading one plugin from where its registry entry says, and asking it what it offers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from hpml_plugins import hookspecs
+from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, describe
+from hpml_plugins.model.benchmark import Benchmark
+from hpml_plugins.registry.schema import PluginEntry
+
+GROUP = "hpml"
+
+
+@dataclass(frozen=True)
+class LoadedPlugin:
+    """A plugin and what it offers; `error` is set, and nothing offered, where it is broken."""
+
+    entry: PluginEntry
+    where: str
+    benchmarks: tuple[Benchmark, ...] = ()
+    source: dict[str, str] = field(default_factory=dict)
+    error: HpmlError | None = None
+
+
+def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlugin:
+    """Import the plugin and call its hook. A fault of the plugin ends in `error`, never in an exception."""
+    try:
+        module = _import(entry, folder)
+        return LoadedPlugin(entry, where, _ask(entry.name, module), _provenance(entry, module))
+    except HpmlError as error:
+        placed = error if error.where else type(error)(f"plugin {entry.name!r}: {error.what}", where)
+        return LoadedPlugin(entry, where, error=placed)
+    except (Exception, SystemExit) as error:
+        fault = PluginError(f"plugin {entry.name!r} cannot be loaded: {describe(error)}", where)
+        fault.__cause__ = error
+        return LoadedPlugin(entry, where, error=fault)
+
+
+def _import(entry: PluginEntry, folder: Path) -> Any:
+    if entry.module is not None:
+        try:
+            return importlib.import_module(entry.module)
+        except ModuleNotFoundError as error:
+            raise PluginError(
+                f"module {entry.module!r} does not import: {error}; install it or correct the name"
+            ) from error
+    if entry.entry_point is not None:
+        found = importlib.metadata.entry_points(group=GROUP)
+        if entry.entry_point not in found.names:
+            known = ", ".join(sorted(found.names)) or "none installed"
+            raise PluginError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")
+        return found[entry.entry_point].load()
+    path = (folder / str(entry.path)).resolve()
+    if not path.is_file():
+        raise PluginError(f"no file {entry.path!r} beside the registry; correct the path")
+    name = f"hpml_file_{entry.name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"{entry.path!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before execution, as import does: dataclasses and pickling look the module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _ask(name: str, module: Any) -> tuple[Benchmark, ...]:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module, name)
+    manager.check_pending()
+    answers = manager.hook.hpml_benchmarks()
+    if not answers:
+        raise PluginError("implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`")
+    benchmarks = tuple(benchmark for answer in answers for benchmark in answer)
+    for benchmark in benchmarks:
+        if not isinstance(benchmark, Benchmark):
+            raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
+    return benchmarks
+
+
+def _provenance(entry: PluginEntry, module: Any) -> dict[str, str]:
+    """Where the code came from: the source as declared, and a hash of the plugin's own Python files."""
+    file = getattr(module, "__file__", None) or getattr(
+        sys.modules.get(getattr(module, "__module__", "")), "__file__", ""
+    )
+    source = dict(entry.sources)
+    if file:
+        path = Path(file)
+        files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+        digest = hashlib.sha256()
+        for part in files:
+            digest.update(part.relative_to(path.parent).as_posix().encode() + b"\0" + part.read_bytes() + b"\0")
+        source["sha256"] = digest.hexdigest()
+    return source

@@ -1,0 +1,104 @@
+"""Bench: what a plugin's `measure` is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
+from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Series
+from hpml_plugins.model.samples import Samples
+
+Report = Callable[[str, float | None], None]
+
+
+class Bench:
+    """The services of one point: time a step, check a result, skip, warn, attach a series, show progress.
+
+    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine
+    as facts.  params: the point.
+    seed: what random inputs are made from, so that a run can be repeated.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        params: Params,
+        *,
+        gpus: int = 0,
+        seed: int = 0,
+        plan: Plan | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.node = node
+        self.params = dict(params)
+        self.gpus = gpus
+        self.device = "cuda" if gpus else "cpu"
+        self.seed = seed
+        self.plan = plan or Plan()
+        self.checks: list[str] = []
+        self.warnings: list[str] = []
+        self.attached: dict[str, Series] = {}
+        self._report = report or (lambda text, share: None)
+
+    def time(self, step: Callable[[], object], *, device: str | None = None, budget: float | None = None) -> Samples:
+        """Samples of the time of one call of `step`, s.
+
+        The step is warmed up, then sampled until the 95 % interval of the median is narrow enough or the budget
+        ends; the samples' info says which. Short steps are batched. On "cuda" the time is the GPU's own, between
+        events on the current stream; the timer synchronises, the step need not.
+
+        device: "cpu" or "cuda"; that of the bench when left out.  budget: s, wall clock, for all samples.
+        """
+        plan = self.plan if budget is None else self.plan.with_budget(budget)
+        if (device or self.device) == "cuda":
+            from hpml_plugins.measuring.gpu import time_on_gpu
+
+            return time_on_gpu(step, plan)
+        from hpml_plugins.measuring.cpu import time_on_cpu
+
+        return time_on_cpu(step, plan)
+
+    def check(self, ok: object, message: str) -> None:
+        """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.
+
+        The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept in the Record.
+        """
+        if not ok:
+            raise CheckFailed(f"check failed: {message}")
+        self.checks.append(message)
+
+    def skip(self, reason: str) -> NoReturn:
+        """End this point as skipped, with the reason."""
+        raise Skipped(reason)
+
+    def warn(self, text: str) -> None:
+        """Put a warning into the Record: the number stands, but a reader should know this."""
+        self.warnings.append(text)
+
+    def series(self, name: str, columns: Mapping[str, Sequence[float]], units: Mapping[str, str] | None = None) -> None:
+        """Attach columns of equal length, such as accuracy over epochs or a histogram, to the Record.
+
+        columns: name → numbers.  units: column → symbol.  Raises DefinitionError for unequal lengths.
+        """
+        lengths = {column: len(values) for column, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
+        plain = {column: [float(value) for value in values] for column, values in columns.items()}
+        self.attached[name] = Series(plain, dict(units or {}))
+
+    def progress(self, text: str, share: float | None = None) -> None:
+        """Say what a long point is doing. share: how much is done, 0 to 1, where known."""
+        self._report(text, share)
+
+    def import_module(self, name: str) -> Any:
+        """Import a module that `Requires` could not know of; a missing one skips the point with the reason."""
+        import importlib
+
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            self.skip(f"module {name} does not import: {error}")

@@ -1,0 +1,177 @@
+"""Run a function in a process of its own, so that whatever it does ends in an outcome."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import IO
+
+#: `send(kind, payload)`: what the isolated function reports with, any number of times.
+Send = Callable[[str, bytes], None]
+#: How much of what the process printed is kept when it dies, B.
+OUTPUT_TAIL = 4000
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail."""
+
+    fault: str
+    output: str
+
+
+def import_before_fork(modules: Iterable[str]) -> None:
+    """Import what the benchmarks require once, so that the process of every point finds it loaded.
+
+    Importing does not touch CUDA; a process that had would break in its forks. A module that does not import is left
+    for the point that needs it to report.
+    """
+    for module in dict.fromkeys(modules):
+        with suppress(Exception):
+            importlib.import_module(module)
+
+
+def run_isolated(function: Callable[[Send], None], timeout: float, on_message: Callable[[str, bytes], None]) -> Outcome:
+    """Run `function(send)` in a forked process with its own process group.
+
+    timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
+    keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as output:
+        process = multiprocessing.get_context("fork").Process(
+            target=_child, args=(function, receiver, sender, output.fileno(), os.getpid())
+        )
+        process.start()
+        sender.close()
+        assert process.pid is not None
+        try:
+            fault = _listen(process, receiver, timeout, on_message)
+        finally:
+            left = _end_group(process.pid)
+            process.join(5)
+            receiver.close()
+        if left and not fault:
+            on_message("warning", b"the benchmark left processes behind; they were ended")
+        return Outcome(fault, _tail(output))
+
+
+def _child(
+    function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
+) -> None:
+    os.setsid()
+    # If the parent is killed outright nobody would end this process: let the kernel do it.
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    receiver.close()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    # Python's own streams may have been replaced by whoever called (a test runner, asv): back to the descriptors.
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    faulthandler.enable(2)
+    function(lambda kind, payload: sender.send_bytes(kind.encode() + b"\0" + payload))
+    sender.close()
+
+
+def _listen(
+    process: multiprocessing.process.BaseProcess,
+    receiver: Connection,
+    timeout: float,
+    on_message: Callable[[str, bytes], None],
+) -> str:
+    deadline = time.monotonic() + timeout
+    while True:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return f"timed out after {timeout:g} s"
+        try:
+            if not receiver.poll(min(remaining, 0.5)):
+                # A grandchild may hold the pipe open after the process died: its death is what counts.
+                if process.exitcode is not None and not receiver.poll(0):
+                    return _describe_exit(process.exitcode)
+                continue
+            kind, _, payload = receiver.recv_bytes().partition(b"\0")
+        except (EOFError, OSError):
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode is None:
+                return f"timed out after {timeout:g} s"
+            return _describe_exit(process.exitcode)
+        on_message(kind.decode(), payload)
+
+
+def _describe_exit(code: int) -> str:
+    if code == 0:
+        return ""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        told = {
+            "SIGSEGV": "segmentation fault",
+            "SIGKILL": "killed, perhaps for want of memory",
+            "SIGABRT": "aborted",
+        }
+        return f"died of {name}" + (f" ({told[name]})" if name in told else "")
+    return f"ended with exit status {code} before it reported"
+
+
+def _end_group(group: int) -> bool:
+    """End every process of the group. Returns whether any was left to end beside the leader's own remains."""
+    left = False
+    for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
+        if not _alive(group):
+            return left
+        left = True
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+        waited = time.monotonic() + patience
+        while _alive(group) and time.monotonic() < waited:
+            time.sleep(0.005)
+    return left
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    # killpg(group, 0) also succeeds for a zombie, and the dead leader stays one until it is joined: look at states.
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != b"Z":
+            return True
+    return False
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - OUTPUT_TAIL))
+    return output.read().decode("utf-8", "replace").strip()

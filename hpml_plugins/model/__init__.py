@@ -1,0 +1,23 @@
+"""The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
+
+from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
+from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.model.record import MetricSamples, Record, Series, Status
+from hpml_plugins.model.samples import Samples
+
+__all__ = [
+    "Benchmark",
+    "Direction",
+    "Gpu",
+    "Grid",
+    "Metric",
+    "MetricSamples",
+    "Node",
+    "Params",
+    "Record",
+    "Requires",
+    "Samples",
+    "Series",
+    "Status",
+    "Value",
+]

@@ -1,0 +1,44 @@
+"""Node: this machine as facts. Detection lives in `hpml_plugins.node`; this is only the value."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One CUDA device as NVML sees it. memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows."""
+
+    name: str
+    memory: float = 0
+    uuid: str = ""
+    power_limit: float = 0
+    max_sm_clock: float = 0
+    max_memory_clock: float = 0
+    ecc: bool | None = None
+    mig: bool | None = None
+    links: str = ""
+
+
+class Node(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not."""
+
+    os: str
+    arch: str
+    cpu: str
+    num_cpu: int
+    ram: float
+    python: str
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    gpu_problem: str = ""
+
+    @property
+    def gpu(self) -> str:
+        """The GPU type: the name of the cards, joined by ' + ' where they differ, or 'none'."""
+        return " + ".join(dict.fromkeys(gpu.name for gpu in self.gpus)) or "none"
+
+    @property
+    def num_gpu(self) -> int:
+        """How many GPUs the node has."""
+        return len(self.gpus)

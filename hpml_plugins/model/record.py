@@ -1,0 +1,84 @@
+"""Record: all that one measured point gave, as it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+from hpml_plugins.model.benchmark import Direction, Params, Value
+
+Status = Literal["ok", "failed", "skipped"]
+SCHEMA = 1
+
+
+class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The raw samples of one metric, in SI base units."""
+
+    unit: str
+    direction: Direction
+    samples: list[float]
+    info: dict[str, str | float] = {}
+
+
+class Series(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit."""
+
+    columns: dict[str, list[float]]
+    units: dict[str, str] = {}
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One measured, failed or skipped point.
+
+    started: Unix time, s.  duration: s.  node: facts of the node at that moment.  source: where the plugin's code
+    came from.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
+    """
+
+    schema: int = SCHEMA
+    benchmark: str
+    plugin: str
+    version: str
+    params: Params
+    status: Status
+    reason: str = ""
+    metrics: dict[str, MetricSamples] = {}
+    series: dict[str, Series] = {}
+    checks: list[str] = []
+    warnings: list[str] = []
+    output: str = ""
+    seed: int = 0
+    started: float = 0.0
+    duration: float = 0.0
+    machine: str = ""
+    commit: str = ""
+    environment: str = ""
+    run: str = ""
+    node: dict[str, Any] = {}
+    packages: dict[str, str] = {}
+    source: dict[str, str] = {}
+
+    @property
+    def point(self) -> str:
+        """The key of what was measured: benchmark, version and parameters, whatever the run or the machine."""
+        return point_key(self.benchmark, self.version, self.params)
+
+
+def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
+    """A short stable key of a point: the same on every node and in every run."""
+    spelled = msgspec.json.encode([benchmark, version, sorted(params.items())])
+    return hashlib.sha256(spelled).hexdigest()[:20]
+
+
+def encode(record: Record) -> bytes:
+    """The record as one line of JSON, without the line break."""
+    return msgspec.json.encode(record)
+
+
+def decode(line: bytes) -> Record:
+    """A record from one line of JSON. Raises msgspec.DecodeError."""
+    return _DECODER.decode(line)
+
+
+_DECODER = msgspec.json.Decoder(Record)

@@ -1,0 +1,151 @@
+"""Samples: repeated measurements of one quantity, with arithmetic that works sample by sample."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hpml_plugins.errors import DefinitionError, ResultError
+from hpml_plugins.model.units import Dimension, Unit, agrees, unit
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Measured values of one quantity.
+
+    values: one number a sample, in SI base units.  dimension: base → exponent.  declared_numbers: plain numbers
+    (bytes moved, FLOP done) took part.  info: how the samples came about (timer, batch, why sampling stopped).
+    """
+
+    values: tuple[float, ...]
+    dimension: Dimension = field(default_factory=dict)
+    declared_numbers: bool = False
+    info: Mapping[str, str | float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
+        """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no value at all."""
+        numbers = tuple(float(value) for value in values)
+        if not numbers:
+            raise DefinitionError("Samples need at least one value")
+        return cls(numbers, dict(unit(symbol).dimension), False, info)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def median(self) -> float:
+        """The median of the values."""
+        return statistics.median(self.values)
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean of the values."""
+        return statistics.fmean(self.values)
+
+    @property
+    def coefficient_of_variation(self) -> float:
+        """Standard deviation (n − 1) over mean; 0 for a single value or a mean of 0."""
+        if len(self.values) < 2 or self.mean == 0:
+            return 0.0
+        return statistics.stdev(self.values) / abs(self.mean)
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The order-statistic interval of the median, conservative: its coverage is at least `confidence`.
+
+        The ranks are binomial(n, ½) quantiles, so nothing is assumed of the distribution. With too few values for
+        the confidence, the smallest and largest. Source: Conover, Practical Nonparametric Statistics, 3.2.
+        """
+        ordered = sorted(self.values)
+        count = len(ordered)
+        tail, lower = 0.0, 0
+        while lower < count // 2:
+            tail += math.comb(count, lower) * 0.5**count if count < 1000 else 0.0
+            if tail > (1 - confidence) / 2:
+                break
+            lower += 1
+        if count >= 1000:  # the normal limit of the binomial; exact sums would overflow nothing but cost much
+            z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
+            lower = max(0, math.floor(count / 2 - z * math.sqrt(count) / 2))
+        lower = max(0, lower - 1)
+        return ordered[lower], ordered[count - 1 - lower]
+
+    def in_unit(self, wanted: Unit) -> bool:
+        """Whether these values may be stored under that unit."""
+        return agrees(wanted, self.dimension, declared_numbers=self.declared_numbers)
+
+    def __mul__(self, other: Samples | Number) -> Samples:
+        return self._combine(other, lambda a, b: a * b, +1)
+
+    def __truediv__(self, other: Samples | Number) -> Samples:
+        return self._combine(other, lambda a, b: a / b, -1)
+
+    def __rmul__(self, other: Number) -> Samples:
+        return self * other
+
+    def __rtruediv__(self, other: Number) -> Samples:
+        return replace_all(self, (_divide(other, value) for value in self.values), _scaled(self.dimension, -1))
+
+    def __add__(self, other: Samples | Number) -> Samples:
+        return self._add(other, +1)
+
+    def __radd__(self, other: Number) -> Samples:
+        return self._add(other, +1)
+
+    def __sub__(self, other: Samples | Number) -> Samples:
+        return self._add(other, -1)
+
+    def __rsub__(self, other: Number) -> Samples:
+        return (self * -1)._add(other, +1)
+
+    def _combine(self, other: Samples | Number, operate: Callable[[float, float], float], power: int) -> Samples:
+        operate_safely = _divide if power < 0 else operate
+        if not isinstance(other, Samples):
+            values = (operate_safely(value, other) for value in self.values)
+            return replace_all(self, values, self.dimension)
+        dimension = _product(self.dimension, _scaled(other.dimension, power))
+        values = (operate_safely(a, b) for a, b in _paired(self, other))
+        declared = self.declared_numbers or other.declared_numbers
+        return Samples(tuple(values), dimension, declared, {**other.info, **self.info})
+
+    def _add(self, other: Samples | Number, sign: int) -> Samples:
+        if not isinstance(other, Samples):
+            return replace_all(self, (value + sign * other for value in self.values), self.dimension)
+        if not (self.declared_numbers or other.declared_numbers) and self.dimension != other.dimension:
+            raise ResultError(f"cannot add {_spell(self.dimension)} and {_spell(other.dimension)}")
+        values = tuple(a + sign * b for a, b in _paired(self, other))
+        declared = self.declared_numbers or other.declared_numbers
+        return Samples(values, self.dimension, declared, {**other.info, **self.info})
+
+
+def replace_all(samples: Samples, values: Iterable[float], dimension: Dimension) -> Samples:
+    """The samples after arithmetic with a plain number: new values and dimension, the same info."""
+    return Samples(tuple(values), dimension, True, samples.info)
+
+
+def _divide(a: float, b: float) -> float:
+    # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it by metric name.
+    return a / b if b else math.copysign(math.inf, a) if a else math.nan
+
+
+def _paired(a: Samples, b: Samples) -> Iterable[tuple[float, float]]:
+    if len(a) != len(b):
+        raise ResultError(f"samples of different length: {len(a)} and {len(b)}; use their medians instead")
+    return zip(a.values, b.values, strict=True)
+
+
+def _scaled(dimension: Dimension, power: int) -> Dimension:
+    return {base: power * exponent for base, exponent in dimension.items()}
+
+
+def _product(a: Dimension, b: Dimension) -> Dimension:
+    sums = {base: a.get(base, 0) + b.get(base, 0) for base in (*a, *b)}
+    return {base: exponent for base, exponent in sums.items() if exponent}
+
+
+def _spell(dimension: Dimension) -> str:
+    return " ".join(f"{base}^{exponent}" for base, exponent in sorted(dimension.items())) or "plain numbers"

@@ -1,0 +1,57 @@
+"""Facts of this machine without any heavy import: /proc, `platform`, and NVML for the GPUs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.node.nvml import read_gpus
+
+
+def detect_node() -> Node:
+    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then says what NVML said."""
+    found = read_gpus()
+    return Node(
+        os=f"{platform.system()} {platform.release()}",
+        arch=platform.machine(),
+        cpu=_cpu_model(),
+        num_cpu=_cpu_count(),
+        ram=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        python=platform.python_version(),
+        gpus=visible(found.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")),
+        driver=found.driver,
+        cuda=found.cuda,
+        gpu_problem=found.problem,
+    )
+
+
+def visible(gpus: tuple[Gpu, ...], choice: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that does not exist.
+
+    Source: CUDA C++ Programming Guide, environment variables.
+    """
+    if choice is None:
+        return gpus
+    chosen: list[Gpu] = []
+    for name in filter(None, (part.strip() for part in choice.split(","))):
+        matches = [gpu for i, gpu in enumerate(gpus) if name == str(i) or gpu.uuid.startswith(name)]
+        if len(matches) != 1:
+            break
+        chosen.append(matches[0])
+    return tuple(chosen)
+
+
+def _cpu_model() -> str:
+    try:
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return match.group(1).strip() if match else platform.processor() or platform.machine()
+
+
+def _cpu_count() -> int:
+    # The CPUs this process may use, which in a container or a Slurm job is fewer than the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

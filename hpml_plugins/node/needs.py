@@ -1,0 +1,46 @@
+"""Hold what a point requires against what the node has."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.node import Node
+
+
+def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
+    """How many GPUs this point uses on that node: a number, or the value of the parameter that `Requires` names.
+
+    None where the node has no GPU and the benchmark falls back to the CPU.
+    """
+    if benchmark.requires.cpu_fallback and not node.gpus:
+        return 0
+    need = benchmark.requires.gpus
+    return int(params[need]) if isinstance(need, str) else need
+
+
+def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
+    """Why this point cannot be measured here, each reason with its mend where there is one; empty when it can."""
+    requires = benchmark.requires
+    reasons = []
+    gpus = gpus_used(benchmark, params, node)
+    if gpus > node.num_gpu:
+        has = "no GPU" if not node.num_gpu else f"{node.num_gpu}"
+        because = f" ({node.gpu_problem})" if node.gpu_problem else ""
+        reasons.append(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this node has {has}{because}")
+    memory = requires.gpu_memory
+    needed = float(params[memory]) if isinstance(memory, str) else float(memory)
+    if gpus and needed and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
+        reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
+    reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
+    reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
+    return reasons
+
+
+def is_importable(module: str) -> bool:
+    """Whether a module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,91 @@
+"""What NVML says of the GPUs. The one module that imports pynvml."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hpml_plugins.model.node import Gpu
+
+
+@dataclass(frozen=True)
+class Found:
+    """The GPUs in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering."""
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    problem: str = ""
+
+
+def read_gpus() -> Found:
+    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the problem."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return Found()  # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
+    try:
+        import pynvml
+    except ImportError:
+        return Found(problem="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Found(problem=f"NVML: {error}")
+    try:
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return Found(
+            gpus=tuple(_read_gpu(pynvml, handle) for handle in handles),
+            driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+        )
+    except pynvml.NVMLError as error:
+        return Found(problem=f"NVML: {error}")
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _read_gpu(nvml: Any, handle: Any) -> Gpu:
+    def ask(question: Callable[[], Any], otherwise: Any) -> Any:
+        # Every card lacks something (ECC on a GeForce, a power limit in a virtual machine): that is no fault.
+        try:
+            return question()
+        except nvml.NVMLError:
+            return otherwise
+
+    return Gpu(
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        memory=float(ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total, 0)),
+        uuid=_text(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
+        power_limit=ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, 0.0),
+        max_sm_clock=ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6, 0.0),
+        max_memory_clock=ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6, 0.0),
+        ecc=ask(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]), None),
+        mig=ask(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]), None),
+        links=_links(nvml, handle),
+    )
+
+
+def _links(nvml: Any, handle: Any) -> str:
+    active = 0
+    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
+        try:
+            active += int(nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED)
+        except nvml.NVMLError:
+            break
+    if active:
+        return f"NVLink x{active}"
+    try:
+        generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
+        return f"PCIe {generation} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
+    except nvml.NVMLError:
+        return ""
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

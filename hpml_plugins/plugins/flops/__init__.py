@@ -1,0 +1,12 @@
+"""Multiply-adds, FLOP and parameters of torchvision's classifiers, counted by fvcore."""
+
+from __future__ import annotations
+
+from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins.plugins.flops.benchmark import FLOPS
+
+
+@hookimpl
+def hpml_benchmarks() -> list[Benchmark]:
+    """The one benchmark of this plugin: `flops`."""
+    return [FLOPS]

@@ -1,0 +1,55 @@
+"""The shape of registry.yaml, as msgspec types: what is checked, and what editors get as a JSON schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from hpml_plugins.model.benchmark import Value
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$", description="lower-case letters, digits and _")]
+Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
+#: benchmark → parameter → values
+GridChoice = dict[str, dict[str, Values]]
+
+
+class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry more."""
+
+    name: Name
+    module: Annotated[str, msgspec.Meta(description="an importable module")] | None = None
+    entry_point: Annotated[str, msgspec.Meta(description="a name in the entry point group 'hpml'")] | None = None
+    path: Annotated[str, msgspec.Meta(description="a Python file, relative to registry.yaml")] | None = None
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The given sources; a valid entry has exactly one."""
+        given = {"module": self.module, "entry_point": self.entry_point, "path": self.path}
+        return {kind: name for kind, name in given.items() if name is not None}
+
+
+class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One plugin of the registry: where it comes from and what it runs with."""
+
+    enabled: bool = True
+    grid: Annotated[
+        GridChoice, msgspec.Meta(description="benchmark → parameter → values that replace the plugin's own")
+    ] = {}
+    timeout: Annotated[float, msgspec.Meta(gt=0, description="s, for each point")] | None = None
+    profiles: Annotated[
+        dict[str, GridChoice],
+        msgspec.Meta(description="profile → benchmark → parameter → the values that the profile measures"),
+    ] = {}
+
+
+class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    version: Literal[1]
+    plugins: list[PluginEntry]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of registry.yaml, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(RegistryFile)}

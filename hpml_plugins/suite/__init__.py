@@ -1,0 +1,10 @@
+"""What runs in asv's benchmark processes: the generated `track_` functions and the Record each of them reads.
+
+This package is imported there at the commit under test, so it must not import asv, and `track_functions` is kept
+compatible with suites that newer commits wrote.
+"""
+
+from hpml_plugins.suite.declaration import Declared, Suite, declare, load_suite
+from hpml_plugins.suite.functions import track_functions
+
+__all__ = ["Declared", "Suite", "declare", "load_suite", "track_functions"]

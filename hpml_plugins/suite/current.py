@@ -1,0 +1,129 @@
+"""The Record of the current run for a point: the first metric to ask measures, the others read."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.host import load_plugin
+from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.record import Record, decode, encode, point_key
+from hpml_plugins.records import append, read, record_file
+from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.suite.declaration import Declared, Suite
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where asv runs us: the commit and the environment, as it says in its variables."""
+
+    commit: str = ""
+    environment: str = ""
+
+    @classmethod
+    def here(cls) -> _Place:
+        return cls(os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", ""))
+
+
+def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
+    """The Record of this point in this run; measured now if nobody asked before. None: never measured.
+
+    A point outside the run's profile is not measured: its newest stored Record is given instead, so that a quick run
+    does not wipe what a full one found.
+    """
+    place = _Place.here()
+    key = point_key(declared.benchmark, declared.version, params)
+    if not declared.is_chosen(params):
+        return _stored(suite, place, key)
+    if not suite.scratch:
+        return _measure(suite, declared, params, place)
+    finished = Path(suite.scratch, place.commit or "here", f"{key}.json")
+    if finished.exists():
+        return decode(finished.read_bytes())
+    started = finished.with_suffix(".started")
+    if started.exists():
+        reason = "its process was ended before it could report (by asv's timeout, or from outside)"
+        record = _without_measuring(suite, declared, params, place, "failed", reason)
+    else:
+        started.parent.mkdir(parents=True, exist_ok=True)
+        started.touch()
+        record = _measure(suite, declared, params, place)
+    if suite.keep:
+        append(record_file(suite.results, suite.machine, place.commit), record)
+    partial = finished.with_suffix(".partial")
+    partial.write_bytes(encode(record))
+    partial.replace(finished)
+    return record
+
+
+def _measure(suite: Suite, declared: Declared, params: Params, place: _Place) -> Record:
+    plugin = load_plugin(_entry(declared), Path(suite.folder))
+    try:
+        if plugin.error:
+            raise plugin.error
+        benchmark = _at_this_commit(declared, plugin.benchmarks)
+    except HpmlError as error:
+        return _without_measuring(suite, declared, params, place, "skipped", f"not available at this commit: {error}")
+    return measure_point(benchmark, params, _context(suite, declared, place, plugin.source), timeout=declared.timeout)
+
+
+def _entry(declared: Declared) -> PluginEntry:
+    source = declared.plugin
+    return PluginEntry(source.name, source.module, source.entry_point, source.path)
+
+
+def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
+    """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
+    for benchmark in offered:
+        if benchmark.name == declared.benchmark:
+            break
+    else:
+        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}")
+    if benchmark.version != declared.version:
+        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}")
+    metrics = {metric.name for metric in benchmark.metrics}
+    if set(benchmark.grid) != set(declared.grid) or not {metric.name for metric in declared.metrics} <= metrics:
+        raise DefinitionError("its parameters or metrics differ")
+    return benchmark
+
+
+def _stored(suite: Suite, place: _Place, key: str) -> Record | None:
+    newest = None
+    for record in read(record_file(suite.results, suite.machine, place.commit)):
+        if record.point == key and record.environment == place.environment:
+            newest = record
+    return newest
+
+
+def _without_measuring(
+    suite: Suite, declared: Declared, params: Params, place: _Place, status: str, reason: str
+) -> Record:
+    return Record(
+        benchmark=declared.benchmark,
+        plugin=declared.plugin.name,
+        version=declared.version,
+        params=params,
+        status=status,  # type: ignore[arg-type]
+        reason=reason,
+        started=time.time(),
+        machine=suite.machine,
+        commit=place.commit,
+        environment=place.environment,
+        run=suite.run,
+    )
+
+
+def _context(suite: Suite, declared: Declared, place: _Place, source: dict[str, str]) -> Context:
+    return Context(
+        node=suite.node,
+        plugin=declared.plugin.name,
+        source=source,
+        machine=suite.machine,
+        commit=place.commit,
+        environment=place.environment,
+        run=suite.run,
+    )

@@ -1,0 +1,147 @@
+"""The suite: every declared benchmark, written once by asv's own process and read by each benchmark process."""
+
+from __future__ import annotations
+
+import ast
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.host import Host, LoadedPlugin, make_host
+from hpml_plugins.model.benchmark import Benchmark, Direction, Params, Value
+from hpml_plugins.model.node import Node
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.registry.reader import EVERYTHING, read_registry
+from hpml_plugins.registry.schema import PluginEntry, PluginSource
+
+#: Names the file of the suite to the benchmark processes.
+SUITE_VARIABLE = "HPML_SUITE"
+PROFILE_VARIABLE = "HPML_PROFILE"
+RESULTS_VARIABLE = "HPML_RESULTS"
+
+
+class DeclaredMetric(msgspec.Struct, frozen=True):
+    """A metric as asv is told of it."""
+
+    name: str
+    unit: str
+    direction: Direction
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A benchmark as the registry declares it: enough to run it without reading the registry again.
+
+    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.
+    """
+
+    plugin: PluginSource
+    benchmark: str
+    version: str
+    grid: dict[str, list[Value]]
+    timeout: float
+    metrics: list[DeclaredMetric]
+    description: str = ""
+    modules: list[str] = []
+    chosen: dict[str, list[Value]] = {}
+
+    def is_chosen(self, params: Params) -> bool:
+        """Whether the profile of this run measures the point."""
+        return all(params[name] in values for name, values in self.chosen.items() if name in params)
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """All that the benchmark processes of one `asv` command share.
+
+    folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether to store Records.
+    """
+
+    run: str
+    machine: str
+    node: Node
+    folder: str
+    scratch: str
+    benchmarks: list[Declared]
+    keep: bool = True
+
+    @property
+    def results(self) -> Path:
+        """asv's results folder."""
+        return Path(os.environ.get(RESULTS_VARIABLE) or Path(self.folder, "results"))
+
+
+def declare(
+    host: Host,
+    node: Node,
+    machine: str,
+    scratch: Path | str,
+    *,
+    profile: str = EVERYTHING,
+    previous: Mapping[str, Any] | None = None,
+    keep: bool = True,
+) -> Suite:
+    """The suite of a host. Raises UsageError for an unknown profile.
+
+    previous: asv's benchmarks.json. A plugin that does not load here keeps the entries it had there, so that one
+    broken node does not erase its benchmarks from the page.
+    """
+    host.check_profile(profile)
+    benchmarks = [_declared(plugin, benchmark, profile) for plugin, benchmark in host.benchmarks()]
+    taken = {declared.benchmark for declared in benchmarks}
+    for plugin in host.broken:
+        benchmarks += [old for old in _remembered(plugin, previous or {}) if old.benchmark not in taken]
+    folder = str(host.registry.path.parent.resolve())
+    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep)
+
+
+def load_suite(root: Path) -> Suite:
+    """The suite that asv's process wrote, or, where there is none (`asv check`), one from root's registry."""
+    if file := os.environ.get(SUITE_VARIABLE):
+        return msgspec.json.decode(Path(file).read_bytes(), type=Suite)
+    node = detect_node()
+    host = make_host(read_registry(root / "registry.yaml"))
+    return declare(host, node, machine_name(node), "", profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
+
+
+def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Declared:
+    chosen = plugin.entry.profiles.get(profile, {}).get(benchmark.name, {})
+    return Declared(
+        plugin=_source(plugin.entry),
+        benchmark=benchmark.name,
+        version=benchmark.version,
+        grid={name: list(values) for name, values in benchmark.grid.items()},
+        timeout=benchmark.timeout,
+        metrics=[DeclaredMetric(metric.name, metric.unit, metric.direction) for metric in benchmark.metrics],
+        description=benchmark.description,
+        modules=list(benchmark.requires.modules),
+        chosen={name: list(values) for name, values in chosen.items()},
+    )
+
+
+def _source(entry: PluginEntry) -> PluginSource:
+    return PluginSource(entry.name, entry.module, entry.entry_point, entry.path)
+
+
+def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Declared]:
+    found: dict[str, Declared] = {}
+    for entry in previous.values():
+        if not isinstance(entry, dict) or entry.get("plugin") != plugin.entry.name:
+            continue
+        try:
+            metric = DeclaredMetric(entry["metric"], entry["si_unit"], entry["direction"])
+            grid = {
+                name: [ast.literal_eval(value) for value in values]
+                for name, values in zip(entry["param_names"], entry["params"], strict=True)
+            }
+            old = found.get(entry["benchmark"])
+            metrics = [*(old.metrics if old else []), metric]
+            timeout = float(entry.get("timeout") or 60)
+            found[entry["benchmark"]] = Declared(
+                _source(plugin.entry), entry["benchmark"], entry["version"], grid, timeout, metrics
+            )
+        except (KeyError, ValueError, SyntaxError, TypeError):
+            continue  # not an entry that we wrote
+    return list(found.values())

@@ -1,0 +1,223 @@
+"""asv's own commands on a small project, as its manual says and with no wrapper of ours."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asv_project import Project
+
+from hpml_plugins.model.record import Record
+from hpml_plugins.records import read
+
+REGISTRY = """
+version: 1
+plugins:
+  - name: toy
+    path: toy.py
+    profiles: {quick: {toy: {size: [10]}}}
+  - name: faulty
+    path: faulty.py
+"""
+
+FAULTY = """
+    import ctypes, time
+    from pathlib import Path
+    from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+
+    def measure(bench, *, how):
+        with open(Path(__file__).with_name("asked.txt"), "a") as file:
+            file.write(how + "\\n")
+        if how == "raises":
+            raise ValueError("no such thing")
+        if how == "segfaults":
+            ctypes.string_at(0)
+        if how == "hangs":
+            time.sleep(60)
+        return {"time": bench.time(lambda: None), "count": 7}
+
+    METRICS = [Metric("time", "s", "lower"), Metric("count", "1", "higher")]
+    GRID = {"how": ["works", "raises", "segfaults", "hangs"]}
+
+    @hookimpl
+    def hpml_benchmarks():
+        return [
+            Benchmark("faulty", measure, METRICS, grid=GRID, timeout=2),
+            Benchmark("on_gpu", measure, METRICS, grid=GRID, requires=Requires(gpus=1)),
+        ]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(make_project: Callable[[str], Project]) -> Project:
+    """Three commits, of which the first lacks the plugin `faulty`; run over all of them, quick profile apart."""
+    project = make_project(REGISTRY.replace("  - name: faulty\n    path: faulty.py\n", ""))
+    project.write("registry.yaml", REGISTRY)
+    project.write("faulty.py", FAULTY)
+    project.commit("second")
+    init = project.path / "hpml_plugins" / "__init__.py"
+    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+    project.commit("third")
+    return project
+
+
+@pytest.fixture(scope="module")
+def ran(project: Project) -> Project:
+    """The project after `asv run ALL`."""
+    done = project.asv("run", "ALL")
+    (project.path / "log.txt").write_text(done.stdout + done.stderr)
+    assert done.returncode == 2, done.stdout + done.stderr  # asv's status when a benchmark failed
+    return project
+
+
+def machine(project: Project) -> Path:
+    (folder,) = [path.parent for path in project.path.glob("results/*/machine.json")]
+    return folder
+
+
+def records(project: Project, commit: str = "") -> list[Record]:
+    return [record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read(path)]
+
+
+def results(project: Project) -> list[dict[str, object]]:
+    return [json.loads(path.read_text()) for path in machine(project).glob("*-node-*.json")]
+
+
+def test_every_commit_has_results_and_records(ran: Project) -> None:
+    assert len(results(ran)) == 3
+    assert len({record.commit for record in records(ran)}) == 3
+    assert len({record.run for record in records(ran)}) == 1
+
+
+def test_each_point_is_measured_once_for_all_its_metrics(ran: Project) -> None:
+    asked = (ran.path / "asked.txt").read_text().split()
+    assert sorted(asked) == sorted(["works", "raises", "segfaults", "hangs"] * 3)
+    keys = [(record.commit, record.point) for record in records(ran)]
+    assert len(keys) == len(set(keys))
+
+
+def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Project) -> None:
+    found = {str(record.params["how"]): record.reason for record in records(ran) if record.benchmark == "faulty"}
+    assert found == {
+        "works": "",
+        "raises": "ValueError: no such thing",
+        "segfaults": "died of SIGSEGV (segmentation fault)",
+        "hangs": "timed out after 2 s",
+    }
+    log = (ran.path / "log.txt").read_text()
+    assert "failed: ValueError: no such thing" in log
+    assert "Traceback" not in log
+
+
+def test_asv_gets_samples_with_a_real_interval_and_failures_as_failures(ran: Project) -> None:
+    for result in results(ran):
+        columns = result["result_columns"]
+        row = dict(zip(columns, result["results"]["faulty.track_time"], strict=False))  # type: ignore[index,call-overload]
+        assert row["result"][1:] == [None, None, None]
+        low, high = row["stats_ci_99_a"][0], row["stats_ci_99_b"][0]
+        assert 0 < low <= row["result"][0] <= high < 1e-3
+        count = dict(zip(columns, result["results"]["faulty.track_count"], strict=False))  # type: ignore[index,call-overload]
+        assert count["result"][0] == 7
+
+
+def test_what_the_node_lacks_is_listed_and_skipped_with_the_reason(ran: Project) -> None:
+    assert "on_gpu.track_time" in json.loads((ran.path / "results" / "benchmarks.json").read_text())
+    skipped = [record for record in records(ran) if record.benchmark == "on_gpu"]
+    assert {(record.status, record.reason) for record in skipped} == {("skipped", "needs 1 GPU, this node has no GPU")}
+
+
+def test_the_commits_own_package_is_measured(ran: Project) -> None:
+    (env,) = [path for path in (ran.path / "env").iterdir() if (path / "site").exists()]
+    assert '__version__ = "9.' not in (env / "site/hpml_plugins/__init__.py").read_text()  # ALL ends with the oldest
+
+
+def test_the_environment_is_named_by_versions_and_holds_no_path(ran: Project) -> None:
+    (name,) = {str(result["env_name"]) for result in results(ran)}
+    assert re.fullmatch(r"node-py3\.\d+(-torch[\d.]+(-cuda[\d.]+)?)?", name)
+
+
+def test_the_machine_has_gpu_and_num_gpu_beside_asvs_six(ran: Project) -> None:
+    facts = json.loads((machine(ran) / "machine.json").read_text())
+    assert set(facts) == {"machine", "os", "arch", "cpu", "num_cpu", "ram", "gpu", "num_gpu", "version"}
+    assert facts["machine"] == machine(ran).name
+
+
+def test_declarations_carry_direction_and_unit(ran: Project) -> None:
+    entry = json.loads((ran.path / "results" / "benchmarks.json").read_text())["faulty.track_time"]
+    wanted = {"unit": "seconds", "si_unit": "s", "direction": "lower", "plugin": "faulty", "benchmark": "faulty"}
+    assert {key: entry[key] for key in wanted} == wanted
+
+
+def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
+    assert "faulty.track_time" in ran.asv("show", "main").stdout
+    assert "toy.track_time" in ran.asv("compare", "main~2", "main").stdout
+    done = ran.asv("publish")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (ran.path / "html" / "gpus.html").exists()
+
+
+def test_a_quick_run_keeps_what_a_full_one_found(ran: Project) -> None:
+    before = {str(result["commit_hash"]): result["results"]["toy.track_time"][0] for result in results(ran)}  # type: ignore[index]
+    done = ran.asv("run", "main^!", "--bench", "toy", HPML_PROFILE="quick")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = {str(result["commit_hash"]): result["results"]["toy.track_time"][0] for result in results(ran)}  # type: ignore[index]
+    (head,) = {commit for commit in before if before[commit] != after[commit]}
+    assert before[head][1] == after[head][1]
+    assert before[head][0] != after[head][0]
+
+
+def test_a_dry_run_stores_nothing(ran: Project) -> None:
+    before = len(records(ran))
+    assert ran.asv("run", "main^!", "--bench", "toy", "--dry-run").returncode == 0
+    assert len(records(ran)) == before
+
+
+def test_spawned_processes_give_the_same_as_forked_ones(ran: Project) -> None:
+    before = len(records(ran))
+    done = ran.asv("run", "main^!", "--bench", "toy", "--launch-method", "spawn")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(ran)) == before + 2
+
+
+def test_a_named_machine_keeps_its_name(ran: Project) -> None:
+    assert ran.asv("run", "main^!", "--bench", "toy", "--machine", "mine").returncode == 0
+    assert json.loads((ran.path / "results/mine/machine.json").read_text())["gpu"]
+    assert (ran.path / "results/mine/records").is_dir()
+
+
+def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(ran: Project) -> None:
+    declared = json.loads((ran.path / "results/benchmarks.json").read_text())
+    source = (ran.path / "faulty.py").read_text()
+    try:
+        ran.write("faulty.py", "import no_such_module\n" + source)
+        done = ran.asv("run", "main^!", "--bench", "toy|faulty")
+    finally:
+        ran.write("faulty.py", source)
+    assert "plugin 'faulty' cannot be loaded: ModuleNotFoundError" in done.stdout + done.stderr
+    assert set(json.loads((ran.path / "results/benchmarks.json").read_text())) == set(declared)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version: 1\nplugin: []\n", "registry.yaml:2: unknown key 'plugin'"),
+        ("version: [\n", "not valid YAML"),
+    ],
+)
+def test_a_bad_registry_stops_asv_run_in_one_line_before_results_are_touched(
+    make_project: Callable[[str], Project], text: str, message: str
+) -> None:
+    project = make_project(text)
+    done = project.asv("run")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (project.path / "results").exists()
+
+
+def test_an_unknown_profile_stops_asv_run_with_the_nearest(ran: Project) -> None:
+    done = ran.asv("run", HPML_PROFILE="quik")
+    assert (done.returncode, "no profile 'quik'; did you mean 'quick'?" in done.stderr) == (2, True)

@@ -1,0 +1,88 @@
+"""A small project of its own, with a history: the real package, a toy registry, three commits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support import ROOT, TOY
+
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A checkout in which asv can be run as a user runs it."""
+
+    path: Path
+    home: Path
+
+    def run(self, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command there, without network where this machine lets us take it away."""
+        return subprocess.run(
+            [*no_network(), *command],
+            cwd=self.path,
+            env={
+                **os.environ,
+                "HOME": str(self.home),
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                **env,
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def asv(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run asv there, with this interpreter."""
+        return self.run(sys.executable, "-m", "asv", *args, **env)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a dedented file."""
+        (self.path / name).write_text(textwrap.dedent(text).lstrip("\n"))
+
+    def commit(self, message: str) -> str:
+        """Commit everything and return the hash."""
+        subprocess.run(["git", "add", "-A"], cwd=self.path, check=True)
+        who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *who, "commit", "-qm", message], cwd=self.path, check=True)
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.path, check=True, capture_output=True, text=True)
+        return found.stdout.strip()
+
+
+def no_network() -> list[str]:
+    """`unshare -n`, which gives a process no network at all, where it is allowed."""
+    tried = (
+        subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False)
+        if shutil.which("unshare")
+        else None
+    )
+    return ["unshare", "-rn"] if tried and tried.returncode == 0 else []
+
+
+@pytest.fixture(scope="session")
+def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """Make a project with this registry text and one commit."""
+
+    def make(registry: str) -> Project:
+        path = tmp_path_factory.mktemp("project")
+        shutil.copytree(ROOT / "hpml_plugins", path / "hpml_plugins", ignore=IGNORED)
+        shutil.copytree(ROOT / "benchmarks", path / "benchmarks", ignore=IGNORED)
+        for name in ("pyproject.toml", "asv.conf.json", ".gitignore", "README.md"):
+            shutil.copy(ROOT / name, path / name)
+        project = Project(path, tmp_path_factory.mktemp("home"))
+        project.write("registry.yaml", registry)
+        project.write("toy.py", TOY)
+        subprocess.run(["git", "init", "-q", "-b", "main", "."], cwd=path, check=True)
+        project.commit("first")
+        return project
+
+    return make

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TOY
+
+from hpml_plugins.model.record import decode
+
+Hpml = Callable[..., subprocess.CompletedProcess[str]]
+Write = Callable[[str, str], Path]
+
+REGISTRY = "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
+
+
+@pytest.fixture
+def toy(write: Write) -> None:
+    """A registry with the toy plugin."""
+    write("registry.yaml", REGISTRY)
+    write("toy.py", TOY)
+
+
+@pytest.mark.usefixtures("toy")
+def test_list_shows_plugins_points_and_metrics(hpml: Hpml) -> None:
+    done = hpml("list")
+    assert done.returncode == 0
+    assert "toy     toy             2  time [s]" in done.stdout
+    assert "size: 10, 1000" in done.stdout
+
+
+@pytest.mark.usefixtures("toy")
+def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -> None:
+    write(
+        "toy.py",
+        TOY.replace("import Bench", "import Requires, Bench").replace(
+            "grid=", "requires=Requires(tools=('xyz',)), grid="
+        ),
+    )
+    assert "skipped here: 2 of 2, needs program xyz on the PATH" in hpml("list").stdout
+    (row,) = json.loads(hpml("list", "--json").stdout)
+    assert row["skipped"] == {"needs program xyz on the PATH": 2}
+
+
+def test_list_and_discovery_import_nothing_heavy() -> None:
+    code = (
+        "import sys; from hpml_plugins.cli.list_ import command; "
+        "from hpml_plugins.host import make_host; from hpml_plugins.registry import read_registry; "
+        "from hpml_plugins.node import detect_node; "
+        "assert not make_host(read_registry('registry.yaml')).broken; detect_node(); "
+        "heavy = {'torch', 'torchvision', 'numba', 'numpy', 'matplotlib', 'fvcore', 'rich', 'asv', 'jinja2'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_broken_plugin_is_listed_as_broken_and_the_others_as_they_are(hpml: Hpml, write: Write) -> None:
+    write("registry.yaml", REGISTRY + "  - {name: bad, module: no_such_module}\n")
+    done = hpml("list")
+    assert done.returncode == 2
+    assert "BROKEN: registry.yaml:4: plugin 'bad': module 'no_such_module' does not import" in done.stdout
+    assert "toy     toy " in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert hpml("run", "toy", "-p", "size=10").returncode == 0
+
+
+@pytest.mark.usefixtures("toy")
+def test_run_measures_and_shows_a_table(hpml: Hpml) -> None:
+    done = hpml("run", "toy")
+    assert done.returncode == 0, done.stderr
+    assert "1000" in done.stdout
+    assert "µs ±" in done.stdout or "ns ±" in done.stdout
+
+
+@pytest.mark.usefixtures("toy")
+def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpml, tmp_path: Path) -> None:
+    assert hpml("run", "toy", "--profile", "quick", "--record", "out.jsonl").returncode == 0
+    assert hpml("run", "toy", "-p", "size=1000", "--record", "out.jsonl").returncode == 0
+    records = [decode(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [record.params for record in records] == [{"size": 10}, {"size": 1000}]
+
+
+@pytest.mark.usefixtures("toy")
+def test_run_prints_records_as_json_and_nothing_else(hpml: Hpml) -> None:
+    done = hpml("run", "toy", "-p", "size=10", "--json")
+    assert decode(done.stdout.encode()).status == "ok"
+    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_debug(hpml: Hpml, write: Write) -> None:
+    write("toy.py", TOY.replace("// 2", "// 3"))
+    done = hpml("run", "toy", "-p", "size=10")
+    assert done.returncode == 1
+    assert "failed: check failed: sum differs from Gauss" in done.stdout
+    assert "hpml: 1 of 1 points failed" in done.stderr
+    write("toy.py", TOY.replace("bench.check(", "unknown("))
+    assert "Traceback" not in hpml("run", "toy").stderr
+    assert "Traceback" in hpml("--debug", "run", "toy").stderr
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "tyo"], "no benchmark or plugin 'tyo'; did you mean 'toy'?"),
+        (["run", "toy", "-p", "sise=10"], "'toy' has no parameter 'sise'; did you mean 'size'?"),
+        (["run", "toy", "-p", "size=7"], "size '7' is not in the grid of 'toy'"),
+        (["run", "toy", "-p", "size"], "-p 'size' is not KEY=VALUE"),
+        (["run", "toy", "--profile", "quik"], "no profile 'quik'; did you mean 'quick'?"),
+        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is left"),
+        (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
+        (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
+        (["lsit"], "No such command 'lsit'"),
+    ],
+)
+def test_wrong_words_end_in_one_line_and_status_2(hpml: Hpml, args: list[str], message: str) -> None:
+    done = hpml(*args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_path: Path) -> None:
+    done = hpml("machine", "--json")
+    facts = json.loads(done.stdout)
+    stored = json.loads((tmp_path / ".asv-machine.json").read_text())
+    assert stored[facts["machine"]]["gpu"] == facts["gpu"]
+    assert hpml("machine", "--name", "mine").returncode == 0
+    assert set(json.loads((tmp_path / ".asv-machine.json").read_text())) == {facts["machine"], "mine", "version"}
+
+
+@pytest.mark.usefixtures("toy")
+def test_doctor_names_what_works_and_what_is_broken_with_its_mend(hpml: Hpml, write: Write, tmp_path: Path) -> None:
+    write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
+    findings = {
+        finding["subject"]: finding
+        for finding in json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
+    }
+    assert findings["torch"]["state"] == "ok"
+    assert findings["fvcore"]["state"] == "broken"
+    assert "no fvcore today" in findings["fvcore"]["what"]
+    assert findings["fvcore"]["mend"] == "pip install fvcore"
+    assert findings["registry"]["what"] == "registry.yaml: 1 plugins, 1 benchmarks"
+
+
+def test_schema_prints_the_json_schema(hpml: Hpml) -> None:
+    assert "PluginEntry" in json.loads(hpml("schema").stdout)["$defs"]

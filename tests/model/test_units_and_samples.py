@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpml_plugins import Samples
+from hpml_plugins.errors import DefinitionError, ResultError
+from hpml_plugins.model.units import UNITS, unit
+
+numbers = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
+
+
+def test_an_unknown_unit_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DefinitionError, match=r"unit 'ms' is not known; use one of 1, s, B"):
+        unit("ms")
+
+
+def test_the_unit_of_flop_says_what_a_multiply_add_counts() -> None:
+    assert str(UNITS["FLOP"]) == "FLOP (1 multiply-add = 2 FLOP)"
+
+
+def test_bytes_over_time_are_bandwidth_sample_by_sample() -> None:
+    time = Samples.of([0.5, 0.25], "s")
+    bandwidth = 100 / time
+    assert bandwidth.values == (200.0, 400.0)
+    assert bandwidth.in_unit(unit("B/s"))
+    assert bandwidth.in_unit(unit("FLOP/s"))
+
+
+def test_time_over_bytes_is_not_bandwidth() -> None:
+    assert not (Samples.of([1.0], "s") / 100).in_unit(unit("B/s"))
+
+
+def test_measured_bytes_over_measured_time_are_checked_in_every_base() -> None:
+    speed = Samples.of([6.0], "B") / Samples.of([2.0], "s")
+    assert speed.values == (3.0,)
+    assert speed.in_unit(unit("B/s"))
+    assert not speed.in_unit(unit("FLOP/s"))
+
+
+def test_energy_over_time_is_power() -> None:
+    assert (Samples.of([6.0], "J") / Samples.of([2.0], "s")).in_unit(unit("W"))
+
+
+def test_seconds_and_bytes_cannot_be_added() -> None:
+    with pytest.raises(ResultError, match=r"cannot add s\^1 and B\^1"):
+        Samples.of([1.0], "s") + Samples.of([1.0], "B")
+
+
+def test_samples_of_different_length_do_not_pair() -> None:
+    with pytest.raises(ResultError, match="different length: 1 and 2"):
+        Samples.of([1.0], "s") + Samples.of([1.0, 2.0], "s")
+
+
+def test_a_division_by_zero_gives_infinity_for_the_record_to_refuse() -> None:
+    assert (1 / Samples.of([0.0], "s")).values == (math.inf,)
+
+
+def test_no_value_at_all_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="at least one value"):
+        Samples.of([], "s")
+
+
+@given(numbers)
+def test_the_interval_holds_the_median(values: list[float]) -> None:
+    samples = Samples.of(values, "s")
+    low, high = samples.interval()
+    assert min(values) <= low <= samples.median <= high <= max(values)
+
+
+@given(numbers, st.floats(0.1, 10))
+def test_scaling_scales_median_and_interval(values: list[float], factor: float) -> None:
+    samples = Samples.of(values, "s")
+    assert (samples * factor).median == pytest.approx(samples.median * factor)
+    assert (samples * factor).interval()[1] == pytest.approx(samples.interval()[1] * factor)
+
+
+def test_the_interval_of_ten_values_is_the_second_to_the_ninth() -> None:
+    # Binomial(10, 1/2): P(X <= 1) = (1 + 10) / 1024 = 0.0107 <= 0.025, P(X <= 2) = 56 / 1024 = 0.0547 > 0.025,
+    # so ranks 2 and 9 hold the median with probability 1 - 2 * 0.0107 = 97.9 %.
+    assert Samples.of(range(1, 11), "s").interval() == (2.0, 9.0)
+
+
+@pytest.mark.parametrize("count", [10, 40, 1500])
+def test_the_interval_covers_the_true_median_at_least_as_often_as_it_says(count: int) -> None:
+    rng = random.Random(7)
+    hits = 0
+    for _ in range(400):
+        low, high = Samples.of([rng.expovariate(1.0) for _ in range(count)], "s").interval(0.95)
+        hits += low <= math.log(2) <= high  # the median of an exponential distribution
+    # 400 trials at 95 %: 380 expected, standard deviation 4.4; four of them below is 362
+    assert hits >= 362
+
+
+def test_the_coefficient_of_variation_is_deviation_over_mean() -> None:
+    values = [9.0, 10.0, 11.0]
+    assert Samples.of(values, "s").coefficient_of_variation == pytest.approx(statistics.stdev(values) / 10)
+    assert Samples.of([3.0], "s").coefficient_of_variation == 0.0

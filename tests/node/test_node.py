@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from hpml_plugins.asv.machine import facets
+from hpml_plugins.model import Gpu, Node
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.node.detect import visible
+from hpml_plugins.node.nvml import read_gpus
+
+
+def test_this_machine_is_described_and_honest_about_gpus() -> None:
+    node = detect_node()
+    assert node.num_cpu >= 1
+    assert node.ram > 2**28
+    assert (node.gpu == "none") == (node.num_gpu == 0)
+
+
+def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    assert (read_gpus().gpus, read_gpus().problem) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "name"),
+    [
+        ("NVIDIA H200", 2, "h200-x2"),
+        ("Tesla V100-SXM2-16GB", 1, "v100-sxm2-16gb-x1"),
+        ("NVIDIA A100-SXM4-80GB", 8, "a100-sxm4-80gb-x8"),
+        ("NVIDIA GeForce GTX 1080 Ti", 1, "gtx-1080-ti-x1"),
+    ],
+)
+def test_a_gpu_machine_is_named_by_type_and_count(node: Node, gpu: str, count: int, name: str) -> None:
+    gpus = tuple(Gpu(name=gpu) for _ in range(count))
+    assert machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == name
+
+
+@pytest.mark.parametrize(
+    ("cpu", "name"),
+    [
+        ("AMD EPYC 9B14 96-Core Processor", "cpu-amd-epyc-9b14-x2"),
+        ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "cpu-intel-xeon-platinum-8481c-x2"),
+        ("", "cpu-unknown-x2"),
+    ],
+)
+def test_a_machine_without_gpu_is_named_by_its_cpu(node: Node, cpu: str, name: str) -> None:
+    assert machine_name(Node(node.os, node.arch, cpu, 2, 1.0, "3")) == name
+
+
+def test_cuda_visible_devices_chooses_as_cuda_does() -> None:
+    gpus = (Gpu("a", uuid="GPU-aaa"), Gpu("b", uuid="GPU-bbb"), Gpu("c", uuid="GPU-ccc"))
+    assert visible(gpus, None) == gpus
+    assert [gpu.name for gpu in visible(gpus, "2,0")] == ["c", "a"]
+    assert [gpu.name for gpu in visible(gpus, "GPU-bb")] == ["b"]
+    assert [gpu.name for gpu in visible(gpus, "0,7,1")] == ["a"]
+    assert visible(gpus, "") == ()
+    assert visible(gpus, "-1") == ()
+
+
+def test_facets_stay_as_first_recorded_while_the_gpus_are_the_same(gpu_node: Node) -> None:
+    known = {"gpu": "NVIDIA H200", "num_gpu": "2", "ram": "31 GiB", "cpu": "another host", "version": 1}
+    assert facets(gpu_node, "h200-x2", known)["ram"] == "31 GiB"
+    assert facets(gpu_node, "h200-x2", {**known, "num_gpu": "1"})["ram"] == "128 GiB"
+    assert facets(gpu_node, "h200-x2", {}) == {
+        "machine": "h200-x2",
+        "os": "Linux",
+        "arch": "x86_64",
+        "cpu": "C",
+        "num_cpu": "16",
+        "ram": "128 GiB",
+        "gpu": "NVIDIA H200",
+        "num_gpu": "2",
+    }

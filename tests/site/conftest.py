@@ -1,0 +1,188 @@
+"""A small history in asv's own formats: three commits, three machines, four benchmarks."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+NAN = math.nan
+NASTY = "<script>alert(1)</script>"
+
+Sample = float | Sequence[float] | None
+AddResult = Callable[..., Any]
+
+
+def benchmark(name: str, params: Mapping[str, Sequence[object]] | None = None, **more: object) -> dict[str, Any]:
+    """One entry of benchmarks.json."""
+    grid = params or {}
+    return {
+        "name": name,
+        "type": "track",
+        "unit": "unit",
+        "version": "1",
+        "code": "",
+        "params": [[repr(value) for value in values] for values in grid.values()],
+        "param_names": list(grid),
+        "timeout": 60.0,
+        **more,
+    }
+
+
+def ours(plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]) -> dict[str, Any]:
+    """One entry of benchmarks.json with the keys that our generated benchmarks add."""
+    return benchmark(
+        f"{name}.track_{metric}",
+        params,
+        plugin=plugin,
+        benchmark=name,
+        metric=metric,
+        direction=direction,
+        si_unit=unit,
+        unit="seconds" if unit == "s" else unit,
+        pretty_name=f"{name} · {metric}",
+    )
+
+
+TIME = ours("numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"])
+BANDWIDTH = ours("numba_cuda", "vector_add", "bandwidth", "B/s", "higher", n=[1000, 1000000], mode=["plain", "fast"])
+FLOP = ours("fvcore", "resnet50", "flop", "FLOP", "lower")
+FOREIGN = benchmark("foreign.track_score", {"path": [NASTY, "a/b & c"]}, unit="points")
+BENCHMARKS = {each["name"]: each for each in (TIME, BANDWIDTH, FLOP, FOREIGN)}
+
+
+@pytest.fixture
+def add_result(tmp_path: Path) -> AddResult:
+    """Writes one result file through asv's own Results, and returns it."""
+    from asv.results import Results
+
+    def add(
+        machine: Mapping[str, str],
+        commit: str,
+        date: int,
+        values: Mapping[str, Sequence[Sample]],
+        *,
+        benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
+        started: float = 0.0,
+        folder: Path = tmp_path / "results",
+    ) -> Any:
+        result = Results(dict(machine), {}, commit, date, "3.11", "node-py3.11", {})
+        for name, samples in values.items():
+            result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
+        result.save(str(folder))
+        from asv.machine import Machine
+        from asv.util import write_json
+
+        write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
+        return result
+
+    return add
+
+
+def _as_asv_returns(samples: Sequence[Sample]) -> SimpleNamespace:
+    lists = [list(each) if isinstance(each, Sequence) else None for each in samples]
+    # asv's runner hands over a number for every point that gave samples; Results replaces it by their median.
+    numbers = [each[0] if isinstance(each, Sequence) else each for each in samples]
+    return SimpleNamespace(
+        result=numbers,
+        samples=lists,
+        number=[1 if each else None for each in lists],
+        profile=None,
+        stderr="",
+        errcode=0,
+    )
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+H200 = {
+    "machine": "node1",
+    "gpu": "NVIDIA H200",
+    "num_gpu": "1",
+    "cpu": "EPYC",
+    "os": "Linux",
+    "arch": "x86_64",
+    "ram": "1",
+}
+A100 = {**H200, "machine": "node2", "gpu": "NVIDIA A100", "num_gpu": "2"}
+LAPTOP = {**H200, "machine": "laptop", "gpu": "none", "num_gpu": "0", "cpu": "Xeon W"}
+
+
+def around(middle: float, spread: float = 0.02) -> list[float]:
+    """Forty samples around a value; enough for asv to give an interval."""
+    return [middle * (1 + spread * (i - 19.5) / 20) for i in range(40)]
+
+
+@pytest.fixture
+def published(tmp_path: Path, add_result: AddResult, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A site as `asv publish` writes it, with our publisher: the path of html/."""
+    from asv import config, util
+    from asv.benchmarks import Benchmarks
+    from asv.commands.publish import Publish
+
+    from hpml_plugins.site import publisher
+
+    assert publisher.GpuTypes in util.iter_subclasses(publisher.OutputPublisher)
+    monkeypatch.chdir(tmp_path)
+    commits = _repository(tmp_path / "project")
+    conf = config.Config.from_json(
+        {
+            "project": "hpml-plugins", "repo": str(tmp_path / "project"), "branches": ["main"],
+            "project_url": "#", "show_commit_url": "#", "results_dir": str(tmp_path / "results"),
+            "html_dir": str(tmp_path / "html"), "benchmark_dir": str(tmp_path / "benchmarks"),
+        }
+    )  # fmt: skip
+    (tmp_path / "results").mkdir(exist_ok=True)
+    util.write_json(str(tmp_path / "results" / "benchmarks.json"), BENCHMARKS, Benchmarks.api_version)
+    for step, (commit, date) in enumerate(commits):
+        slower = 1 + 0.5 * (step == 2)
+        add_result(H200, commit, date, _measured(1.0 * slower))
+        add_result(A100, commit, date, _measured(2.0))
+    commit, date = commits[-1]
+    left_out = {name: [NAN] * len(values) for name, values in _measured(1.0).items()}
+    add_result(LAPTOP, commit, date, {**left_out, FLOP["name"]: [8.2e9], FOREIGN["name"]: [None, 3.0]})
+    Publish.run(conf=conf, pull=False)
+    yield tmp_path / "html"
+
+
+def _measured(factor: float) -> dict[str, list[Sample]]:
+    times = [1e-5, 2e-5, 3e-3, 4e-3]
+    return {
+        TIME["name"]: [around(factor * time) for time in times],
+        BANDWIDTH["name"]: [around(1.2e10 / (factor * time)) for time in times],
+        FLOP["name"]: [8.2e9],
+        FOREIGN["name"]: [1.0, 2.0],
+    }
+
+
+def _repository(folder: Path) -> list[tuple[str, int]]:
+    """Three commits a day apart: (hash, ms since 1970), the oldest first."""
+    if shutil.which("git") is None:
+        pytest.skip("asv's publish needs git")
+    folder.mkdir()
+
+    def git(*arguments: str, day: int = 1) -> str:
+        date = f"2026-01-0{day}T12:00:00+00:00"
+        environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+        ran = subprocess.run(
+            ["git", *who, *arguments], cwd=folder, env=environment, check=True, capture_output=True, text=True
+        )
+        return ran.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch=main")
+    commits = []
+    for day in (1, 2, 3):
+        git("commit", "--quiet", "--allow-empty", "--message", f"day {day}", day=day)
+        commits.append((git("rev-parse", "HEAD"), 1000 * int(git("show", "-s", "--format=%ct"))))
+    return commits

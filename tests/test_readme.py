@@ -1,0 +1,70 @@
+"""What the README tells a reader to type exists, and its plugin runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asv.commands import make_argparser
+from click.testing import CliRunner
+from support import ROOT
+
+from hpml_plugins.cli import group
+from hpml_plugins.model.record import decode
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", README, re.MULTILINE)]
+COMMANDS = [
+    line.partition("#")[0].split()
+    for block in BLOCKS
+    for line in block.splitlines()
+    if re.match(r"(HPML_\w+=\w+ )?(asv|hpml|make) ", line)
+]
+
+
+def test_the_plugin_of_the_readme_runs_as_it_stands(
+    write: Callable[[str, str], Path], hpml: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (code,) = [block for block in BLOCKS if "hpml_benchmarks" in block]
+    (line,) = [block for block in BLOCKS if "path: softmax.py" in block]
+    assert len([row for row in code.splitlines() if row.strip()]) <= 20
+    write("softmax.py", code)
+    write("registry.yaml", f"version: 1\nplugins:\n  {line.strip()}\n")
+    done = hpml("run", "softmax", "-p", "cols=256", "--json")
+    record = decode(done.stdout.encode())
+    assert (record.status, set(record.metrics)) == ("ok", {"time", "bandwidth"})
+    seconds, speed = record.metrics["time"].samples[0], record.metrics["bandwidth"].samples[0]
+    assert speed == pytest.approx(2 * 1024 * 256 * 4 / seconds)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_of_the_readme_is_one(command: list[str]) -> None:
+    words = [word for word in command if "=" not in word or not word.startswith("HPML_")]
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif words[0] == "asv":
+        make_argparser()[0].parse_args(words[1:])
+    else:
+        assert CliRunner().invoke(group, [*words[1:2], "--help"]).exit_code == 0
+
+
+def test_the_readme_has_its_commands() -> None:
+    assert {tuple(command) for command in COMMANDS} >= {("make", "bench"), ("make", "test"), ("asv", "publish")}
+
+
+def test_every_file_that_the_docs_link_to_is_there() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_two_commands_are_in_ci() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert json.loads((ROOT / "asv.conf.json").read_text())["environment_type"] == "node"
+    assert sys.version_info >= (3, 11)
