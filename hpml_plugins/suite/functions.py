@@ -15,8 +15,8 @@ from hpml_plugins.model.units import unit
 from hpml_plugins.suite.current import record_of
 from hpml_plugins.suite.declaration import Declared, DeclaredMetric, Suite, load_suite
 
-#: asv formats these two by itself; everything else it shows as a number and the unit's text.
-_ASV_UNITS = {"s": "seconds", "B": "bytes"}
+#: asv formats these two by itself and leaves "unit" away; anything else it shows as a number and the unit's text.
+_ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
 GRACE = 30.0
 
