@@ -77,5 +77,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         # asv's benchmark.py takes this variable into sys.path itself, and would remove what PYTHONPATH brought
         env["ASV_PYTHONPATH"] = os.pathsep.join([own, *filter(None, [env.get("ASV_PYTHONPATH")])])
         env[RESULTS_VARIABLE] = str(self._results)
+        # Kernels that plugins compile with cache=True are then compiled once a commit, not once a process
+        env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
         return util.check_output([sys.executable, *args], env=env, **kwargs)

@@ -61,26 +61,29 @@ class Display:
         """All points: their parameters, each metric's median and interval, or the reason for having none."""
         for name in dict.fromkeys(record.benchmark for record in records):
             of_one = [record for record in records if record.benchmark == name]
-            self._out.print(self._table(of_one))
+            if any(record.metrics for record in of_one):
+                self._out.print(self._table(of_one))
+            else:
+                self._out.print(f"{name}: nothing measured", style="italic")
             # Below and not in a column: a reason is longer than all the numbers together.
             for record in of_one:
                 for remark in [f"{record.status}: {record.reason}"] * bool(record.reason) + record.warnings:
-                    self._out.print(escape(f"{spell(record.params)}: {remark}"), soft_wrap=True, highlight=False)
+                    self._out.print(
+                        escape(f"{spell(record.params) or name}: {remark}"), soft_wrap=True, highlight=False
+                    )
 
     def _table(self, records: Sequence[Record]) -> Table:
         table = Table(title=records[0].benchmark, title_justify="left", caption_justify="left")
         for key in records[0].params:
             table.add_column(key)
         metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
-        for metric in metrics or ["status"]:
+        for metric in metrics:
             table.add_column(metric, justify="right", no_wrap=True)
         for record in records:
             cells = [escape(str(value)) for value in record.params.values()]
             for metric in metrics:
                 found = record.metrics.get(metric)
                 cells.append(spell_samples(found.samples, found.unit) if found else "–")
-            if not metrics:
-                cells.append(record.status)
             table.add_row(*cells)
         return table
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measuring.sampling import Plan, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
+
+if TYPE_CHECKING:
+    from hpml_plugins.measuring.gpu import Cache, Launch
 
 Report = Callable[[str, float | None], None]
 
@@ -44,23 +47,38 @@ class Bench:
         self.attached: dict[str, Series] = {}
         self._report = report or (lambda text, share: None)
 
-    def time(self, step: Callable[[], object], *, device: str | None = None, budget: float | None = None) -> Samples:
+    def time(
+        self,
+        step: Callable[[], object],
+        *,
+        cache: Cache = "hot",
+        launch: Launch = "hidden",
+        device: str | None = None,
+        budget: float | None = None,
+        name: str = "time",
+    ) -> Samples:
         """Samples of the time of one call of `step`, s.
 
-        The step is warmed up, then sampled until the 95 % interval of the median is narrow enough or the budget
-        ends; the samples' info says which. Short steps are batched. On "cuda" the time is the GPU's own, between
-        events on the current stream; the timer synchronises, the step need not.
+        The step is warmed up until it is stable, then sampled until the 95 % interval of the median is narrow enough
+        or the budget ends; the samples' info says which, and an unstable measurement puts a warning into the Record.
+        Short steps are batched. On "cuda" the time is the GPU's own, between events on the current stream; the timer
+        synchronises, the step need not.
 
-        device: "cpu" or "cuda"; that of the bench when left out.  budget: s, wall clock, for all samples.
+        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each.  launch: on
+        "cuda", "hidden" keeps the host's launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's
+        when left out.  budget: s, wall clock, for all samples.  name: what warnings call it.
         """
         plan = self.plan if budget is None else self.plan.with_budget(budget)
         if (device or self.device) == "cuda":
             from hpml_plugins.measuring.gpu import time_on_gpu
 
-            return time_on_gpu(step, plan)
-        from hpml_plugins.measuring.cpu import time_on_cpu
+            samples = time_on_gpu(step, plan, cache=cache, launch=launch)
+        else:
+            from hpml_plugins.measuring.cpu import time_on_cpu
 
-        return time_on_cpu(step, plan)
+            samples = time_on_cpu(step, plan)
+        self.warnings += remarks(samples, plan, name)
+        return samples
 
     def check(self, ok: object, message: str) -> None:
         """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.

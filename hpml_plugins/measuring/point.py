@@ -13,8 +13,10 @@ import msgspec
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.measuring.isolation import Send, run_isolated
+from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.measuring.versions import package_versions
+from hpml_plugins.measuring.watcher import Watcher
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import MetricSamples, Record, Series, Status
@@ -27,7 +29,10 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True)
 class Context:
-    """Where and for what a point is measured; copied into its Record. Empty where it does not apply."""
+    """Where and for what a point is measured; copied into its Record. Empty where it does not apply.
+
+    watch: whether the GPUs are watched meanwhile.  plan: how long to sample.
+    """
 
     node: Node
     plugin: str = ""
@@ -37,6 +42,7 @@ class Context:
     environment: str = ""
     run: str = ""
     seed: int = 0
+    watch: bool = True
     plan: Plan = field(default_factory=Plan)
 
 
@@ -50,6 +56,8 @@ class _Answer(msgspec.Struct):
     checks: list[str] = []
     warnings: list[str] = []
     packages: dict[str, str] = {}
+    at: dict[str, list[float]] = {}
+    energy: float = 0.0
 
 
 def measure_point(
@@ -81,12 +89,20 @@ def measure_point(
             text, share = msgspec.json.decode(payload)
             progress(text, share)
 
+    watched = gpus_used(benchmark, params, context.node) if context.watch else 0
+    watcher = Watcher(context.node.gpus[:watched])
+
+    def watch() -> float:
+        watcher.look()
+        return watcher.interval
+
     outcome = run_isolated(
-        lambda send: _measure_here(benchmark, params, context, send), timeout or benchmark.timeout, on_message
+        lambda send: _measure_here(benchmark, params, context, send), timeout or benchmark.timeout, on_message, watch
     )
     # An answer that came before the process died at its end (a crash while unloading CUDA, say) still does not count.
     answer = answers[-1] if answers and not outcome.fault else _Answer("failed", outcome.fault or "reported nothing")
     answer.warnings += warnings
+    _add_what_was_watched(answer, watcher)
     output = outcome.output if answer.status == "failed" else ""
     return _record(benchmark, params, context, answer, started, time.monotonic() - clock, output)
 
@@ -101,15 +117,16 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: 
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
     )
     try:
-        metrics = to_metrics(benchmark, benchmark.measure(bench, **params))
-        answer = _Answer("ok", metrics=metrics)
+        returned = benchmark.measure(bench, **params)
+        answer = _Answer("ok", metrics=to_metrics(benchmark, returned))
+        answer.at = {name: list(value.at) for name, value in returned.items() if isinstance(value, Samples)}
     except Skipped as skipped:
         answer = _Answer("skipped", skipped.what)
     except HpmlError as error:
         answer = _Answer("failed", error.what)
     except Exception as error:
         traceback.print_exc()
-        answer = _Answer("failed", describe(error))
+        answer = _Answer("failed", out_of_gpu_memory(error) or describe(error))
     answer.series, answer.checks, answer.warnings = bench.attached, bench.checks, bench.warnings
     answer.packages = package_versions()
     send("answer", msgspec.json.encode(answer))
@@ -137,6 +154,16 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
             raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
         result[name] = MetricSamples(metric.unit, metric.direction, list(samples.values), dict(samples.info))
     return result
+
+
+def _add_what_was_watched(answer: _Answer, watcher: Watcher) -> None:
+    answer.series = {**answer.series, **watcher.finish()}
+    answer.energy = watcher.energy
+    answer.warnings += [watcher.problem] * bool(watcher.problem) + watcher.warnings
+    answer.metrics = {
+        name: msgspec.structs.replace(metric, throttled=watcher.throttled(answer.at.get(name, [])))
+        for name, metric in answer.metrics.items()
+    }
 
 
 def _plain(name: str, value: object) -> Samples:
@@ -170,6 +197,7 @@ def _record(
         seed=context.seed,
         started=started,
         duration=duration,
+        energy=answer.energy,
         machine=context.machine,
         commit=context.commit,
         environment=context.environment,

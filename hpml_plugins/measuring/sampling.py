@@ -1,12 +1,17 @@
-"""How long to sample: until the median is known well enough, or the budget ends."""
+"""How long to sample: until the median is known well enough, or the budget ends; and what to say of the result."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from hpml_plugins.model.samples import Samples
+
+#: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable benchmark.
+UNSTABLE_VARIATION = 0.10
+#: So is a share of far outliers above this.
+UNSTABLE_OUTLIERS = 0.05
 
 
 @dataclass(frozen=True)
@@ -14,11 +19,13 @@ class Plan:
     """When sampling may stop.
 
     precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall clock, warm-up
-    apart.  fewest: samples taken even past the budget, for steps under a second.  most: a bound on memory.
+    apart.  warm_up: s, at most.  fewest: samples taken even past the budget, for steps under a second; three for
+    longer ones.  most: a bound on memory.
     """
 
     precision: float = 0.005
     budget: float = 1.0
+    warm_up: float = 1.0
     fewest: int = 10
     most: int = 2000
 
@@ -27,27 +34,68 @@ class Plan:
         return replace(self, budget=budget)
 
 
-def sample(take: Callable[[], float], plan: Plan, *, timer: str, batch: int) -> Samples:
-    """Call `take` (seconds of one step) until the plan is met; the samples' info says why it stopped."""
+def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tuple[float, bool]:
+    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns seconds spent and whether it was.
+
+    Stable: the last five within 2 % of one another, and `least` seconds gone (clocks take their time to rise). A step
+    longer than a fifth of the warm-up's bound is run once: it warms itself up.
+    """
+    started = time.perf_counter()
+    recent: list[float] = []
+    while True:
+        recent = [*recent[-4:], run()]
+        elapsed = time.perf_counter() - started
+        if len(recent) == 5 and max(recent) - min(recent) <= 0.02 * min(recent) and elapsed >= least:
+            return elapsed, True
+        if elapsed >= plan.warm_up or (len(recent) == 1 and elapsed >= plan.warm_up / 5):
+            return elapsed, False
+
+
+def sample(take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, **info: str | float) -> Samples:
+    """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped."""
     values: list[float] = []
+    at: list[float] = []
     started = time.perf_counter()
     check_at = plan.fewest
     while True:
-        values.append(take())
+        taken = list(take())
+        values += taken
+        at += [time.monotonic()] * len(taken)
         count = len(values)
-        elapsed = time.perf_counter() - started
-        long_step = values[0] * batch >= 1.0
-        enough = count >= plan.fewest or (long_step and count >= 3)
+        # A step over a second repeats less: ten of them would be a long wait for what three show.
+        enough = count >= (3 if values[0] * batch >= 1.0 else plan.fewest)
         if count >= check_at:
-            low, high = (seen := Samples.of(values, "s")).interval()
-            if (high - low) / 2 <= plan.precision * seen.median:
+            if Samples(tuple(values)).relative_precision <= plan.precision:
                 stopped = "converged"
                 break
             check_at = count + max(1, count // 5)  # the interval costs a sort: look less often as samples grow
         if count >= plan.most:
             stopped = "most samples"
             break
-        if elapsed >= plan.budget and enough:
+        if time.perf_counter() - started >= plan.budget and enough:
             stopped = "budget"
             break
-    return Samples.of(values, "s", timer=timer, batch=batch, stopped=stopped)
+    done = Samples.of(values, "s")
+    told: dict[str, str | float] = {
+        **info,
+        "batch": batch,
+        "stopped": stopped,
+        "variation": done.coefficient_of_variation,
+        "outliers": done.outliers,
+    }
+    return replace(done, info=told, at=tuple(at))
+
+
+def remarks(samples: Samples, plan: Plan, name: str) -> list[str]:
+    """What a reader should know of these samples before believing their median; empty for a stable measurement."""
+    said = []
+    if samples.relative_precision > plan.precision:
+        said.append(
+            f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
+            f"after {len(samples)} samples ({samples.info['stopped']})"
+        )
+    if samples.coefficient_of_variation > UNSTABLE_VARIATION:
+        said.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
+    if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
+        said.append(f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)")
+    return said

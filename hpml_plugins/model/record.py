@@ -14,12 +14,16 @@ SCHEMA = 1
 
 
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The raw samples of one metric, in SI base units."""
+    """The raw samples of one metric, in SI base units.
+
+    throttled: indices of samples taken while the card held its clocks down for heat or power.
+    """
 
     unit: str
     direction: Direction
     samples: list[float]
     info: dict[str, str | float] = {}
+    throttled: list[int] = []
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,8 +36,9 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One measured, failed or skipped point.
 
-    started: Unix time, s.  duration: s.  node: facts of the node at that moment.  source: where the plugin's code
-    came from.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
+    started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
+    node at that moment.  source: where the plugin's code came from.  packages: versions of the libraries that matter.
+    commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -51,6 +56,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     seed: int = 0
     started: float = 0.0
     duration: float = 0.0
+    energy: float = 0.0
     machine: str = ""
     commit: str = ""
     environment: str = ""

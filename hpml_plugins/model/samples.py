@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -19,12 +20,14 @@ class Samples:
 
     values: one number a sample, in SI base units.  dimension: base → exponent.  declared_numbers: plain numbers
     (bytes moved, FLOP done) took part.  info: how the samples came about (timer, batch, why sampling stopped).
+    at: when each sample ended, s of the monotonic clock, where the timer knows it.
     """
 
     values: tuple[float, ...]
     dimension: Dimension = field(default_factory=dict)
     declared_numbers: bool = False
     info: Mapping[str, str | float] = field(default_factory=dict)
+    at: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
@@ -55,24 +58,32 @@ class Samples:
         return statistics.stdev(self.values) / abs(self.mean)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The order-statistic interval of the median, conservative: its coverage is at least `confidence`.
+        """The order-statistic interval of the median: it holds the true median at least that often.
 
-        The ranks are binomial(n, ½) quantiles, so nothing is assumed of the distribution. With too few values for
-        the confidence, the smallest and largest. Source: Conover, Practical Nonparametric Statistics, 3.2.
+        Nothing is assumed of the distribution. With too few values for the confidence (five or fewer at 95 %) it is
+        the smallest and the largest.
         """
         ordered = sorted(self.values)
-        count = len(ordered)
-        tail, lower = 0.0, 0
-        while lower < count // 2:
-            tail += math.comb(count, lower) * 0.5**count if count < 1000 else 0.0
-            if tail > (1 - confidence) / 2:
-                break
-            lower += 1
-        if count >= 1000:  # the normal limit of the binomial; exact sums would overflow nothing but cost much
-            z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
-            lower = max(0, math.floor(count / 2 - z * math.sqrt(count) / 2))
-        lower = max(0, lower - 1)
-        return ordered[lower], ordered[count - 1 - lower]
+        rank = interval_rank(len(ordered), confidence)
+        return ordered[rank], ordered[-1 - rank]
+
+    @property
+    def relative_precision(self) -> float:
+        """Half the width of the 95 % interval of the median, as a share of the median; 0 where that is 0."""
+        low, high = self.interval()
+        return (high - low) / 2 / abs(self.median) if self.median else 0.0
+
+    @property
+    def outliers(self) -> int:
+        """How many values lie more than three interquartile ranges outside the quartiles (Tukey's far out).
+
+        They are counted and kept: the median does not mind them, and a reader may.
+        """
+        if len(self.values) < 4:
+            return 0
+        low, _, high = statistics.quantiles(self.values, n=4)
+        reach = 3 * (high - low)
+        return sum(not low - reach <= value <= high + reach for value in self.values)
 
     def in_unit(self, wanted: Unit) -> bool:
         """Whether these values may be stored under that unit."""
@@ -110,7 +121,7 @@ class Samples:
         dimension = _product(self.dimension, _scaled(other.dimension, power))
         values = (operate_safely(a, b) for a, b in _paired(self, other))
         declared = self.declared_numbers or other.declared_numbers
-        return Samples(tuple(values), dimension, declared, {**other.info, **self.info})
+        return Samples(tuple(values), dimension, declared, {**other.info, **self.info}, self.at or other.at)
 
     def _add(self, other: Samples | Number, sign: int) -> Samples:
         if not isinstance(other, Samples):
@@ -119,12 +130,30 @@ class Samples:
             raise ResultError(f"cannot add {_spell(self.dimension)} and {_spell(other.dimension)}")
         values = tuple(a + sign * b for a, b in _paired(self, other))
         declared = self.declared_numbers or other.declared_numbers
-        return Samples(values, self.dimension, declared, {**other.info, **self.info})
+        return Samples(values, self.dimension, declared, {**other.info, **self.info}, self.at or other.at)
+
+
+@functools.lru_cache(maxsize=4096)
+def interval_rank(count: int, confidence: float) -> int:
+    """The rank (from 0) of the lower end of the median's interval; the upper end has the same from above.
+
+    The largest r with P(Binomial(n, ½) ≤ r) ≤ (1 − confidence) / 2 has the (r + 1)-th value as a bound that the true
+    median is below with no more than that probability; 0 where not even the smallest value is.
+    Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
+    """
+    tail, rank = 0.0, 0
+    # Exact integers divided: 0.5**n alone would underflow past a thousand values.
+    for successes in range(count // 2):
+        tail += math.comb(count, successes) / 2**count
+        if tail > (1 - confidence) / 2:
+            break
+        rank = successes
+    return rank
 
 
 def replace_all(samples: Samples, values: Iterable[float], dimension: Dimension) -> Samples:
     """The samples after arithmetic with a plain number: new values and dimension, the same info."""
-    return Samples(tuple(values), dimension, True, samples.info)
+    return Samples(tuple(values), dimension, True, samples.info, samples.at)
 
 
 def _divide(a: float, b: float) -> float:

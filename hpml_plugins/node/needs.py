@@ -39,8 +39,11 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
 
 
 def is_importable(module: str) -> bool:
-    """Whether a module can be found, without importing it."""
+    """Whether a module can be found, without importing it.
+
+    Of `numba.cuda` only `numba` is looked for: finding a submodule would import its package.
+    """
     try:
-        return importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False

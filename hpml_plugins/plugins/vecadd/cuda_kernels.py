@@ -7,7 +7,7 @@ from typing import Any
 from numba import cuda
 
 
-@cuda.jit  # type: ignore[untyped-decorator]
+@cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def add(a: Any, b: Any, c: Any) -> None:
     """c = a + b for any length and any launch: each thread strides over the vector by the size of the grid.
 

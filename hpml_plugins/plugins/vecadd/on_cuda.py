@@ -51,7 +51,7 @@ VECADD_CUDA = Benchmark(
     measure,
     metrics=METRICS,
     grid={"millions": MILLIONS, "launch": LAUNCHES},
-    requires=Requires(gpus=1, modules=("numba", "torch")),
+    requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
     version="1",
     timeout=300,  # one thread over 100 M elements takes seconds a launch, and about seven launches a point
     description="c = a + b of float32 vectors on one GPU: one thread, one block of 256, a thread for each element.",

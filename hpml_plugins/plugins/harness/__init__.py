@@ -1,0 +1,15 @@
+"""The harness measured by itself: what it costs, how finely and how truly it times, and how far it repeats."""
+
+from __future__ import annotations
+
+from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins.plugins.harness.fidelity import FIDELITY
+from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
+from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
+from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
+
+
+@hookimpl
+def hpml_benchmarks() -> list[Benchmark]:
+    """Overhead, resolution, fidelity, spread and the watcher's cost."""
+    return [POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER]
