@@ -64,8 +64,9 @@ class Bench:
         Short steps are batched. On "cuda" the time is the GPU's own, between events on the current stream; the timer
         synchronises, the step need not.
 
-        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each.  launch: on
-        "cuda", "hidden" keeps the host's launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's
+        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each,
+        "dirty" leaves it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
+        launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's
         when left out.  budget: s, wall clock, for all samples.  name: what warnings call it.
         """
         plan = self.plan if budget is None else self.plan.with_budget(budget)

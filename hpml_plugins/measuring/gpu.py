@@ -7,6 +7,7 @@ that has not been reached when the last launch is enqueued proves that no launch
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -14,15 +15,18 @@ from typing import Any, Literal
 from hpml_plugins.measuring.sampling import Plan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
-Cache = Literal["hot", "cold"]
+Cache = Literal["hot", "cold", "dirty"]
 Launch = Literal["hidden", "visible"]
 
 #: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA's events (0.5 µs).
 SHORTEST_SAMPLE = 1e-3
 #: CUDA queues about a thousand launches before the host must wait; a batch stays far below.
 LARGEST_BATCH = 200
-#: Clocks of a resting card rise within tens of milliseconds, s.
-LEAST_WARM_UP = 0.05
+#: Clocks of a resting card rise within tens of milliseconds; its power regulation takes longer to settle, s.
+LEAST_WARM_UP = 0.2
+#: Samples are spread over at least this long, s: ten of them in ten milliseconds agree with one another whatever the
+#: regulation of power is about to do.
+LEAST_SAMPLING = 0.3
 #: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more than it shows.
 LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
@@ -32,18 +36,21 @@ def time_on_gpu(step: Callable[[], object], plan: Plan, *, cache: Cache = "hot",
     """Samples of the GPU's time for one call of `step`, s.
 
     cache: "hot" repeats the step back to back and gives the mean of a batch; "cold" empties the L2 cache before each
-    call and times each alone.  launch: "hidden" times the GPU's work alone; "visible" lets the host's launching show,
-    as it does in a training loop.
+    call and times each alone; "dirty" leaves the L2 full of foreign lines that are still to be written back, at the
+    step's cost, as do_bench and nvbench do.  launch: "hidden" times the GPU's work alone; "visible" lets the host's
+    launching show, as it does in a training loop.
     """
     timer = _Timer(step, cache, launch)
     timer.first_call()
     if timer.works_elsewhere():
         return _time_by_wall_clock(step, plan)
+    timer.choose_batch()
     warmed, stable = warm_up(timer.round, plan, least=LEAST_WARM_UP)
     timer.fit()
     return sample(
         timer.take,
         plan,
+        least=LEAST_SAMPLING,
         batch=timer.batch,
         timer="cuda events",
         cache=cache,
@@ -65,7 +72,7 @@ class _Timer:
         self.launch: str = launch
         self.batch = 1
         self._sleep = 0.0
-        self._flush: Callable[[], None] = self._make_flush() if cache == "cold" else lambda: None
+        self._flush: Callable[[], None] = (lambda: None) if cache == "hot" else self._make_flush()
         self._cycles = 0.0
 
     def first_call(self) -> None:
@@ -87,29 +94,43 @@ class _Timer:
         left = time.perf_counter() - after
         return left > max(5e-5, 0.05 * float(start.elapsed_time(end)) * 1e-3)
 
-    def round(self) -> float:
-        """One batch, its launch visible: for warming up. Returns seconds of one step."""
-        seconds = self._enqueue(1)[0][0]
-        if self.cache == "hot" and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
+    def choose_batch(self) -> None:
+        """Grow a hot batch until it is long enough for the events' resolution."""
+        while self.cache == "hot" and self.batch < LARGEST_BATCH and self.round() * self.batch < SHORTEST_SAMPLE:
             self.batch = min(LARGEST_BATCH, 2 * self.batch)
-        return seconds
+
+    def round(self) -> float:
+        """One sample, its launch visible: for warming up. Returns seconds of one step."""
+        return self._enqueue(1)[0][0]
 
     def fit(self) -> None:
         """Choose the sleep that hides the launches of a group, or find that they cannot be hidden."""
         if self.launch == "visible":
             return
+        if not self._fit_sleep():
+            self.launch = "visible: the step waits for the GPU, or launches more than can be queued"
+            self._sleep = 0.0
+            return
+        # While launches showed, the step seemed longer than it is: with its own time the batch may have to grow.
+        seconds = self._enqueue(self._group)[0][0]
+        if self.cache == "hot" and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
+            self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
+            self._fit_sleep()
+
+    def _fit_sleep(self) -> bool:
+        """Find a sleep that outlasts the enqueueing of a group. False where none does."""
+        self._sleep = 0.0
         started = time.perf_counter()
         self._enqueue(1, wait=False)
         self._sleep = 1.5 * (time.perf_counter() - started) + 2e-5
         self.torch.cuda.synchronize()
         for _ in range(6):
             if self._sleep > LONGEST_SLEEP:
-                break
+                return False
             if all(hidden for _, hidden in self._enqueue(self._group)):
-                return
+                return True
             self._sleep *= 2
-        self.launch = "visible: the step waits for the GPU, or launches more than can be queued"
-        self._sleep = 0.0
+        return False
 
     def take(self) -> Iterable[float]:
         """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a little later."""
@@ -123,7 +144,7 @@ class _Timer:
 
     @property
     def _group(self) -> int:
-        return COLD_SAMPLES_A_GROUP if self.cache == "cold" else 1
+        return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
 
     def _enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         """Enqueue so many samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
@@ -144,7 +165,7 @@ class _Timer:
         return [(float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden) for start, end, hidden in pairs]
 
     def _make_flush(self) -> Callable[[], None]:
-        """Write twice the L2, then read as much: dirty lines left in it would be written back at the step's cost."""
+        """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""
         size = 2 * self.torch.cuda.get_device_properties(self.torch.cuda.current_device()).L2_cache_size
         written = self.torch.empty(size // 4, dtype=self.torch.int32, device="cuda")
         read = self.torch.zeros(size // 4, dtype=self.torch.int32, device="cuda")
@@ -152,7 +173,8 @@ class _Timer:
 
         def flush() -> None:
             written.zero_()
-            self.torch.amax(read, dim=0, out=largest)
+            if self.cache == "cold":
+                self.torch.amax(read, dim=0, out=largest)
 
         return flush
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hpml_plugins.model.samples import Samples
@@ -12,6 +13,9 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
+
+#: So is a second half that lies further than this from the first.
+UNSTABLE_DRIFT = 0.02
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Plan:
     """
 
     precision: float = 0.005
-    budget: float = 1.0
+    budget: float = 2.0
     warm_up: float = 1.0
     fewest: int = 10
     most: int = 2000
@@ -51,8 +55,13 @@ def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tupl
             return elapsed, False
 
 
-def sample(take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, **info: str | float) -> Samples:
-    """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped."""
+def sample(
+    take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, least: float = 0.0, **info: str | float
+) -> Samples:
+    """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped.
+
+    least: s, the shortest time over which samples are spread, within the budget.
+    """
     values: list[float] = []
     at: list[float] = []
     started = time.perf_counter()
@@ -64,15 +73,16 @@ def sample(take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, **inf
         count = len(values)
         # A step over a second repeats less: ten of them would be a long wait for what three show.
         enough = count >= (3 if values[0] * batch >= 1.0 else plan.fewest)
-        if count >= check_at:
-            if Samples(tuple(values)).relative_precision <= plan.precision:
+        elapsed = time.perf_counter() - started
+        if count >= check_at and elapsed >= min(least, plan.budget):
+            if Samples(tuple(values)).relative_precision <= plan.precision and drift(values) <= plan.precision:
                 stopped = "converged"
                 break
             check_at = count + max(1, count // 5)  # the interval costs a sort: look less often as samples grow
         if count >= plan.most:
             stopped = "most samples"
             break
-        if time.perf_counter() - started >= plan.budget and enough:
+        if elapsed >= plan.budget and enough:
             stopped = "budget"
             break
     done = Samples.of(values, "s")
@@ -82,8 +92,22 @@ def sample(take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, **inf
         "stopped": stopped,
         "variation": done.coefficient_of_variation,
         "outliers": done.outliers,
+        "drift": drift(values),
     }
     return replace(done, info=told, at=tuple(at))
+
+
+def drift(values: Sequence[float]) -> float:
+    """How far the median of the second half is from that of the first, as a share of the whole's median.
+
+    The interval of the median takes the samples for independent; a clock that falls all the while makes it narrow
+    around a number that is passing by.
+    """
+    if len(values) < 4:
+        return 0.0
+    middle = len(values) // 2
+    whole = statistics.median(values)
+    return abs(statistics.median(values[middle:]) - statistics.median(values[:middle])) / whole if whole else 0.0
 
 
 def remarks(samples: Samples, plan: Plan, name: str) -> list[str]:
@@ -94,6 +118,8 @@ def remarks(samples: Samples, plan: Plan, name: str) -> list[str]:
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
             f"after {len(samples)} samples ({samples.info['stopped']})"
         )
+    if (moved := drift(samples.values)) > UNSTABLE_DRIFT:
+        said.append(f"{name}: drifts, the second half of the samples is {moved:.1%} from the first")
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         said.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):

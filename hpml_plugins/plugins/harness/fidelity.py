@@ -6,14 +6,14 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
-CASES = ("vecadd_1m", "vecadd_10m", "vecadd_100m", "matmul_4096", "softmax_8192")
+CASES = ("vecadd_1m", "vecadd_10m", "vecadd_100m", "matmul_2048", "matmul_4096", "softmax_8192")
 
 
 def measure(bench: Bench, *, case: str) -> dict[str, Any]:
     """Time one step hot and cold, by ncu with warm and with emptied caches, and by do_bench.
 
     error: hot over ncu with caches left alone, minus 1.  cold_error: cold over ncu with emptied caches, minus 1.
-    do_bench_difference: cold over do_bench, minus 1; do_bench leaves the L2 full of dirty lines, we do not.
+    do_bench_difference: dirty over do_bench, minus 1; do_bench leaves the L2 full of dirty lines, and so does "dirty".
     """
     from hpml_plugins.plugins.harness import ncu
 
@@ -28,18 +28,20 @@ def measure(bench: Bench, *, case: str) -> dict[str, Any]:
     bench.progress("events", 0.6)
     hot = bench.time(step, name="hot")
     cold = bench.time(step, cache="cold", name="cold")
+    dirty = bench.time(step, cache="dirty", name="dirty")
     peer = do_bench(step, warmup=50, rep=500, return_mode="median") * 1e-3
     # A step may be several kernels: ncu gives each, the step is their sum.
     per_step = {cold: _median_step(values, PROFILED) for cold, values in truth.items()}
     return {
         "hot": hot,
         "cold": cold,
+        "dirty": dirty,
         "ncu_hot": per_step[False],
         "ncu_cold": per_step[True],
         "do_bench": peer,
         "error": Samples((hot.median / per_step[False] - 1,)),
         "cold_error": Samples((cold.median / per_step[True] - 1,)),
-        "do_bench_difference": Samples((cold.median / peer - 1,)),
+        "do_bench_difference": Samples((dirty.median / peer - 1,)),
     }
 
 
@@ -56,12 +58,13 @@ FIDELITY = Benchmark(
     [
         Metric("hot", "s", "lower"),
         Metric("cold", "s", "lower"),
+        Metric("dirty", "s", "lower"),
         Metric("ncu_hot", "s", "lower"),
         Metric("ncu_cold", "s", "lower"),
         Metric("do_bench", "s", "lower"),
         Metric("error", "1", "lower", "hot / ncu − 1"),
         Metric("cold_error", "1", "lower", "cold / ncu with emptied caches − 1"),
-        Metric("do_bench_difference", "1", "lower", "cold / do_bench − 1"),
+        Metric("do_bench_difference", "1", "lower", "dirty / do_bench − 1"),
     ],
     grid={"case": CASES},
     requires=Requires(gpus=1, modules=("torch", "numba.cuda", "triton"), tools=("ncu",)),

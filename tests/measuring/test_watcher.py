@@ -1,0 +1,175 @@
+"""The watcher over a simulated NVML: no machine that tests has a card to throttle."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
+from hpml_plugins.measuring.memory import out_of_gpu_memory
+from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.measuring.watcher import MOST_ROWS, Watcher
+from hpml_plugins.model import Gpu
+from hpml_plugins.model.samples import Samples
+
+CARD = Gpu(name="NVIDIA H200", uuid="GPU-1", memory=141e9)
+
+
+class Nvml(types.ModuleType):
+    """What the watcher asks, answered by numbers that a test sets."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__("pynvml")
+        self.answers = answers
+        self.energy = 5_000.0
+
+    def nvmlInit(self) -> None:
+        if "refused" in self.answers:
+            raise RuntimeError(self.answers["refused"])
+
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        return uuid
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
+        self.energy += 2_000.0
+        return self.energy
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        return self.answers.get("processes", [])
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        return types.SimpleNamespace(gpu=90, memory=40)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        return types.SimpleNamespace(used=2**30)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        return 1980 if which == self.NVML_CLOCK_SM else 3201
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        raise RuntimeError("not supported here")
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        return 55
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        return int(self.answers.get("reasons", 0))
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put a simulated NVML in place of the real one."""
+    return lambda **answers: monkeypatch.setitem(sys.modules, "pynvml", Nvml(**answers))
+
+
+def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvml: Callable[..., None]) -> None:
+    nvml()
+    watcher = Watcher([CARD])
+    watcher.look()
+    series = watcher.finish()["gpu0"]
+    assert series.columns["sm_clock"] == [1.98e9]
+    assert series.columns["utilization"] == [0.9]
+    assert series.columns["temperature"] == [55.0]
+    assert series.columns["power"] == [0.0]  # this card refuses to tell
+    assert series.units["sm_clock"] == "Hz"
+    assert watcher.energy == 2.0
+
+
+def test_it_looks_no_more_often_than_its_interval(nvml: Callable[..., None]) -> None:
+    nvml()
+    watcher = Watcher([CARD])
+    for _ in range(100):
+        watcher.look()
+    assert len(watcher.finish()["gpu0"].columns["time"]) == 1
+
+
+def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml()
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watcher = Watcher([CARD])
+    for _ in range(50_000):
+        now[0] += 0.05
+        watcher.look()
+    columns = watcher.finish()["gpu0"].columns
+    assert MOST_ROWS // 2 <= len(columns["time"]) <= MOST_ROWS
+    assert columns["time"][-1] > 2400
+
+
+def test_samples_taken_while_throttled_are_marked_and_the_point_warned(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x4)
+    watcher = Watcher([CARD])
+    watcher.look()
+    now = time.monotonic()
+    assert watcher.throttled([now - 60, now, now + 60]) == [1]
+    watcher.finish()
+    assert watcher.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+
+
+def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x1 | 0x2)
+    watcher = Watcher([CARD])
+    watcher.look()
+    watcher.finish()
+    assert (watcher.throttled([time.monotonic()]), watcher.warnings) == ([], [])
+
+
+def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
+    nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
+    assert Watcher([CARD]).warnings == ["NVIDIA H200 was in use by process 4711, 1024 MiB when the point began"]
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    time.sleep(0.3)
+    return {"time": Samples((1.0, 2.0), {"s": 1}, at=(time.monotonic() - 0.1, time.monotonic()))}
+
+
+BENCHMARK = Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+
+
+def on_one_card(node: Node) -> Node:
+    return Node(node.os, node.arch, node.cpu, 2, 1.0, "3", (CARD,))
+
+
+def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node: Node) -> None:
+    nvml(reasons=0x20)
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok", record.reason
+    assert len(record.series["gpu0"].columns["time"]) >= 4
+    assert record.energy == 2.0
+    assert record.metrics["time"].throttled == [0, 1]
+    assert "heat (software)" in record.warnings[0]
+
+
+def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[..., None], node: Node) -> None:
+    nvml(refused="Insufficient Permissions")
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok"
+    assert record.warnings == ["measured without watching the GPU: Insufficient Permissions"]
+    assert record.series == {}
+
+
+def test_no_watching_where_it_is_not_wanted(nvml: Callable[..., None], node: Node) -> None:
+    nvml(refused="would be said")
+    assert measure_point(BENCHMARK, {}, Context(on_one_card(node), watch=False)).warnings == []
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch.cuda.OutOfMemoryError: known by its name, so that torch need not be imported to ask."""
+
+
+def test_out_of_gpu_memory_names_what_was_asked_for() -> None:
+    text = "CUDA out of memory. Tried to allocate 200.50 GiB. GPU 0 has a total capacity of 139.80 GiB"
+    # without a card nobody can say what is free: torch's own words are kept
+    assert "200.50 GiB" in out_of_gpu_memory(OutOfMemoryError(text))
+    assert out_of_gpu_memory(RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")) != ""
+    assert out_of_gpu_memory(RuntimeError("index out of range")) == ""

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from hpml_plugins import Node
+from hpml_plugins.model import Benchmark
+from hpml_plugins.plugins.harness import hpml_benchmarks
+from hpml_plugins.plugins.harness.ncu import parse
+from hpml_plugins.testing import Context, measure_point
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
+
+NCU = """==PROF== Connected to process 1234 (/usr/bin/python3)
+some words of the program, "quoted", too
+==PROF== Profiling "add" - 0: 0%....50%....100% - 1 pass
+"ID","Process ID","Process Name","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","1234","python3","add(float, ""x"")","gpu__time_duration.sum","usecond","1,035.20"
+"1","1234","python3","add","gpu__time_duration.sum","ns","35,712"
+"1","1234","python3","add","dram__bytes.sum","byte","12"
+"""
+
+
+def test_ncus_table_is_read_between_its_other_words() -> None:
+    assert parse(NCU.splitlines()) == [pytest.approx(1.0352e-3), pytest.approx(3.5712e-5)]
+
+
+def test_what_is_no_table_gives_nothing() -> None:
+    assert parse(["==ERROR== ERR_NVGPUCTRPERM", ""]) == []
+
+
+def measured(benchmark: Benchmark, node: Node, **params: str) -> dict[str, list[float]]:
+    record = measure_point(benchmark, params, Context(node))
+    assert record.status == "ok", record.reason
+    return {name: metric.samples for name, metric in record.metrics.items()}
+
+
+def test_the_clock_and_the_timers_own_cost_are_below_a_microsecond(node: Node) -> None:
+    found = measured(BENCHMARKS["harness_timer"], node)
+    assert 0 < found["resolution"][0] < 1e-6
+    assert 0 < min(found["empty"]) < 1e-6
+
+
+def test_an_empty_point_costs_more_than_nothing(node: Node) -> None:
+    assert min(measured(BENCHMARKS["harness_point"], node)["overhead"]) > 0
+
+
+@pytest.mark.slow
+def test_a_real_asv_run_of_twenty_points_is_timed(node: Node) -> None:
+    found = measured(BENCHMARKS["harness_asv"], node, launch="forkserver")
+    assert found["per_point"][0] > found["marginal"][0] > 0
+
+
+def test_what_needs_a_gpu_is_skipped_here_with_the_reason(node: Node) -> None:
+    record = measure_point(BENCHMARKS["harness_fidelity"], {"case": "vecadd_10m"}, Context(node))
+    assert record.status == "skipped"
+    assert "needs 1 GPU" in record.reason
