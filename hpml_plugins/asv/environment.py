@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,17 @@ _INSTALL = (
 _UNINSTALL = "return-code=any in-dir={env_dir} rm -rf {env_dir}/site"
 #: asv's modes that list benchmarks; the others run one.
 _DECLARING = ("discover", "check")
+
+
+def search_path(own: str, env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that put `own` in front of what the caller's had.
+
+    asv's benchmark.py imports asv_runner before it looks at ASV_PYTHONPATH, and removes from sys.path what PYTHONPATH
+    brought unless ASV_PYTHONPATH is set: on a node whose asv is itself found by such a variable, both are needed.
+    """
+    theirs = [env.get("ASV_PYTHONPATH"), env.get("PYTHONPATH")]
+    path = os.pathsep.join(dict.fromkeys([own, *filter(None, theirs)]))
+    return {"PYTHONPATH": path, "ASV_PYTHONPATH": path}
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]
@@ -73,9 +85,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         """
         own = str(self._root if args[1:2] and args[1] in _DECLARING else Path(self._path, "site"))
         env = {**kwargs.pop("env", os.environ), **self._global_env_vars}
-        env.pop("PYTHONPATH", None)
-        # asv's benchmark.py takes this variable into sys.path itself, and would remove what PYTHONPATH brought
-        env["ASV_PYTHONPATH"] = os.pathsep.join([own, *filter(None, [env.get("ASV_PYTHONPATH")])])
+        env |= search_path(own, env)
         env[RESULTS_VARIABLE] = str(self._results)
         # Kernels that plugins compile with cache=True are then compiled once a commit, not once a process
         env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
