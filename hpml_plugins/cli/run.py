@@ -12,8 +12,8 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Host, LoadedPlugin, make_host
 from hpml_plugins.host.host import is_one_of, nearest
-from hpml_plugins.measuring.isolation import import_before_fork
 from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.measuring.preload import import_before_fork
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import detect_node, machine_name

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import importlib
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -30,17 +29,6 @@ class Outcome:
 
     fault: str
     output: str
-
-
-def import_before_fork(modules: Iterable[str]) -> None:
-    """Import what the benchmarks require once, so that the process of every point finds it loaded.
-
-    Importing does not touch CUDA; a process that had would break in its forks. A module that does not import is left
-    for the point that needs it to report.
-    """
-    for module in dict.fromkeys(modules):
-        with suppress(Exception):
-            importlib.import_module(module)
 
 
 def run_isolated(

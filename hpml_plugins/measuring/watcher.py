@@ -17,7 +17,7 @@ from hpml_plugins.model.record import Series
 
 #: s between two looks, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
-MOST_ROWS = 600
+MOST_ROWS = 300
 #: Clock event reasons that mean heat or power: SW power cap, HW slowdown, SW and HW thermal, HW power brake.
 THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 REASONS = {
@@ -79,7 +79,7 @@ class Watcher:
             return
         self._next = now + self._interval
         for handle, rows in zip(self._handles, self._rows, strict=True):
-            rows.append([now - self._started, *self._row(handle)])
+            rows.append([round(now - self._started, 3), *self._row(handle)])
         if len(self._rows[0]) >= MOST_ROWS:
             self._rows = [rows[::2] for rows in self._rows]
             self._interval *= 2
@@ -123,7 +123,7 @@ class Watcher:
             self._number(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), 1e6),
             utilization.gpu / 100 if utilization else 0.0,
             utilization.memory / 100 if utilization else 0.0,
-            self._number(lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3),
+            round(self._number(lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3), 1),
             self._number(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU), 1),
             float(memory.used) if memory else 0.0,
             self._number(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle), 1),

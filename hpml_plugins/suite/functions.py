@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.measuring.isolation import import_before_fork
+from hpml_plugins.measuring.preload import import_before_fork
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
 from hpml_plugins.suite.current import record_of

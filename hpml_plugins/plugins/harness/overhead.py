@@ -65,11 +65,9 @@ def measure_first_kernel(bench: Bench) -> dict[str, Samples]:
     first_kernel: s from the start to the finished kernel, the context included. The first process of all compiles;
     it is left out, since its compiled code is kept between processes.
     """
-    import numba.cuda  # noqa: F401  (imported here, before the forks, as asv's fork server does; touches no CUDA)
-    import torch  # noqa: F401
+    from hpml_plugins.testing import Context, import_before_fork, measure_point
 
-    from hpml_plugins.testing import Context, measure_point
-
+    import_before_fork(["torch", "numba.cuda"])  # as asv's fork server does
     metrics = [Metric("context", "s", "lower"), Metric("first_kernel", "s", "lower")]
     inner = Benchmark("first", _first_kernel, metrics, requires=Requires(gpus=1))
     found: dict[str, list[float]] = {"context": [], "first_kernel": []}

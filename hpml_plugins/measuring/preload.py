@@ -1,0 +1,30 @@
+"""Importing what the benchmarks need once, before their processes are forked."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from contextlib import suppress
+
+
+def import_before_fork(modules: Iterable[str]) -> None:
+    """Import these modules, so that the process of every point finds them loaded.
+
+    Importing does not touch CUDA; a process that had would break in its forks. A module that does not import is left
+    for the point that needs it to report.
+    """
+    for module in dict.fromkeys(modules):
+        with suppress(Exception):
+            importlib.import_module(module)
+            if module == "numba.cuda":
+                _load_what_numba_loads_late()
+
+
+def _load_what_numba_loads_late() -> None:
+    """numba fills its tables of CUDA functions at the first launch: 0.7 s, most of it importing SciPy.
+
+    Not a documented interface; where it has moved, the first launch costs what it did before.
+    """
+    target = importlib.import_module("numba.cuda.descriptor").cuda_target
+    target.typing_context.refresh()
+    target.target_context.refresh()
