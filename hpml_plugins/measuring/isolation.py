@@ -85,6 +85,10 @@ def _child(
     faulthandler.enable(2)
     function(lambda kind, payload: sender.send_bytes(kind.encode() + b"\0" + payload))
     sender.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a kernel left broken.
+    os._exit(0)
 
 
 def _listen(

@@ -99,8 +99,7 @@ def measure_point(
     outcome = run_isolated(
         lambda send: _measure_here(benchmark, params, context, send), timeout or benchmark.timeout, on_message, watch
     )
-    # An answer that came before the process died at its end (a crash while unloading CUDA, say) still does not count.
-    answer = answers[-1] if answers and not outcome.fault else _Answer("failed", outcome.fault or "reported nothing")
+    answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
     answer.warnings += warnings
     _add_what_was_watched(answer, watcher)
     output = outcome.output if answer.status == "failed" else ""

@@ -169,7 +169,14 @@ class OutOfMemoryError(RuntimeError):
 
 def test_out_of_gpu_memory_names_what_was_asked_for() -> None:
     text = "CUDA out of memory. Tried to allocate 200.50 GiB. GPU 0 has a total capacity of 139.80 GiB"
-    # without a card nobody can say what is free: torch's own words are kept
-    assert "200.50 GiB" in out_of_gpu_memory(OutOfMemoryError(text))
-    assert out_of_gpu_memory(RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")) != ""
+    assert out_of_gpu_memory(OutOfMemoryError(text)) == "out of GPU memory: asked 200.5 GiB"
     assert out_of_gpu_memory(RuntimeError("index out of range")) == ""
+
+
+def test_numbas_allocator_is_asked_what_it_was_called_with() -> None:
+    def memalloc(size: int) -> None:
+        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+
+    with pytest.raises(RuntimeError) as caught:
+        memalloc(200 * 2**30)
+    assert out_of_gpu_memory(caught.value) == "out of GPU memory: asked 200.0 GiB"
