@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import shutil
@@ -68,6 +69,17 @@ def test_the_core_does_not_name_a_built_in_plugin(name: str) -> None:
     ]
     assert len(core) > 30
     assert [path for path in core if f"plugins.{name}" in path.read_text()] == []
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_plugin_imports_only_public_names(name: str) -> None:
+    own = f"hpml_plugins.plugins.{name}"
+    for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hpml_plugins"):
+                assert node.module in ("hpml_plugins", "hpml_plugins.testing") or node.module.startswith(own), (
+                    f"{path.name}:{node.lineno} imports {node.module}"
+                )
 
 
 def delete_entry(registry: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins.plugins.harness.commands import LIST
 from hpml_plugins.plugins.harness.fidelity import FIDELITY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
@@ -11,5 +12,5 @@ from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Overhead, resolution, fidelity, spread and the watcher's cost."""
-    return [POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER]
+    """The command, overhead, resolution, fidelity, spread and the watcher's cost."""
+    return [LIST, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER]
