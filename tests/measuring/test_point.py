@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -235,7 +236,8 @@ def times(bench: Bench) -> dict[str, Any]:
 def test_a_step_of_two_milliseconds_is_timed_as_such_and_says_why_it_stopped(node: Node) -> None:
     metric = point(times, node).metrics["time"]
     assert len(metric.samples) >= 10
-    assert all(0.002 <= sample < 0.1 for sample in metric.samples)
+    assert min(metric.samples) >= 0.002
+    assert statistics.median(metric.samples) < 0.1
     assert metric.info["stopped"] in ("converged", "budget", "most samples")
     assert metric.info["timer"] == "perf_counter"
 
