@@ -11,6 +11,7 @@ from typing import Any
 from asv import environment, util
 from asv.console import log
 
+from hpml_plugins.measuring import lifeline
 from hpml_plugins.measuring.versions import torch_build
 from hpml_plugins.suite.declaration import RESULTS_VARIABLE
 
@@ -90,4 +91,6 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         # Kernels that plugins compile with cache=True are then compiled once a commit, not once a process
         env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
-        return util.check_output([sys.executable, *args], env=env, **kwargs)
+        # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork server for ever
+        launcher = [sys.executable, "-P", lifeline.__file__, str(os.getpid())]
+        return util.check_output([*launcher, *args], env=env, **kwargs)

@@ -58,9 +58,9 @@ def prepare(name: str | None) -> dict[str, str]:
         log.warning(str(plugin.error))
     node = detect_node()
     machine = name or machine_name(node)
-    results = Path(_config().results_dir)
-    scratch = Path(tempfile.mkdtemp(prefix="hpml-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    arguments = _asv_arguments()
+    results = Path(_config(arguments.get("config")).results_dir)
+    scratch = _make_scratch()
     suite = declare(
         host,
         node,
@@ -68,7 +68,8 @@ def prepare(name: str | None) -> dict[str, str]:
         scratch,
         profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
         previous=_read_json(results / "benchmarks.json"),
-        keep=not _is_dry_run(),
+        keep=not arguments.get("dry_run"),
+        reuse=_reuse(arguments),
     )
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
@@ -104,15 +105,29 @@ def save_machine(facts: dict[str, str]) -> None:
     asv_machine.MachineCollection.save(facts["machine"], facts)
 
 
-def _config() -> Any:
+def _config(path: str | None) -> Any:
     try:
-        return Config.load(_asv_arguments().get("config"))
+        return Config.load(path)
     except util.UserError:
         return Config()
 
 
-def _is_dry_run() -> bool:
-    return bool(_asv_arguments().get("dry_run"))
+def _reuse(arguments: dict[str, Any]) -> list[str]:
+    """The statuses that asv was told to skip. A skipped point counts as successful, as asv counts its NaN."""
+    everything = arguments.get("skip_existing") or arguments.get("skip_existing_commits")
+    successful = ["ok", "skipped"] if everything or arguments.get("skip_existing_successful") else []
+    return successful + (["failed"] if everything or arguments.get("skip_existing_failed") else [])
+
+
+def _make_scratch() -> Path:
+    """A folder for this command alone; those of commands that were killed are removed."""
+    for left in Path(tempfile.gettempdir()).glob("hpml-[0-9]*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"hpml-{os.getpid()}-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return scratch
 
 
 def _asv_arguments() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import multiprocessing
 import os
@@ -16,11 +15,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO
 
+from hpml_plugins.measuring.lifeline import end_with_parent
+
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
 Send = Callable[[str, bytes], None]
 #: How much of what the process printed is kept when it dies, B.
 OUTPUT_TAIL = 4000
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,7 @@ def _child(
     function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
 ) -> None:
     os.setsid()
-    # If the parent is killed outright nobody would end this process: let the kernel do it.
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    end_with_parent(parent)  # who is killed outright ends nobody
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     receiver.close()

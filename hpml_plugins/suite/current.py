@@ -33,7 +33,8 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
     """The Record of this point in this run; measured now if nobody asked before. None: never measured.
 
     A point outside the run's profile is not measured: its newest stored Record is given instead, so that a quick run
-    does not wipe what a full one found.
+    does not wipe what a full one found. With --skip-existing a stored Record of this commit is given too: asv saves
+    its results when a commit is done, and what an interrupted run had measured by then is in the Records alone.
     """
     place = _Place.here()
     key = point_key(declared.benchmark, declared.version, params)
@@ -44,6 +45,8 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
     finished = Path(suite.scratch, place.commit or "here", f"{key}.json")
     if finished.exists():
         return decode(finished.read_bytes())
+    if suite.reuse and (stored := _stored(suite, place, key)) and stored.status in suite.reuse:
+        return stored
     started = finished.with_suffix(".started")
     if started.exists():
         reason = "its process was ended before it could report (by asv's timeout, or from outside)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class Suite(msgspec.Struct, frozen=True):
     """All that the benchmark processes of one `asv` command share.
 
     folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether to store Records.
+    reuse: statuses whose stored Records are given instead of measuring again (asv's --skip-existing and its kin).
     """
 
     run: str
@@ -66,6 +67,7 @@ class Suite(msgspec.Struct, frozen=True):
     scratch: str
     benchmarks: list[Declared]
     keep: bool = True
+    reuse: list[str] = []
 
     @property
     def results(self) -> Path:
@@ -82,6 +84,7 @@ def declare(
     profile: str = EVERYTHING,
     previous: Mapping[str, Any] | None = None,
     keep: bool = True,
+    reuse: Sequence[str] = (),
 ) -> Suite:
     """The suite of a host. Raises UsageError for an unknown profile.
 
@@ -94,7 +97,7 @@ def declare(
     for plugin in host.broken:
         benchmarks += [old for old in _remembered(plugin, previous or {}) if old.benchmark not in taken]
     folder = str(host.registry.path.parent.resolve())
-    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep)
+    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep, list(reuse))
 
 
 def load_suite(root: Path) -> Suite:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.measuring.preload import import_before_fork
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
@@ -26,7 +27,7 @@ TrackFunction = Callable[..., Any]
 def track_functions(root: Path) -> dict[str, TrackFunction]:
     """Name in the module → function, for every metric of every declared benchmark. root: the project's folder."""
     suite = load_suite(root)
-    if "run_server" in sys.argv[1:2]:
+    if sys.argv[1:2] == ["run_server"]:
         import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
     functions = [_function(suite, declared, metric) for declared in suite.benchmarks for metric in declared.metrics]
     return {f"track_{number}": function for number, function in enumerate(functions)}
@@ -34,6 +35,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
 
 def _function(suite: Suite, declared: Declared, metric: DeclaredMetric) -> TrackFunction:
     def track(*values: Any) -> Any:
+        end_with_parent()  # of asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
         return to_asv(record_of(suite, declared, params), metric.name)
 

@@ -1,0 +1,121 @@
+"""An `asv run` that is killed outright and resumed gives what one that was left alone gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asv_project import Project
+
+from hpml_plugins.records import Damaged, read
+
+REGISTRY = "version: 1\nplugins:\n  - {name: slow, path: slow.py}\n"
+PLUGIN = """
+    import time
+    from hpml_plugins import Benchmark, Metric, hookimpl
+
+    def measure(bench, *, number):
+        time.sleep(0.15)
+        if number == 3:
+            raise ValueError("always")
+        return {"square": number ** 2, "cube": number ** 3}
+
+    METRICS = [Metric("square", "1", "lower"), Metric("cube", "1", "lower")]
+
+    @hookimpl
+    def hpml_benchmarks():
+        return [Benchmark("slow", measure, METRICS, grid={"number": list(range(1, 9))})]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(make_project: Callable[[str], Project]) -> Project:
+    """A project whose commit is built, without results."""
+    project = make_project(REGISTRY)
+    project.write("slow.py", PLUGIN)
+    project.commit("slow")
+    assert project.asv("run", "--bench", "just-discover").returncode == 0
+    return project
+
+
+def outcome(project: Project) -> dict[str, object]:
+    (file,) = project.path.glob("results/*/*-node-*.json")
+    stored = json.loads(file.read_text())
+    return {name: row[0] for name, row in stored["results"].items()}
+
+
+def processes(project: Project) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, ValueError):
+            continue
+        if entry.name.isdigit() and str(project.path) in words:
+            found.append(words)
+    return found
+
+
+def kill_and_resume(project: Project, after: float, expected: dict[str, object]) -> int:
+    """Kill a run after so many seconds, resume it, and hold it against the expected. Returns the Records kept."""
+    shutil.rmtree(project.path / "results", ignore_errors=True)
+    env = {**os.environ, "HOME": str(project.home)}
+    command = [sys.executable, "-m", "asv", "run"]
+    with subprocess.Popen(
+        command, cwd=project.path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        time.sleep(after)
+        run.send_signal(signal.SIGKILL)
+    patience = time.monotonic() + 5
+    while processes(project) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert processes(project) == []
+    for file in project.path.glob("results/**/*.json"):
+        json.loads(file.read_text())
+    kept = [record for path in project.path.glob("results/*/records/*.jsonl") for record in read(path)]
+
+    done = project.asv("run", "--skip-existing")
+    assert done.returncode in (0, 2), done.stdout + done.stderr
+    assert outcome(project) == expected
+    (path,) = project.path.glob("results/*/records/*.jsonl")
+    damage: list[Damaged] = []
+    records = list(read(path, damage.append))
+    assert damage == []
+    assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
+    assert records[: len(kept)] == kept
+    return len(kept)
+
+
+def expected_of(project: Project) -> tuple[dict[str, object], float]:
+    shutil.rmtree(project.path / "results", ignore_errors=True)
+    started = time.monotonic()
+    assert project.asv("run").returncode == 2  # one point fails by design
+    seconds = time.monotonic() - started
+    expected = outcome(project)
+    assert expected["slow.track_square"] == [1.0, 4.0, None, 16.0, 25.0, 36.0, 49.0, 64.0]
+    return expected, seconds
+
+
+def test_a_run_killed_in_its_middle_resumes_to_the_same_results(project: Project) -> None:
+    expected, seconds = expected_of(project)
+    kept = [kill_and_resume(project, share * seconds, expected) for share in (0.45, 0.7)]
+    assert kept[1] > 0
+    assert kept[0] <= kept[1]
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments_lose_nothing(project: Project) -> None:
+    expected, seconds = expected_of(project)
+    rng = random.Random(4)
+    kept = [kill_and_resume(project, rng.uniform(0, seconds), expected) for _ in range(20)]
+    print(f"20 kills over {seconds:.1f} s; records kept of 8: {kept}")
+    assert any(0 < count < 8 for count in kept)
