@@ -8,7 +8,7 @@ import click
 
 from hpml_plugins.cli import Settings
 
-SIGNS = {"ok": "✓", "missing": "–", "broken": "✗"}
+SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "broken": "✗"}
 
 
 @click.command("doctor")
@@ -16,7 +16,7 @@ SIGNS = {"ok": "✓", "missing": "–", "broken": "✗"}
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Say what this node has, what is broken, and what mends it. Exit status 1 when something is broken."""
-    from hpml_plugins.cli.diagnosis import diagnose
+    from hpml_plugins.doctor import diagnose
 
     findings = list(diagnose(settings.registry))
     if as_json:

@@ -6,7 +6,10 @@ import msgspec
 
 
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One CUDA device as NVML sees it. memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows."""
+    """One CUDA device as NVML sees it.
+
+    memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.  capability: compute capability, "9.0".
+    """
 
     name: str
     memory: float = 0
@@ -17,6 +20,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     ecc: bool | None = None
     mig: bool | None = None
     links: str = ""
+    capability: str = ""
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):

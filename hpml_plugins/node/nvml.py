@@ -68,6 +68,7 @@ def _read_gpu(nvml: Any, handle: Any) -> Gpu:
         ecc=ask(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]), None),
         mig=ask(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]), None),
         links=_links(nvml, handle),
+        capability=ask(lambda: ".".join(map(str, nvml.nvmlDeviceGetCudaComputeCapability(handle))), ""),
     )
 
 

@@ -8,25 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-import msgspec
-
+from hpml_plugins.doctor import facts
+from hpml_plugins.doctor.finding import Finding
+from hpml_plugins.doctor.traps import traps
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
-
-
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at. `missing` is allowed, `broken` is not."""
-
-    subject: str
-    state: Literal["ok", "missing", "broken"]
-    what: str
-    mend: str = ""
-
 
 #: library → what to run to see that it works, printing what it is → the mend
 _LIBRARIES = {
@@ -55,6 +45,9 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     for name, (code, mend) in _LIBRARIES.items():
         yield _library(name, code, mend)
     yield from _cuda(node)
+    if node.gpus:
+        torch, users = facts.ask_torch(), facts.users_of(node)
+        yield from traps(node, torch, users, facts.shared_memory(), facts.counters_need_root(), facts.is_root())
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
