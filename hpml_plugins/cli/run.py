@@ -14,6 +14,7 @@ from hpml_plugins.host import Host, LoadedPlugin, make_host
 from hpml_plugins.host.host import is_one_of, nearest
 from hpml_plugins.measuring.point import Context, measure_point
 from hpml_plugins.measuring.preload import import_before_fork
+from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import detect_node, machine_name
@@ -28,11 +29,20 @@ Task = tuple[LoadedPlugin, Benchmark, Params]
 @click.argument("name")
 @click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Only the points of this profile.")
+@click.option("--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this; 0.005 is ±0.5 %.")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Seconds of sampling a step, at most.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
-    settings: Settings, name: str, choices: tuple[str, ...], profile: str, record: Path | None, as_json: bool
+    settings: Settings,
+    name: str,
+    choices: tuple[str, ...],
+    profile: str,
+    precision: float | None,
+    budget: float | None,
+    record: Path | None,
+    as_json: bool,
 ) -> int:
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
     from hpml_plugins.cli.show import Display
@@ -46,7 +56,15 @@ def command(
     with Display(len(tasks), quiet=as_json, debug=settings.debug) as display:
         for plugin, benchmark, params in tasks:
             display.start(benchmark.name, params)
-            context = Context(node=node, plugin=plugin.entry.name, source=plugin.source, machine=machine_name(node))
+            sampling = plugin.entry.sampling
+            plan = Plan().but(precision=precision or sampling.precision, budget=budget or sampling.budget)
+            context = Context(
+                node=node,
+                plugin=plugin.entry.name,
+                source=plugin.source,
+                machine=machine_name(node),
+                plan=plan,
+            )
             done = measure_point(benchmark, params, context, progress=display.progress)
             records.append(done)
             display.finish(done)

@@ -69,7 +69,7 @@ class Bench:
         launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's
         when left out.  budget: s, wall clock, for all samples.  name: what warnings call it.
         """
-        plan = self.plan if budget is None else self.plan.with_budget(budget)
+        plan = self.plan.but(budget=budget)
         if (device or self.device) == "cuda":
             from hpml_plugins.measuring.gpu import time_on_gpu
 

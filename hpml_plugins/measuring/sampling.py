@@ -13,7 +13,6 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
-
 #: So is a second half that lies further than this from the first.
 UNSTABLE_DRIFT = 0.02
 
@@ -33,9 +32,9 @@ class Plan:
     fewest: int = 10
     most: int = 2000
 
-    def with_budget(self, budget: float) -> Plan:
-        """The same plan with another budget, s."""
-        return replace(self, budget=budget)
+    def but(self, *, precision: float | None = None, budget: float | None = None) -> Plan:
+        """The same plan with what is given replaced. precision: a share.  budget: s."""
+        return replace(self, precision=precision or self.precision, budget=budget or self.budget)
 
 
 def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tuple[float, bool]:

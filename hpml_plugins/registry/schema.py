@@ -29,6 +29,20 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
         return {kind: name for kind, name in given.items() if name is not None}
 
 
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long a plugin's steps are sampled; what is left out is the default of `measuring.sampling.Plan`."""
+
+    precision: (
+        Annotated[
+            float, msgspec.Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")
+        ]
+        | None
+    ) = None
+    budget: Annotated[float, msgspec.Meta(gt=0, description="s of sampling, at most, for each timed step")] | None = (
+        None
+    )
+
+
 class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One plugin of the registry: where it comes from and what it runs with."""
 
@@ -37,6 +51,7 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
         GridChoice, msgspec.Meta(description="benchmark → parameter → values that replace the plugin's own")
     ] = {}
     timeout: Annotated[float, msgspec.Meta(gt=0, description="s, for each point")] | None = None
+    sampling: Sampling = Sampling()
     profiles: Annotated[
         dict[str, GridChoice],
         msgspec.Meta(description="profile → benchmark → parameter → the values that the profile measures"),

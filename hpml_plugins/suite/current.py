@@ -10,6 +10,7 @@ from pathlib import Path
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.host import load_plugin
 from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.records import append, read, record_file
@@ -122,6 +123,7 @@ def _without_measuring(
 
 def _context(suite: Suite, declared: Declared, place: _Place, source: dict[str, str]) -> Context:
     return Context(
+        plan=Plan().but(precision=declared.precision, budget=declared.budget),
         node=suite.node,
         plugin=declared.plugin.name,
         source=source,

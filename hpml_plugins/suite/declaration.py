@@ -35,7 +35,8 @@ class DeclaredMetric(msgspec.Struct, frozen=True):
 class Declared(msgspec.Struct, frozen=True):
     """A benchmark as the registry declares it: enough to run it without reading the registry again.
 
-    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.
+    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.  precision,
+    budget: how long to sample, where the registry says it.
     """
 
     plugin: PluginSource
@@ -47,6 +48,8 @@ class Declared(msgspec.Struct, frozen=True):
     description: str = ""
     modules: list[str] = []
     chosen: dict[str, list[Value]] = {}
+    precision: float | None = None
+    budget: float | None = None
 
     def is_chosen(self, params: Params) -> bool:
         """Whether the profile of this run measures the point."""
@@ -121,6 +124,8 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
         description=benchmark.description,
         modules=list(benchmark.requires.modules),
         chosen={name: list(values) for name, values in chosen.items()},
+        precision=plugin.entry.sampling.precision,
+        budget=plugin.entry.sampling.budget,
     )
 
 

@@ -87,6 +87,15 @@ def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpm
 
 
 @pytest.mark.usefixtures("toy")
+def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, write: Write) -> None:
+    write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))
+    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
+    assert (len(samples.samples), samples.info["stopped"]) == (10, "converged")
+    done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.000001", "--budget", "0.1")
+    assert decode(done.stdout.encode()).metrics["time"].info["stopped"] in ("budget", "most samples")
+
+
+@pytest.mark.usefixtures("toy")
 def test_run_prints_records_as_json_and_nothing_else(hpml: Hpml) -> None:
     done = hpml("run", "toy", "-p", "size=10", "--json")
     assert decode(done.stdout.encode()).status == "ok"

@@ -79,6 +79,11 @@ def test_a_clock_that_falls_all_the_while_is_said_to_drift() -> None:
     assert "time: drifts" in " ".join(remarks(done, Plan(), "time"))
 
 
+def test_a_plan_keeps_what_is_not_given() -> None:
+    assert Plan().but(precision=0.01) == Plan(precision=0.01)
+    assert Plan().but(budget=9.0).but() == Plan(budget=9.0)
+
+
 def test_a_steady_measurement_needs_no_remark() -> None:
     assert remarks(sample(source(itertools.repeat(1.0)), Plan(), batch=1), Plan(), "time") == []
 
