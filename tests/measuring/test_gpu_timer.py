@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from hpml_plugins.measuring.gpu import LONGEST_SLEEP, _Timer
+
+
+def timer(*answers: list[tuple[float, bool]]) -> _Timer:
+    """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's business."""
+    made = object.__new__(_Timer)
+    made.cache, made.launch, made._sleep = "hot", "hidden", 1e-4
+    left = list(answers)
+    made._enqueue = lambda count, wait=True: left.pop(0) if len(left) > 1 else left[0]  # type: ignore[method-assign]
+    return made
+
+
+def test_a_sample_whose_launch_showed_is_taken_again_behind_a_longer_sleep() -> None:
+    made = timer([(9.0, False)], [(1.0, True)])
+    assert list(made.take()) == [1.0]
+    assert 1e-4 < made._sleep <= LONGEST_SLEEP
+    assert made.launch == "hidden"
+
+
+def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() -> None:
+    made = timer([(9.0, False)])
+    assert list(made.take()) == [9.0]
+    assert made._sleep <= LONGEST_SLEEP
+    assert made.launch.startswith("visible in part")
