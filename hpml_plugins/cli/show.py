@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -29,7 +28,6 @@ class Display:
         self._debug = debug
         self._done = 0
         self._point = ""
-        self._started = time.monotonic()
 
     def __enter__(self) -> Display:
         return self

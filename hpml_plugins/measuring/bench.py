@@ -21,9 +21,8 @@ Report = Callable[[str, float | None], None]
 class Bench:
     """The services of one point: time a step, check a result, skip, warn, attach a series, show progress.
 
-    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine
-    as facts.  params: the point.
-    seed: what random inputs are made from, so that a run can be repeated.
+    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
+    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.
     """
 
     def __init__(
@@ -64,10 +63,10 @@ class Bench:
         Short steps are batched. On "cuda" the time is the GPU's own, between events on the current stream; the timer
         synchronises, the step need not.
 
-        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each,
-        "dirty" leaves it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
-        launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's
-        when left out.  budget: s, wall clock, for all samples.  name: what warnings call it.
+        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each, "dirty" leaves
+        it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
+        launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's when left out.  budget: s, wall
+        clock, for all samples.  name: what warnings call it.
         """
         plan = self.plan.but(budget=budget)
         if (device or self.device) == "cuda":
