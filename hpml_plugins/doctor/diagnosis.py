@@ -16,6 +16,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.node.nvml import read_users
 from hpml_plugins.registry import read_registry
 
 #: library → what to run to see that it works, printing what it is → the mend
@@ -46,7 +47,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         yield _library(name, code, mend)
     yield from _cuda(node)
     if node.gpus:
-        torch, users = facts.ask_torch(), facts.users_of(node)
+        torch, users = facts.ask_torch(), read_users(node.gpus)
         yield from traps(node, torch, users, facts.shared_memory(), facts.counters_need_root(), facts.is_root())
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.doctor.traps import TorchFacts, User
-from hpml_plugins.model.node import Node
+from hpml_plugins.doctor.traps import TorchFacts
 
 _ASK_TORCH = """
 import json, torch
@@ -34,23 +33,6 @@ def ask_torch() -> TorchFacts:
         return msgspec.json.decode(done.stdout, type=TorchFacts)
     except (subprocess.SubprocessError, msgspec.DecodeError):
         return TorchFacts()
-
-
-def users_of(node: Node) -> list[User]:
-    """The processes that NVML sees on this node's GPUs."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        found = []
-        for gpu in node.gpus:
-            handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-            used = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                found.append(User(gpu.name, process.pid, float(process.usedGpuMemory or 0), used))
-        return found
-    except Exception:
-        return []  # NVML's own trouble is a finding already
 
 
 def shared_memory() -> float:

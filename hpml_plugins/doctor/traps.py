@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hpml_plugins.doctor.finding import Finding
-from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.model.node import Gpu, GpuUser, Node
 
 #: Compute capabilities that CUDA 13 no longer builds for, and what still has them.
 #: Source: PyTorch's RELEASE.md, CUDA support matrix; pytorch/pytorch issues 172352 and 190385.
@@ -30,17 +30,8 @@ class TorchFacts(msgspec.Struct, frozen=True):
     peers: bool | None = None
 
 
-class User(msgspec.Struct, frozen=True):
-    """Another process on a GPU. memory: B.  utilization: of the GPU, 0 to 1."""
-
-    gpu: str
-    pid: int
-    memory: float
-    utilization: float
-
-
 def traps(
-    node: Node, torch: TorchFacts, users: list[User], shm: float, counters_need_root: bool, is_root: bool
+    node: Node, torch: TorchFacts, users: list[GpuUser], shm: float, counters_need_root: bool, is_root: bool
 ) -> Iterator[Finding]:
     """Every trap that these facts show.
 

@@ -6,7 +6,6 @@ no time of its own and shares no interpreter lock with it.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,12 +13,14 @@ from typing import Any
 
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
+from hpml_plugins.node.nvml import read_users
 
 #: s between two looks, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
 MOST_ROWS = 300
-#: Clock event reasons that mean heat or power: SW power cap, HW slowdown, SW and HW thermal, HW power brake.
-THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+#: s between two waits for a process with no GPU to look at: waking more often would disturb what it measures.
+IDLE_INTERVAL = 0.5
+#: Clock event reasons that mean heat or power, as NVML's bits.
 REASONS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -27,6 +28,7 @@ REASONS = {
     0x40: "heat (hardware)",
     0x80: "power brake",
 }
+THROTTLED = sum(REASONS)
 UNITS = {
     "time": "s",
     "sm_clock": "Hz",
@@ -49,7 +51,10 @@ class Watcher:
         self.energy = 0.0
         self._interval = INTERVAL
         self._next = 0.0
-        self._rows: list[list[list[float]]] = [[] for _ in gpus]
+        self._rows: list[list[list[float | None]]] = [[] for _ in gpus]
+        # Kept apart from the rows, which are thinned: no look that saw the card held down may be lost.
+        self._held_down: list[tuple[float, float]] = []
+        self._reasons = 0
         self._started = time.monotonic()
         self._handles: list[Any] = []
         self._joules_before: list[float | None] = []
@@ -65,12 +70,12 @@ class Watcher:
             self.problem = f"measured without watching the GPU: {error}"
             return
         self._joules_before = [self._joules(handle) for handle in self._handles]
-        self._say_who_is_there(gpus)
+        self.warnings += [f"{user} when the point began" for user in read_users(gpus)]
 
     @property
     def interval(self) -> float:
         """How long to wait for the next look, s."""
-        return self._interval
+        return self._interval if self._handles else IDLE_INTERVAL
 
     def look(self) -> None:
         """Take one row of each GPU, if it is time."""
@@ -79,7 +84,11 @@ class Watcher:
             return
         self._next = now + self._interval
         for handle, rows in zip(self._handles, self._rows, strict=True):
-            rows.append([round(now - self._started, 3), *self._row(handle)])
+            row = self._row(handle)
+            rows.append([round(now - self._started, 3), *row])
+            if (reasons := int(row[-1] or 0)) & THROTTLED:
+                self._held_down.append((now - self._interval, now + self._interval))
+                self._reasons |= reasons
         if len(self._rows[0]) >= MOST_ROWS:
             self._rows = [rows[::2] for rows in self._rows]
             self._interval *= 2
@@ -93,39 +102,30 @@ class Watcher:
         self.energy = sum(new - old for old, new in pairs if new is not None and old is not None)
         with suppress(Exception):
             self._nvml.nvmlShutdown()
-        self._warn_of_throttling()
-        names = list(UNITS)
-        return {
-            f"gpu{number}": Series({name: [row[i] for row in rows] for i, name in enumerate(names)}, UNITS)
-            for number, rows in enumerate(self._rows)
-            if rows
-        }
+        if self._reasons:
+            why = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
+            self.warnings.append(f"the GPU held its clocks down while this was measured: {why}")
+        return {f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows}
 
     def throttled(self, at: Sequence[float]) -> list[int]:
         """The indices of the samples that ended while any GPU was throttled for heat or power.
 
         at: s of the monotonic clock, ascending. A look stands for the time up to the next one.
         """
-        spans = [
-            (self._started + row[0] - self._interval, self._started + row[0] + self._interval)
-            for rows in self._rows
-            for row in rows
-            if int(row[-1]) & THROTTLED
-        ]
-        return [index for index, when in enumerate(at) if any(start <= when <= end for start, end in spans)]
+        return [i for i, when in enumerate(at) if any(start <= when <= end for start, end in self._held_down)]
 
-    def _row(self, handle: Any) -> list[float]:
+    def _row(self, handle: Any) -> list[float | None]:
         nvml = self._nvml
         utilization = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
         memory = self._ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
         return [
             self._number(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM), 1e6),
             self._number(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), 1e6),
-            utilization.gpu / 100 if utilization else 0.0,
-            utilization.memory / 100 if utilization else 0.0,
-            round(self._number(lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3), 1),
+            utilization.gpu / 100 if utilization else None,
+            utilization.memory / 100 if utilization else None,
+            self._number(lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3),
             self._number(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU), 1),
-            float(memory.used) if memory else 0.0,
+            float(memory.used) if memory else None,
             self._number(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle), 1),
         ]
 
@@ -133,25 +133,9 @@ class Watcher:
         millijoules = self._ask(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
         return None if millijoules is None else float(millijoules) * 1e-3
 
-    def _say_who_is_there(self, gpus: Sequence[Gpu]) -> None:
-        for gpu, handle in zip(gpus, self._handles, strict=True):
-            ask = functools.partial(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-            for process in self._ask(ask) or []:
-                used = f", {process.usedGpuMemory / 2**20:.0f} MiB" if process.usedGpuMemory else ""
-                self.warnings.append(f"{gpu.name} was in use by process {process.pid}{used} when the point began")
-
-    def _warn_of_throttling(self) -> None:
-        seen = 0
-        for rows in self._rows:
-            for row in rows:
-                seen |= int(row[-1])
-        if seen & THROTTLED:
-            why = ", ".join(name for bit, name in REASONS.items() if seen & bit)
-            self.warnings.append(f"the GPU held its clocks down while this was measured: {why}")
-
-    def _number(self, question: Callable[[], float], factor: float) -> float:
+    def _number(self, question: Callable[[], float], factor: float) -> float | None:
         answer = self._ask(question)
-        return 0.0 if answer is None else float(answer) * factor
+        return None if answer is None else round(float(answer) * factor, 1)
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         # What one card does not tell (power in a virtual machine, say) must not cost the rest of the row.
@@ -159,3 +143,11 @@ class Watcher:
             return question()
         except Exception:
             return None
+
+
+def _series(rows: Sequence[Sequence[float | None]]) -> Series:
+    """The rows as columns. What the card did not tell every time is left out: a zero would be a measurement."""
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(UNITS)}
+    told = {name: [value for value in values if value is not None] for name, values in columns.items()}
+    whole = {name: values for name, values in told.items() if len(values) == len(rows)}
+    return Series(whole, {name: UNITS[name] for name in whole})

@@ -23,6 +23,18 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     capability: str = ""
 
 
+class GpuUser(msgspec.Struct, frozen=True):
+    """A process on a GPU. memory: B, 0 where NVML does not tell.  utilization: of the whole GPU, 0 to 1."""
+
+    gpu: str
+    pid: int
+    memory: float
+    utilization: float
+
+    def __str__(self) -> str:
+        return f"process {self.pid} held {self.memory / 2**20:.0f} MiB of {self.gpu}, {self.utilization:.0%} utilised,"
+
+
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not."""
 

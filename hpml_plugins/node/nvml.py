@@ -1,14 +1,14 @@
-"""What NVML says of the GPUs. The one module that imports pynvml."""
+"""What NVML says of the GPUs and of who uses them. Series over time are `measuring.watcher`'s."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.model.node import Gpu
+from hpml_plugins.model.node import Gpu, GpuUser
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,28 @@ def read_gpus() -> Found:
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def read_users(gpus: Sequence[Gpu]) -> list[GpuUser]:
+    """The processes on these GPUs, whoever's they are; none where NVML does not tell."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return []  # NVML's own trouble is reported by `read_gpus`
+    found: list[GpuUser] = []
+    try:
+        for gpu in gpus:
+            with suppress(Exception):
+                handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+                used = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+                for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    found.append(GpuUser(gpu.name, process.pid, float(process.usedGpuMemory or 0), used))
+    finally:
+        with suppress(Exception):
+            pynvml.nvmlShutdown()
+    return found
 
 
 def _read_gpu(nvml: Any, handle: Any) -> Gpu:

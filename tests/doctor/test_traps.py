@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from hpml_plugins.doctor.facts import ask_torch, counters_need_root, shared_memory
-from hpml_plugins.doctor.traps import TorchFacts, User, traps
+from hpml_plugins.doctor.traps import TorchFacts, traps
 from hpml_plugins.model import Gpu, Node
+from hpml_plugins.model.node import GpuUser
 
 H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
 TORCH = TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
@@ -90,7 +91,7 @@ def test_mig() -> None:
 
 
 def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> None:
-    (text,) = found(node(), users=[User("NVIDIA H200", 4711, 2.0**30, 0.97)])
+    (text,) = found(node(), users=[GpuUser("NVIDIA H200", 4711, 2.0**30, 0.97)])
     assert "process 4711 holds 1024 MiB of NVIDIA H200, 97% utilised" in text
 
 

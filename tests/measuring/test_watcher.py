@@ -79,7 +79,8 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvm
     assert series.columns["sm_clock"] == [1.98e9]
     assert series.columns["utilization"] == [0.9]
     assert series.columns["temperature"] == [55.0]
-    assert series.columns["power"] == [0.0]  # this card refuses to tell
+    assert "power" not in series.columns  # this card refuses to tell, and 0 W would be a claim
+    assert "power" not in series.units
     assert series.units["sm_clock"] == "Hz"
     assert watcher.energy == 2.0
 
@@ -115,6 +116,26 @@ def test_samples_taken_while_throttled_are_marked_and_the_point_warned(nvml: Cal
     assert watcher.warnings == ["the GPU held its clocks down while this was measured: power cap"]
 
 
+def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
+    nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml()
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watcher = Watcher([CARD])
+    for look in range(5_000):
+        sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]
+        now[0] += 0.05
+        watcher.look()
+    assert set(watcher.finish()["gpu0"].columns["throttle_reasons"]) == {0.0}
+    assert watcher.throttled([100.4, 200.0]) == [0]
+    assert "heat (hardware)" in watcher.warnings[0]
+
+
+def test_a_point_without_gpu_does_not_wake_its_supervisor_for_nothing() -> None:
+    assert Watcher([]).interval == 0.5
+
+
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x1 | 0x2)
     watcher = Watcher([CARD])
@@ -125,7 +146,7 @@ def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) 
 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
     nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
-    assert Watcher([CARD]).warnings == ["NVIDIA H200 was in use by process 4711, 1024 MiB when the point began"]
+    assert Watcher([CARD]).warnings == ["process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"]
 
 
 def measure(bench: Bench) -> dict[str, Any]:
