@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -20,7 +21,9 @@ from hpml_plugins.measuring.lifeline import end_with_parent
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
 Send = Callable[[str, bytes], None]
 #: How much of what the process printed is kept when it dies, B.
-OUTPUT_TAIL = 4000
+OUTPUT_TAIL = 8000
+#: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
+_MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -169,5 +172,5 @@ def _alive(group: int) -> bool:
 
 def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - OUTPUT_TAIL))
-    return output.read().decode("utf-8", "replace").strip()
+    output.seek(max(0, size - 4 * OUTPUT_TAIL))
+    return _MODULES.sub(b"", output.read())[-OUTPUT_TAIL:].decode("utf-8", "replace").strip()

@@ -155,6 +155,23 @@ def test_what_a_failed_benchmark_printed_is_in_its_record(node: Node) -> None:
     assert "RuntimeError: over" in output
 
 
+def crashes_after_heavy_imports(bench: Bench) -> dict[str, Any]:
+    import matplotlib.ft2font
+    import numpy.random
+    import torch  # together they have extension modules for several kilobytes
+
+    assert matplotlib and numpy and torch
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {"time": 1.0}
+
+
+def test_the_stack_of_a_crash_is_in_its_record(node: Node) -> None:
+    record = point(crashes_after_heavy_imports, node)
+    assert record.reason == "died of SIGSEGV (segmentation fault)"
+    assert "in crashes_after_heavy_imports" in record.output
+    assert "Extension modules" not in record.output
+
+
 def spoils_its_process(bench: Bench) -> dict[str, Any]:
     os.chdir("/")
     os.environ["SPOILT"] = "yes"
