@@ -6,13 +6,14 @@ The public names, all that a plugin needs, are these. Importing them loads no to
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, Samples, Series
+from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bench",
     "Benchmark",
+    "Figure",
     "HpmlError",
     "Metric",
     "Node",
@@ -20,5 +21,6 @@ __all__ = [
     "Requires",
     "Samples",
     "Series",
+    "Table",
     "hookimpl",
 ]

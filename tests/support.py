@@ -19,3 +19,27 @@ TOY = Benchmark("toy", measure, [Metric("time", "s", "lower")], grid={"size": [1
 def hpml_benchmarks():
     return [TOY]
 """
+
+#: The toy with two figures: a chart over sizes, and a table alone.
+DRAWN = (
+    TOY.replace("import Benchmark, Metric, hookimpl", "import Benchmark, Figure, Metric, Table, hookimpl")
+    + """
+
+def table(records):
+    return Table.of_records(records, "time")
+
+def draw(sheet, table):
+    axes = sheet.subplots()
+    for (machine,), rows in table.groups("machine").items():
+        axes.loglog([row["size"] for row in rows], [row["time"] for row in rows], label=machine)
+    axes.set(xlabel="size", ylabel="time in s")
+    axes.legend()
+
+@hookimpl
+def hpml_figures():
+    return [
+        Figure("over_size", "Time against size", ("toy",), table, draw, "One line a machine."),
+        Figure("numbers", "The numbers", ("toy",), table),
+    ]
+"""
+)

@@ -16,6 +16,8 @@ from hpml_plugins.errors import HpmlError
 _COMMANDS = {
     "list": "list_",
     "run": "run",
+    "table": "table",
+    "plot": "plot",
     "machine": "machine",
     "doctor": "doctor",
     "schema": "schema",

@@ -23,20 +23,25 @@ GROUP = "hpml"
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin and what it offers; `error` is set, and nothing offered, where it is broken."""
+    """A plugin and what it offers; `error` is set, and nothing offered, where it is broken.
+
+    hooks: the plugin's own hooks, to call those that are called later than on loading; None where it is broken.
+    """
 
     entry: PluginEntry
     where: str
     benchmarks: tuple[Benchmark, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
     error: HpmlError | None = None
+    hooks: Any = None
 
 
 def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlugin:
     """Import the plugin and call its hook. A fault of the plugin ends in `error`, never in an exception."""
     try:
         module = _import(entry, folder)
-        return LoadedPlugin(entry, where, _ask(entry.name, module), _provenance(entry, module))
+        hooks = _hooks(entry.name, module)
+        return LoadedPlugin(entry, where, _ask(hooks), _provenance(entry, module), hooks=hooks)
     except HpmlError as error:
         placed = error if error.where else type(error)(f"plugin {entry.name!r}: {error.what}", where)
         return LoadedPlugin(entry, where, error=placed)
@@ -77,14 +82,18 @@ def _import(entry: PluginEntry, folder: Path) -> Any:
     return module
 
 
-def _ask(name: str, module: Any) -> tuple[Benchmark, ...]:
+def _hooks(name: str, module: Any) -> Any:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(module, name)
     manager.check_pending()
-    answers = manager.hook.hpml_benchmarks()
-    if not answers:
+    if not manager.get_hookcallers(module):
         raise PluginError("implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`")
+    return manager.hook
+
+
+def _ask(hooks: Any) -> tuple[Benchmark, ...]:
+    answers = hooks.hpml_benchmarks()
     benchmarks = tuple(benchmark for answer in answers for benchmark in answer)
     for benchmark in benchmarks:
         if not isinstance(benchmark, Benchmark):

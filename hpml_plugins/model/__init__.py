@@ -1,6 +1,7 @@
 """The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
 
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
+from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.model.record import MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
@@ -8,6 +9,7 @@ from hpml_plugins.model.samples import Samples
 __all__ = [
     "Benchmark",
     "Direction",
+    "Figure",
     "Gpu",
     "Grid",
     "Metric",
@@ -19,5 +21,6 @@ __all__ = [
     "Samples",
     "Series",
     "Status",
+    "Table",
     "Value",
 ]

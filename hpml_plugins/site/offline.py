@@ -11,6 +11,8 @@ from hpml_plugins.site.vendor import asset_for, read_asset
 
 #: asv's navigation ends with the title of the graph; our pages are linked in front of it.
 _NAVBAR_ANCHOR = ("li", "nav-li-graphdisplay")
+#: Our pages, as asv's own navbar names them; the templates have a navigation of their own.
+PAGES = {"gpus.html": "GPU types", "plugins.html": "Plugins"}
 
 
 def make_offline(html_dir: Path) -> None:
@@ -23,7 +25,9 @@ def make_offline(html_dir: Path) -> None:
     if not index.is_file():
         raise SiteError("asv has not written index.html; run `asv publish`", str(html_dir))
     text = localize(index.read_text(encoding="utf-8"), html_dir)
-    index.write_text(link_page(text, "gpus.html", "GPU types"), encoding="utf-8")
+    for address, label in PAGES.items():
+        text = link_page(text, address, label)
+    index.write_text(text, encoding="utf-8")
     check_offline(html_dir)
 
 

@@ -1,9 +1,10 @@
-"""Writes `gpus.html` and the two files it loads."""
+"""Pages from templates. Whatever a benchmark, machine or parameter is called is shown as text."""
 
 from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -11,12 +12,11 @@ from hpml_plugins.site.matrix import Matrix
 from hpml_plugins.site.vendor import static
 
 PAGE = "gpus.html"
-FILES = ("gpus.css", "gpus.js")
 
 
 def write_page(matrix: Matrix, html_dir: Path, project: str, published: datetime.datetime) -> Path:
-    """Write the page of a matrix into the published folder; returns its path."""
-    for name in FILES:
+    """Write `gpus.html` of a matrix, and what it loads, into the published folder; returns its path."""
+    for name in ("site.css", "gpus.js"):
         (html_dir / name).write_bytes(static(name))
     page = html_dir / PAGE
     page.write_text(render(matrix, project, published), encoding="utf-8")
@@ -24,7 +24,12 @@ def write_page(matrix: Matrix, html_dir: Path, project: str, published: datetime
 
 
 def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
-    """The page as text. Whatever a benchmark, machine or parameter is called is shown as text."""
+    """The page of GPU types as text."""
+    return fill(PAGE, matrix=matrix, project=project, published=published)
+
+
+def fill(template: str, *, here: str = "", **values: Any) -> str:
+    """A template filled in.  here: the page's own address, where the navigation leads to it."""
     pages = Environment(
         loader=PackageLoader("hpml_plugins.site"),
         autoescape=True,
@@ -32,4 +37,4 @@ def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return pages.get_template(PAGE).render(matrix=matrix, project=project, published=published)
+    return pages.get_template(template).render(here=here or template, **values)

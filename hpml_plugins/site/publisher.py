@@ -36,15 +36,27 @@ def _write(conf: Any, benchmarks: Any, revisions: dict[str, int]) -> None:
     import datetime
     from pathlib import Path
 
+    from asv.console import log
     from asv.results import iter_results
 
+    from hpml_plugins.errors import HpmlError
+    from hpml_plugins.host import make_host
+    from hpml_plugins.registry import read_registry
     from hpml_plugins.site.matrix import build
     from hpml_plugins.site.offline import make_offline
     from hpml_plugins.site.page import write_page
+    from hpml_plugins.site.plugin_pages import write_plugin_pages
 
     # `asv publish RANGE` asks for a part of the history; asv tells us so through the revisions only.
     results = (result for result in iter_results(conf.results_dir) if result.commit_hash in revisions)
     matrix = build(results, benchmarks, conf.hash_length)
     html_dir = Path(conf.html_dir)
     write_page(matrix, html_dir, conf.project, datetime.datetime.now(datetime.UTC))
+    try:
+        plugins = make_host(read_registry()).plugins
+    except HpmlError as error:
+        log.warning(f"no pages of plugins: {error}")
+        plugins = ()
+    for line in write_plugin_pages(plugins, Path(conf.results_dir), html_dir, conf.project, revisions):
+        log.warning(line)
     make_offline(html_dir)

@@ -13,6 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support import DRAWN
+
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.records import append, record_file
 
 NAN = math.nan
 NASTY = "<script>alert(1)</script>"
@@ -148,11 +152,24 @@ def published(tmp_path: Path, add_result: AddResult, monkeypatch: pytest.MonkeyP
         slower = 1 + 0.5 * (step == 2)
         add_result(H200, commit, date, _measured(1.0 * slower))
         add_result(A100, commit, date, _measured(2.0))
+    _a_plugin_that_draws(tmp_path, commits[-1][0])
     commit, date = commits[-1]
     left_out = {name: [NAN] * len(values) for name, values in _measured(1.0).items()}
     add_result(LAPTOP, commit, date, {**left_out, FLOP["name"]: [8.2e9], FOREIGN["name"]: [None, 3.0]})
     Publish.run(conf=conf, pull=False)
     yield tmp_path / "html"
+
+
+def _a_plugin_that_draws(folder: Path, commit: str) -> None:
+    (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (folder / "toy.py").write_text(DRAWN)
+    for size, seconds in ((10, 2e-6), (1000, 3.5e-5)):
+        metrics = {"time": MetricSamples("s", "lower", [seconds])}
+        record = Record(
+            benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
+            machine=NASTY, commit=commit,
+        )  # fmt: skip
+        append(record_file(folder / "results", "node1", commit), record)
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:

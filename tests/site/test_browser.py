@@ -125,7 +125,8 @@ def cell(tab: Any, group: str, point: str, column: str) -> Any:
 
 
 def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
-    for page in ("index.html", "index.html#/summarylist", "index.html#/regressions", "gpus.html", "error.html"):
+    asv_s = ("index.html", "index.html#/summarylist", "index.html#/regressions", "error.html")
+    for page in (*asv_s, "gpus.html", "plugins.html", "plugin-toy.html"):
         site.tab.goto("about:blank")
         tab = site.open(page)
         assert "Error fetching content" not in tab.locator("body").inner_text()
@@ -137,6 +138,24 @@ def test_asv_s_navbar_leads_to_the_page_of_gpu_types(site: Site) -> None:
     tab.get_by_role("link", name="GPU types").click()
     tab.wait_for_url("**/gpus.html")
     assert "benchmarks by GPU type" in tab.locator("h1").inner_text()
+
+
+def test_a_plugin_s_page_shows_its_charts_and_their_tables(site: Site) -> None:
+    tab = site.open("index.html")
+    tab.get_by_role("link", name="Plugins", exact=True).click()
+    tab.get_by_role("link", name="Time against size").click()
+    tab.wait_for_url("**/plugin-toy.html#over_size")
+    chart = tab.locator("#over_size img")
+    chart.scroll_into_view_if_needed()
+    tab.wait_for_function("() => document.querySelector('#over_size img').naturalWidth > 300")
+    tab.locator("#over_size summary").click()
+    cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
+    assert cells == [NASTY, "1000", "35.00 µs"]
+    assert tab.locator("#numbers img").count() == 0
+    assert tab.locator("#numbers details[open] tbody tr").count() == 2
+    links = [link.get_attribute("href") for link in tab.locator("#over_size details a").all()]
+    assert links == ["figures/toy-over_size.csv", "figures/toy-over_size.svg"]
+    assert tab.request.get(f"{site.address}/{links[0]}").text().endswith("1000,3.5e-05\n")
 
 
 def test_a_cell_s_link_opens_asv_s_graph_of_that_point_and_it_is_drawn(site: Site) -> None:

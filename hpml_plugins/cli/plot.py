@@ -1,0 +1,35 @@
+"""`hpml plot NAME`: the charts of a plugin's figures as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hpml_plugins.cli import Settings
+from hpml_plugins.errors import HpmlError, UsageError
+
+
+@click.command("plot")
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["svg", "png", "pdf"]), default="png", show_default=True)
+@click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to.")
+@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+@click.pass_obj
+def command(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
+    """Draw the charts of plugin NAME, or one of them (NAME or PLUGIN.NAME), from the newest Records."""
+    from hpml_plugins.cli.figures import find_drawables
+    from hpml_plugins.figures import render
+
+    drawables = [drawable for drawable in find_drawables(settings, name, results) if drawable.figure.draw]
+    if not drawables:
+        raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
+    for drawable in drawables:
+        path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(render(drawable, form))
+        except OSError as error:
+            raise HpmlError(f"cannot be written: {error.strerror}", str(path)) from None
+        print(path)
+    return 0

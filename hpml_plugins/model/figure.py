@@ -1,0 +1,106 @@
+"""Figure and Table: what a plugin draws from its Records, and the numbers that are drawn."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hpml_plugins.errors import DefinitionError
+from hpml_plugins.model.units import unit
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+Cell = str | int | float | bool | None
+Row = Mapping[str, Cell]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns of equal length.
+
+    columns: name → text, numbers in SI base units, or None for what is not known.  units: column → symbol of the
+    closed set, for columns of numbers. Raises DefinitionError for unequal lengths and for an unknown unit.
+    """
+
+    columns: Mapping[str, Sequence[Cell]]
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(values) for name, values in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DefinitionError(f"a table's columns are of different length: {lengths}")
+        for name, symbol in self.units.items():
+            if name not in self.columns and self.columns:
+                raise DefinitionError(f"a table has a unit for column {name!r}, which it lacks")
+            unit(symbol)
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], units: Mapping[str, str] | None = None) -> Table:
+        """A table from rows. The columns stand in the order in which rows first name them; a row may lack some."""
+        rows = list(rows)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        return cls(columns, {name: symbol for name, symbol in (units or {}).items() if name in columns})
+
+    @classmethod
+    def of_records(cls, records: Iterable[Record], *metrics: str) -> Table:
+        """A row a Record: its machine, the point's parameters, and the median of each of these metrics.
+
+        A Record that lacks a metric has None there.
+        """
+        rows: list[dict[str, Cell]] = []
+        units: dict[str, str] = {}
+        for record in records:
+            row: dict[str, Cell] = {"machine": record.machine, **record.params}
+            for name in metrics:
+                metric = record.metrics.get(name)
+                row[name] = statistics.median(metric.samples) if metric else None
+                if metric:
+                    units[name] = metric.unit
+            rows.append(row)
+        return cls.of(rows, units)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """Row by row, as a dictionary each."""
+        for values in zip(*self.columns.values(), strict=True):
+            yield dict(zip(self.columns, values, strict=True))
+
+    def groups(self, *names: str) -> dict[tuple[Cell, ...], list[dict[str, Cell]]]:
+        """The rows by what they have in these columns, in the order met: one entry for each line of a chart."""
+        found: dict[tuple[Cell, ...], list[dict[str, Cell]]] = {}
+        for row in self.rows():
+            found.setdefault(tuple(row[name] for name in names), []).append(row)
+        return found
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A table made from Records, and the chart drawn from that table: what a reader sees is what the table says.
+
+    name: lower-case letters, digits and `_`; unique in its plugin.  benchmarks: whose Records are handed over: on each
+    machine the newest measured one of every point.  table: called with them; a table without rows leaves the figure
+    out.  draw: called with an empty `matplotlib.figure.Figure` and the table; None for a table alone.  caption: how to
+    read it, in plain words.
+    """
+
+    name: str
+    title: str
+    benchmarks: tuple[str, ...]
+    table: Callable[[Sequence[Record]], Table]
+    draw: Callable[[Any, Table], None] | None = None
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise DefinitionError(f"figure name {self.name!r} must be lower-case letters, digits and _")
+        if not self.benchmarks:
+            raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it is drawn from")

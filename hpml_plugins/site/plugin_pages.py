@@ -1,0 +1,140 @@
+"""Writes `plugins.html` and one page a plugin, with the figures that it draws from its Records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.figures import Drawable, as_csv, collect, render, spelled, tabulate
+from hpml_plugins.figures.collecting import versions
+from hpml_plugins.figures.spelling import numeric
+from hpml_plugins.host import LoadedPlugin
+from hpml_plugins.model.record import Record
+from hpml_plugins.records.newest import newest, read_all
+from hpml_plugins.records.store import Damaged
+from hpml_plugins.site.cells import graph_link
+from hpml_plugins.site.page import fill
+
+#: Where charts and their data go, below the published folder.
+FOLDER = "figures"
+
+
+@dataclass(frozen=True)
+class ShownMetric:
+    """A metric, and the address of its graph over commits."""
+
+    name: str
+    link: str
+
+
+@dataclass(frozen=True)
+class ShownBenchmark:
+    """A benchmark as its plugin's page introduces it."""
+
+    name: str
+    description: str
+    metrics: tuple[ShownMetric, ...]
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure as text. chart, csv: addresses, empty where there is none.  right: which columns hold numbers."""
+
+    name: str
+    title: str
+    caption: str
+    chart: str = ""
+    csv: str = ""
+    columns: tuple[str, ...] = ()
+    right: tuple[bool, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class PluginPage:
+    """The page of one plugin."""
+
+    plugin: str
+    address: str
+    benchmarks: tuple[ShownBenchmark, ...]
+    figures: tuple[ShownFigure, ...]
+
+
+@dataclass
+class Problems:
+    """What went wrong on the way, one line each; the pages are written all the same."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def damaged(self, damage: Damaged) -> None:
+        """Take in a line of the store that is no Record."""
+        self.lines.append(str(damage))
+
+
+def write_plugin_pages(
+    plugins: Sequence[LoadedPlugin], results: Path, html_dir: Path, project: str, order: Mapping[str, int]
+) -> list[str]:
+    """Write the pages of every plugin that loads; returns what went wrong, one line each.
+
+    results: asv's folder.  order: commit → its place in history.
+    """
+    problems = Problems()
+    records = newest(read_all(results, problems.damaged), versions(plugins), order)
+    pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]
+    for page in pages:
+        text = fill("plugin.html", here=page.address, page=page, project=project)
+        (html_dir / page.address).write_text(text, encoding="utf-8")
+    text = fill("plugins.html", pages=pages, project=project)
+    (html_dir / "plugins.html").write_text(text, encoding="utf-8")
+    return problems.lines
+
+
+def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: Problems) -> PluginPage:
+    name = plugin.entry.name
+    try:
+        figures = collect(plugin)
+    except HpmlError as error:
+        problems.lines.append(str(error))
+        figures = []
+    shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
+    drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
+    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn)
+
+
+def _benchmarks(plugin: LoadedPlugin) -> Iterator[ShownBenchmark]:
+    for benchmark in plugin.benchmarks:
+        links = [ShownMetric(m.name, graph_link(f"{benchmark.name}.track_{m.name}", {})) for m in benchmark.metrics]
+        yield ShownBenchmark(benchmark.name, benchmark.description, tuple(links))
+
+
+def _shown(drawable: Drawable, html_dir: Path, problems: Problems) -> ShownFigure:
+    figure, table = drawable.figure, drawable.table
+    stem = f"{FOLDER}/{drawable.plugin}-{figure.name}"
+    problem = str(drawable.error or "")
+    chart = csv = ""
+    if len(table):
+        (html_dir / FOLDER).mkdir(exist_ok=True)
+        csv = f"{stem}.csv"
+        (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
+        if figure.draw is not None:
+            try:
+                (html_dir / f"{stem}.svg").write_bytes(render(drawable, "svg"))
+                chart = f"{stem}.svg"
+            except HpmlError as error:
+                problem = str(error)
+    if problem:
+        problems.lines.append(problem)
+    return ShownFigure(
+        figure.name,
+        figure.title,
+        figure.caption,
+        chart,
+        csv,
+        tuple(table.columns),
+        tuple(numeric(table)),
+        tuple(tuple(row) for row in spelled(table)),
+        problem,
+    )
