@@ -14,6 +14,7 @@ from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
     from hpml_plugins.measuring.gpu import Cache, Launch
+    from hpml_plugins.measuring.ncu import Kernel
 
 Report = Callable[[str, float | None], None]
 
@@ -79,6 +80,19 @@ class Bench:
             samples = time_on_cpu(step, plan)
         self.warnings += remarks(samples, plan, name)
         return samples
+
+    def count_kernels(
+        self, command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
+    ) -> list[Kernel]:
+        """Hardware counters of the kernels of a program, by Nsight Compute: see `measuring.ncu.count_kernels`.
+
+        command: a program that switches the profiler on and off around what counts; it runs beside this process on the
+        same GPU.  counters: ncu's names.  cold: with caches emptied before each kernel.  timeout: s.
+        Raises HpmlError when ncu cannot; say `Requires(tools=("ncu",))` to have the point skipped where it is missing.
+        """
+        from hpml_plugins.measuring.ncu import count_kernels
+
+        return count_kernels(command, counters, cold=cold, timeout=timeout)
 
     def check(self, ok: object, message: str) -> None:
         """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.

@@ -5,27 +5,9 @@ import pytest
 from hpml_plugins import Node
 from hpml_plugins.model import Benchmark
 from hpml_plugins.plugins.harness import hpml_benchmarks
-from hpml_plugins.plugins.harness.ncu import parse
 from hpml_plugins.testing import Context, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
-
-NCU = """==PROF== Connected to process 1234 (/usr/bin/python3)
-some words of the program, "quoted", too
-==PROF== Profiling "add" - 0: 0%....50%....100% - 1 pass
-"ID","Process ID","Process Name","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","1234","python3","add(float, ""x"")","gpu__time_duration.sum","usecond","1,035.20"
-"1","1234","python3","add","gpu__time_duration.sum","ns","35,712"
-"1","1234","python3","add","dram__bytes.sum","byte","12"
-"""
-
-
-def test_ncus_table_is_read_between_its_other_words() -> None:
-    assert parse(NCU.splitlines()) == [pytest.approx(1.0352e-3), pytest.approx(3.5712e-5)]
-
-
-def test_what_is_no_table_gives_nothing() -> None:
-    assert parse(["==ERROR== ERR_NVGPUCTRPERM", ""]) == []
 
 
 def measured(benchmark: Benchmark, node: Node, **params: str) -> dict[str, list[float]]:

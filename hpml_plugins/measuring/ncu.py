@@ -1,0 +1,80 @@
+"""Hardware counters of kernels, read by Nsight Compute from a program that runs under it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hpml_plugins.errors import HpmlError
+
+#: What `--print-units base` still prints in more than one way, in our units; counts (inst, byte, %) are as they are.
+_UNITS = {"nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1e-3, "ms": 1e-3}
+_REFUSED = "ERR_NVGPUCTRPERM"
+
+
+@dataclass
+class Kernel:
+    """One launch of a kernel. name: with its argument types.  counters: ncu's metric → value (s, B, or a count)."""
+
+    name: str
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+def count_kernels(
+    command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
+) -> list[Kernel]:
+    """Run a program under ncu and return its kernels between the profiler's start and stop, in the order launched.
+
+    command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`, or their like.
+    counters: ncu's names, such as `dram__bytes_read.sum`.  cold: empty the caches before each kernel, else leave them.
+    The clocks are left alone. Each kernel may be replayed several times, so the program's own times mean nothing.
+    Raises HpmlError when ncu is missing, may not read the counters, or measured nothing, with its last words.
+    """
+    ncu = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
+    ncu += ["--target-processes", "all", "--replay-mode", "kernel", "--cache-control", "all" if cold else "none"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            [*ncu, "--metrics", ",".join(counters), *command],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise HpmlError("ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit") from None
+    except subprocess.TimeoutExpired:
+        raise HpmlError(f"ncu was not done after {timeout:g} s") from None
+    said = done.stdout + done.stderr
+    if _REFUSED in said:
+        raise HpmlError(
+            "ncu may not read the GPU's counters; run as root, or modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
+        )
+    kernels = parse(done.stdout.splitlines())
+    if done.returncode or not kernels:
+        last = [line for line in said.splitlines() if line.strip()][-2:]
+        raise HpmlError(f"ncu measured nothing (status {done.returncode}): {' / '.join(last)}")
+    return kernels
+
+
+def parse(lines: Iterable[str]) -> list[Kernel]:
+    """The kernels of ncu's CSV, which stands between lines of its own and of the program.
+
+    A counter that the card does not have (`n/a`) is left out. Raises HpmlError for a table without ncu's columns.
+    """
+    kernels: dict[str, Kernel] = {}
+    rows = csv.DictReader(line for line in lines if line.startswith('"'))
+    try:
+        for row in rows:
+            kernel = kernels.setdefault(row["ID"], Kernel(row["Kernel Name"]))
+            text = row["Metric Value"].replace(",", "")
+            if text and text != "n/a":
+                kernel.counters[row["Metric Name"]] = float(text) * _UNITS.get(row["Metric Unit"], 1.0)
+    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:
+        raise HpmlError(f"ncu's table is not as expected: {type(error).__name__}: {error}") from None
+    return list(kernels.values())
