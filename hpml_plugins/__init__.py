@@ -7,6 +7,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
+from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
 
 __version__ = "0.1.0"
 
@@ -14,13 +15,18 @@ __all__ = [
     "Bench",
     "Benchmark",
     "Figure",
+    "GpuType",
     "HpmlError",
     "Metric",
     "Node",
+    "PublishedFigure",
     "Record",
     "Requires",
     "Samples",
     "Series",
     "Table",
+    "find_gpu",
+    "gpu_types",
     "hookimpl",
+    "published_figures",
 ]

@@ -11,6 +11,7 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
     from hpml_plugins.measuring.gpu import Cache, Launch
@@ -121,6 +122,12 @@ class Bench:
             raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
         plain = {column: [float(value) for value in values] for column, values in columns.items()}
         self.attached[name] = Series(plain, dict(units or {}))
+
+    @property
+    def peaks(self) -> GpuType | None:
+        """The published peaks of this node's GPU type; None without GPU, for an unknown card or unlike cards."""
+        names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
+        return find_gpu(names.pop()) if len(names) == 1 else None
 
     def progress(self, text: str, share: float | None = None) -> None:
         """Say what a long point is doing. share: how much is done, 0 to 1, where known."""

@@ -1,0 +1,77 @@
+"""Published peaks of GPU types, found by the name that NVML gives a card."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import msgspec
+
+from hpml_plugins.published.data import read_data
+
+
+class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The published figures of one CUDA device of a GPU type; None where the card lacks it or nobody publishes it.
+
+    patterns: regular expressions, one of which matches the whole of the card's name.  float64 … fp8: FLOP/s, dense;
+    int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the card has them (`note` says where not);
+    float64_tensor stands beside the plain float64.  memory: B.  bandwidth: of the memory, B/s.  nvlink: both
+    directions together, B/s.  power: W.  unconfirmed: fields for which no second source was found.
+    """
+
+    name: str
+    patterns: tuple[str, ...]
+    float64: float | None
+    float64_tensor: float | None
+    float32: float | None
+    tf32: float | None
+    float16: float | None
+    bfloat16: float | None
+    fp8: float | None
+    int8: float | None
+    memory: float
+    bandwidth: float
+    nvlink: float | None
+    power: float
+    unconfirmed: frozenset[str]
+    note: str
+    source: str
+
+    def peak(self, dtype: object) -> float | None:
+        """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no such precision.
+
+        dtype: a field's name, torch's name or a torch.dtype ("float16", "half", "torch.float8_e4m3fn"). "float32" is
+        what plain float32 reaches; ask for "tf32" where tensor cores may round the inputs, for "float64_tensor" where
+        they may compute float64 (cuBLAS does).
+        """
+        name = str(dtype).removeprefix("torch.")
+        name = "fp8" if name.startswith("float8_") else _SPELLINGS.get(name, name)
+        return getattr(self, name) if name in PRECISIONS else None
+
+    def matches(self, nvml_name: str) -> bool:
+        """Whether a card of this name is of this type."""
+        return any(re.fullmatch(pattern, nvml_name) for pattern in self.patterns)
+
+
+#: The fields of GpuType that are peaks, as `peak` takes them.
+PRECISIONS = ("float64", "float64_tensor", "float32", "tf32", "float16", "bfloat16", "fp8", "int8")
+
+_SPELLINGS = {"double": "float64", "float": "float32", "half": "float16", "uint8": "int8"}
+
+
+def gpu_types() -> list[GpuType]:
+    """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first."""
+    return list(_read())
+
+
+def find_gpu(nvml_name: str) -> GpuType | None:
+    """The type of a card by the name that NVML or torch gives it, such as "NVIDIA H200".
+
+    None for an unknown card; say so then: "unknown card NAME: no published peak".
+    """
+    return next((gpu for gpu in _read() if gpu.matches(nvml_name)), None)
+
+
+@functools.cache
+def _read() -> tuple[GpuType, ...]:
+    return read_data("gpus.yaml", tuple[GpuType, ...])
