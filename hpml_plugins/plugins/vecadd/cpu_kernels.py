@@ -26,7 +26,7 @@ def _parallel(a: Any, b: Any, c: Any) -> None:
         c[i] = a[i] + b[i]
 
 
-IMPLEMENTATIONS: dict[str, Add] = {
+ADDITIONS: dict[str, Add] = {
     "numpy": with_numpy,
     "loop": numba.njit(_loop),  # one thread; LLVM may use SIMD instructions, as a C++ compiler does with -O3
     "parallel": numba.njit(parallel=True)(_parallel),

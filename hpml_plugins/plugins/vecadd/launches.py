@@ -20,4 +20,4 @@ def shape(launch: str, elements: int) -> tuple[int, int]:
         return 1, THREADS
     if launch == "grid":
         return -(-elements // THREADS), THREADS
-    raise HpmlError(f"vecadd_cuda has no launch {launch!r}; use one of {', '.join(LAUNCHES)}")
+    raise HpmlError(f"no launch {launch!r}; use one of {', '.join(LAUNCHES)}")

@@ -9,6 +9,8 @@ from hpml_plugins import Metric
 MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
 FLOAT32 = 4  # B
+#: No block divides these: every launch is held against NumPy for them before it is timed.
+LENGTHS = (1, 255, 257, 1_000_003)
 
 METRICS = (
     Metric("time", "s", "lower", "of one addition of all elements"),
