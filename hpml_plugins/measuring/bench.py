@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +25,8 @@ class Bench:
     """The services of one point: time a step, check a result, skip, warn, attach a series, show progress.
 
     device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
-    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.
+    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  timeout: s that
+    the point has in all; infinite where nobody set one.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class Bench:
         seed: int = 0,
         plan: Plan | None = None,
         report: Report | None = None,
+        timeout: float = math.inf,
     ) -> None:
+        self.timeout = timeout
         self.node = node
         self.params = dict(params)
         self.gpus = gpus

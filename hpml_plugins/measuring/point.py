@@ -96,8 +96,9 @@ def measure_point(
         watcher.look()
         return watcher.interval
 
+    seconds = timeout or benchmark.timeout
     outcome = run_isolated(
-        lambda send: _measure_here(benchmark, params, context, send), timeout or benchmark.timeout, on_message, watch
+        lambda send: _measure_here(benchmark, params, context, seconds, send), seconds, on_message, watch
     )
     answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
     answer.warnings += warnings
@@ -106,7 +107,7 @@ def measure_point(
     return _record(benchmark, params, context, answer, started, time.monotonic() - clock, output)
 
 
-def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: Send) -> None:
+def _measure_here(benchmark: Benchmark, params: Params, context: Context, timeout: float, send: Send) -> None:
     bench = Bench(
         context.node,
         params,
@@ -114,6 +115,7 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: 
         seed=context.seed,
         plan=context.plan,
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
+        timeout=timeout,
     )
     try:
         returned = benchmark.measure(bench, **params)

@@ -13,8 +13,9 @@ from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.plugins import vecadd
-from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA
+from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
 from hpml_plugins.plugins.vecadd.launches import LAUNCHES, shape
+from hpml_plugins.plugins.vecadd.unified import too_much
 from hpml_plugins.plugins.vecadd.vectors import bandwidth, bytes_moved, is_sum, vectors
 
 SHORT = Plan(budget=0.05, fewest=3)
@@ -22,34 +23,45 @@ SHORT = Plan(budget=0.05, fewest=3)
 IN_THE_SIMULATOR = """
 import sys
 from numba import cuda
-from hpml_plugins.plugins.vecadd.cuda_kernels import add
-from hpml_plugins.plugins.vecadd.launches import LAUNCHES, shape
+from hpml_plugins.plugins.vecadd.cuda_kernels import launcher
+from hpml_plugins.plugins.vecadd.launches import LAUNCHES
+from hpml_plugins.plugins.vecadd.unified import too_much
 from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
 
 for elements in map(int, sys.argv[1:]):
     for launch in LAUNCHES:
         a, b, c = vectors(elements, seed=elements)
         on_gpu = [cuda.to_device(vector) for vector in (a, b, c)]
-        add[shape(launch, elements)](*on_gpu)
+        launcher(launch, elements)(*on_gpu)
         on_gpu[2].copy_to_host(c)
         print(elements, launch, "right" if is_sum(a, b, c) else "wrong")
 """
 
+# The simulator has neither the GPU's clock nor unified memory of its own: bench.time is the CPU's, and the array is the
+# one that the simulator keeps beside its public names.
 MEASURED_IN_THE_SIMULATOR = """
-from types import SimpleNamespace
-from hpml_plugins import Samples
-from hpml_plugins.plugins.vecadd import VECADD_CUDA, on_cuda
-on_cuda.MILLION = 257
+import sys
+from numba import cuda
+from numba.cuda.simulator.cudadrv.devicearray import managed_array
+from hpml_plugins import Bench, Node
+from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.plugins import vecadd
+from hpml_plugins.plugins.vecadd import device, on_cuda, unified
 
-steps, checks = [], []
-bench = SimpleNamespace(
-    seed=1,
-    progress=lambda text, share: None,
-    check=lambda ok, message: checks.append(ok),
-    time=lambda step: (steps.append(step()), Samples.of([2.0], "s"))[1],
-)
-given = VECADD_CUDA.measure(bench, millions=1, launch="grid")
-print(checks, len(steps), given["bandwidth"].values, given["time"].info)
+cuda.managed_array = managed_array
+device.LENGTHS = (1, 255, 257)
+on_cuda.MILLION = unified.MILLION = 1003
+benchmark = {each.name: each for each in vecadd.hpml_benchmarks()}[sys.argv[1]]
+params = {"millions": 1, **dict(pair.split("=") for pair in sys.argv[2:])}
+node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
+bench = Bench(node, params, plan=Plan(budget=0.05, warm_up=0.01, fewest=3))
+given = benchmark.measure(bench, **params)
+assert set(given) == {metric.name for metric in benchmark.metrics}, given
+assert given["bandwidth"].values == tuple(1003 * 12 / seconds for seconds in given["time"].values)
+parts = {"vecadd_cuda": on_cuda.PHASES, "vecadd_unified": unified.PHASES}[sys.argv[1]]
+known = [given[name].values for name in parts if name in given]
+assert all(total >= sum(laps) > 0 for total, laps in zip(given["total"].values, zip(*known))), given
+print(*bench.checks, given["time"].info["blocks"], given["time"].info["threads"], sep="; ")
 """
 
 
@@ -62,12 +74,12 @@ def run(code: str, *args: str, **env: str) -> str:
     return done.stdout
 
 
-def test_the_hook_offers_both_benchmarks() -> None:
+def test_the_hook_offers_every_benchmark() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(vecadd)
     (offered,) = manager.hook.hpml_benchmarks()
-    assert [item.name for item in offered] == ["vecadd_cpu", "vecadd_cuda"]
+    assert [item.name for item in offered] == ["vecadd_cpu", "vecadd_cuda", "vecadd_unified", "vecadd_tuned"]
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
@@ -97,24 +109,51 @@ def test_the_shape_of_a_launch(launch: str, elements: int, blocks: int, threads:
     assert shape(launch, elements) == (blocks, threads)
 
 
-def test_the_kernel_is_right_for_any_length_and_launch_in_the_simulator() -> None:
+def test_the_kernels_are_right_for_any_length_and_launch_in_the_simulator() -> None:
     lengths = ["1", "255", "257", "1003"]
     printed = run(IN_THE_SIMULATOR, *lengths, NUMBA_ENABLE_CUDASIM="1").splitlines()
     assert printed == [f"{elements} {launch} right" for elements in lengths for launch in LAUNCHES]
 
 
-def test_the_cuda_measurement_runs_whole_in_the_simulator() -> None:
-    printed = run(MEASURED_IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
-    assert printed == "[True] 1 (1542.0,) {'blocks': 2, 'threads': 256}\n"  # 257 · 12 B / 2 s
+@pytest.mark.parametrize("point", ["vecadd_cuda memory=pinned", "vecadd_unified prefetch=off"])
+def test_the_measurement_with_its_phases_runs_whole_in_the_simulator(point: str) -> None:
+    printed = run(MEASURED_IN_THE_SIMULATOR, *point.split(), "launch=grid", NUMBA_ENABLE_CUDASIM="1")
+    small = [f"grid: sum of {elements} elements differs from NumPy's" for elements in (1, 255, 257)]
+    assert printed.strip().split("; ") == [*small, "sum differs from NumPy's", "4", "256"]  # 1003 / 256 = 3.92
+
+
+def test_unified_memory_beyond_a_quarter_of_the_free_is_refused_with_the_figures() -> None:
+    assert too_much(wanted=2**30, free=4 * 2**30) == ""
+    assert too_much(wanted=2**30 + 1, free=4 * 2**30) == (
+        "wants 1.00 GiB of unified memory, more than a quarter of the 4.00 GiB that are free on the card"
+    )
+
+
+def test_launches_that_would_outlast_the_point_are_refused_before_they_begin() -> None:
+    code = (
+        "from hpml_plugins import Bench\n"
+        "from hpml_plugins.errors import Skipped\n"
+        "from hpml_plugins.plugins.vecadd.device import refuse_what_cannot_end\n"
+        "told = []\n"
+        "bench = Bench(None, {}, timeout=100, report=lambda text, share: told.append(text))\n"
+        "refuse_what_cannot_end(bench, 1.0, launches=4)\n"
+        "refuse_what_cannot_end(bench, 6.0, launches=4)\n"
+        "print(told)\n"
+        "try: refuse_what_cannot_end(bench, 20.5, launches=4)\n"
+        "except Skipped as skipped: print(skipped.what)\n"
+    )
+    told, skipped = run(code, NUMBA_ENABLE_CUDASIM="1").splitlines()
+    assert told == "['4 launches of about 6.0 s: at least 24 s to go']"
+    assert skipped.startswith("4 launches of about 20.5 s each do not fit into the 100 s of a point")
 
 
 @pytest.mark.parametrize("implementation", ["numpy", "loop", "parallel"])
 @pytest.mark.parametrize("elements", [1, 255, 257, 1_000_003])
 def test_each_cpu_implementation_is_right_for_any_length(implementation: str, elements: int) -> None:
-    from hpml_plugins.plugins.vecadd.cpu_kernels import IMPLEMENTATIONS
+    from hpml_plugins.plugins.vecadd.cpu_kernels import ADDITIONS
 
     a, b, c = vectors(elements, seed=1)
-    IMPLEMENTATIONS[implementation](a, b, c)
+    ADDITIONS[implementation](a, b, c)
     assert is_sum(a, b, c)
 
 
@@ -159,17 +198,60 @@ def test_a_spoilt_addition_gives_no_number(node: Node, monkeypatch: pytest.Monke
         cpu_kernels.with_numpy(a, b, c)
         c[-1] += 1  # type: ignore[index]
 
-    monkeypatch.setitem(cpu_kernels.IMPLEMENTATIONS, "loop", spoilt)
+    monkeypatch.setitem(cpu_kernels.ADDITIONS, "loop", spoilt)
     with pytest.raises(CheckFailed, match="differs from NumPy"):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="loop")
 
 
-def test_an_unknown_implementation_or_launch_names_the_known_ones(node: Node) -> None:
-    with pytest.raises(HpmlError, match="numpy, loop, parallel"):
+def test_an_unknown_value_names_the_known_ones(node: Node) -> None:
+    with pytest.raises(HpmlError, match="numpy, loop, parallel, cpp"):
         VECADD_CPU.measure(Bench(node, {}), millions=1, implementation="lop")
+    on_gpu = Bench(node, {}, gpus=1)
     with pytest.raises(HpmlError, match="1x1, 1x256, grid"):
-        VECADD_CUDA.measure(Bench(node, {}, gpus=1), millions=1, launch="2x2")
+        VECADD_CUDA.measure(on_gpu, millions=1, launch="2x2", memory="pinned")
+    with pytest.raises(HpmlError, match="pageable, pinned"):
+        VECADD_CUDA.measure(on_gpu, millions=1, launch="grid", memory="pined")
+    with pytest.raises(HpmlError, match="off, on"):
+        VECADD_UNIFIED.measure(on_gpu, millions=1, launch="grid", prefetch="yes")
+    with pytest.raises(HpmlError, match="tuned, torch, cupy"):
+        VECADD_TUNED.measure(on_gpu, millions=1, implementation="jax")
 
 
-def test_the_cuda_benchmark_asks_for_a_gpu() -> None:
-    assert (VECADD_CUDA.requires.gpus, VECADD_CPU.requires.gpus) == (1, 0)
+def test_what_runs_on_a_gpu_asks_for_one() -> None:
+    asked = {benchmark.name: benchmark.requires.gpus for benchmark in vecadd.hpml_benchmarks()}
+    assert asked == {"vecadd_cpu": 0, "vecadd_cuda": 1, "vecadd_unified": 1, "vecadd_tuned": 1}
+
+
+# Without a driver the call itself cannot be made: its last step is caught, the bindings' own types are used.
+PREFETCHED = """
+from types import SimpleNamespace
+import numpy
+from numba import cuda
+from cuda.bindings import driver
+from hpml_plugins.plugins.vecadd import prefetch
+
+cuda.get_current_device = lambda: SimpleNamespace(id=3)
+calls = []
+def enqueue(pointer, count, location, flags, stream):
+    calls.append((pointer == vector.ctypes.data, count, location.type.name, location.id, flags, int(stream)))
+    return (answer,)
+prefetch._driver = lambda: (driver, enqueue)
+vector = numpy.zeros(1003, numpy.float32)
+answer = driver.CUresult.CUDA_SUCCESS
+prefetch.prefetch_to([vector], prefetch.GPU)
+prefetch.prefetch_to([vector], prefetch.CPU)
+print(*calls, sep="\\n")
+answer = driver.CUresult.CUDA_ERROR_INVALID_DEVICE
+try:
+    prefetch.prefetch_to([vector], prefetch.GPU)
+except RuntimeError as error:
+    print("INVALID_DEVICE" in str(error))
+"""
+
+
+def test_a_prefetch_names_the_bytes_and_the_place_and_a_refusal_is_told() -> None:
+    pytest.importorskip("cuda.bindings")
+    to_gpu, to_cpu, told = run(PREFETCHED, NUMBA_ENABLE_CUDASIM="1").splitlines()
+    assert to_gpu == "(True, 4012, 'CU_MEM_LOCATION_TYPE_DEVICE', 3, 0, 0)"  # 1003 · 4 B
+    assert to_cpu == "(True, 4012, 'CU_MEM_LOCATION_TYPE_HOST', 0, 0, 0)"
+    assert told == "True"

@@ -47,7 +47,7 @@ class Candidates:
         if configuration not in self._checked:
             self._check(kernel, configuration)
             self._checked.add(configuration)
-        launch = kernel[configuration.blocks(self._elements, self._most(kernel, configuration)), configuration.threads]
+        launch = _configured(kernel, self.blocks(configuration), configuration.threads)
         return lambda: launch(*self._vectors)
 
     def blocks(self, configuration: Configuration) -> int:
@@ -65,9 +65,7 @@ class Candidates:
         right = True
         for a, b, c in self._short:
             on_gpu = [torch.from_numpy(vector).cuda() for vector in (a, b, c)]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # numba advises against few blocks
-                launch = kernel[configuration.blocks(a.size, FEW_BLOCKS), configuration.threads]
+            launch = _configured(kernel, configuration.blocks(a.size, FEW_BLOCKS), configuration.threads)
             launch(*(cuda.as_cuda_array(vector) for vector in on_gpu))
             right = right and is_sum(a, b, on_gpu[2].cpu().numpy())
         lengths = ", ".join(map(str, LENGTHS))
@@ -86,6 +84,12 @@ class Candidates:
             registers_each=device.MAX_REGISTERS_PER_MULTIPROCESSOR,
             blocks_each=device.MAX_BLOCKS_PER_MULTIPROCESSOR,
         )
+
+
+def _configured(kernel: Any, blocks: int, threads: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numba advises against few blocks; short vectors have no more
+        return kernel[blocks, threads]
 
 
 def add_with_torch(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> Callable[[], object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from numba import cuda
@@ -22,8 +23,8 @@ def why_not() -> str:
     return ""
 
 
-def prefetch(vector: Any, place: int) -> None:
-    """Enqueue the move of a managed array on the default stream; it does not wait.
+def prefetch_to(vectors: Iterable[Any], place: int) -> None:
+    """Enqueue the move of managed arrays on the default stream; it does not wait.
 
     place: GPU or CPU. Raises RuntimeError with the driver's answer when it refuses.
     """
@@ -32,9 +33,10 @@ def prefetch(vector: Any, place: int) -> None:
     location = driver.CUmemLocation()
     location.type = kind.CU_MEM_LOCATION_TYPE_DEVICE if place == GPU else kind.CU_MEM_LOCATION_TYPE_HOST
     location.id = cuda.get_current_device().id if place == GPU else 0
-    (answer,) = enqueue(vector.ctypes.data, vector.nbytes, location, 0, driver.CUstream(0))
-    if answer != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"cuMemPrefetchAsync: {answer!r}")
+    for vector in vectors:
+        (answer,) = enqueue(vector.ctypes.data, vector.nbytes, location, 0, driver.CUstream(0))
+        if answer != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"cuMemPrefetchAsync: {answer!r}")
 
 
 def _driver() -> tuple[Any, Any]:

@@ -86,7 +86,7 @@ def _tuned(bench: Bench, candidates: Any) -> tuple[Step, Info]:
         return _quick(bench, candidates.step(configuration), budget)
 
     tried = tune(seconds, candidates.cachings(), bench.progress)
-    bench.series("tuning", columns(tried), {name: "1" for name in COLUMNS} | {"time": "s"})
+    bench.series("tuning", columns(tried), dict.fromkeys(COLUMNS, "1") | {"time": "s"})
     best = next(iter(tried))
     return candidates.step(best), {
         "configuration": str(best),
@@ -129,5 +129,5 @@ VECADD_TUNED = Benchmark(
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
     version="1",
     timeout=300,
-    description="c = a + b of float32 vectors, tuned for the card: wide loads, cache hints, grid; torch and CuPy beside it.",
+    description="c = a + b of float32 vectors, tuned for the card; torch.add and CuPy beside it.",
 )

@@ -20,10 +20,10 @@ _FLOAT = ir.FloatType()
 
 
 def make_add_wide(width: int, unroll: int, caching: str) -> Any:
-    """`add_wide(a, b, c, first, step)`: c = a + b at `unroll` places, `width` float32 at each, all loads before any store.
+    """`add_wide(a, b, c, first, step)`: c = a + b at `unroll` places, `width` float32 at each.
 
-    The places are first, first + step, …; each must lie on a multiple of 4 · width bytes, and all of it inside the
-    contiguous float32 vectors: nothing is checked.
+    All is loaded before anything is stored. The places are first, first + step, …; each must lie on a multiple of
+    4 · width bytes, and all of it inside the contiguous float32 vectors: nothing is checked.
     """
     load_operator, store_operator = OPERATORS[caching]
     kind = {1: "f32", 2: "v2.f32", 4: "v4.f32"}[width]

@@ -1,0 +1,99 @@
+"""From Records of the plugin `vecadd` to rows, and the repeated runs that give their phases."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hpml_plugins import Bench, Node, Record
+from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.vecadd.rows import Row, rows
+from hpml_plugins.plugins.vecadd.runs import Stopwatch, repeat
+
+
+def record(benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: object) -> Record:
+    metrics = {
+        name: MetricSamples("B/s" if name == "bandwidth" else "s", "lower", samples)
+        for name, samples in facts.pop("metrics", {}).items()  # type: ignore[attr-defined]
+    }
+    facts = {"version": "1", "status": "ok", **facts}
+    return Record(benchmark=benchmark, plugin="vecadd", params=params, machine=machine, metrics=metrics, **facts)  # type: ignore[arg-type]
+
+
+CPP = record(
+    "vecadd_cpu", {"millions": 10, "implementation": "cpp"}, metrics={"time": [0.01, 0.008, 0.009], "bandwidth": [13e9]}
+)
+GRID = record(
+    "vecadd_cuda",
+    {"millions": 10, "launch": "grid", "memory": "pinned"},
+    version="2",
+    metrics={"time": [4e-5], "bandwidth": [3e12], "total": [0.0045]},
+)
+
+
+def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_size() -> None:
+    elsewhere = record(
+        "vecadd_cpu",
+        {"millions": 10, "implementation": "cpp"},
+        machine="other",
+        metrics={"time": [1.0], "bandwidth": [1e8]},
+    )
+    on_cpu, on_gpu, other = rows([GRID, elsewhere, CPP])
+    assert on_cpu == Row("h200-x1", "CPU", {"implementation": "cpp"}, 10, 0.009, 0.009, 13e9, 1.0)
+    # 9 ms of the CPU over 4.5 ms of the whole run, not over 40 µs of the kernel
+    assert on_gpu == Row("h200-x1", "explicit", {"launch": "grid", "memory": "pinned"}, 10, 0.0045, 4e-5, 3e12, 2.0)
+    assert (other.machine, other.speedup) == ("other", 1.0)
+
+
+def test_without_a_cpp_program_numbas_loop_is_the_baseline_and_without_either_there_is_none() -> None:
+    loop = record(
+        "vecadd_cpu", {"millions": 10, "implementation": "loop"}, metrics={"time": [0.009], "bandwidth": [2e10]}
+    )
+    assert [row.speedup for row in rows([GRID, loop])] == [1.0, 2.0]
+    assert [row.speedup for row in rows([GRID])] == [None]
+
+
+def test_the_later_record_and_the_higher_version_count_and_failures_do_not() -> None:
+    again = record("vecadd_cpu", dict(CPP.params), started=2.0, metrics={"time": [0.005], "bandwidth": [2e10]})
+    failed = record("vecadd_cpu", dict(CPP.params), started=3.0, status="failed")
+    before = record(
+        "vecadd_cuda",
+        {"millions": 10, "launch": "grid"},
+        started=9.0,
+        metrics={"time": [1e-3], "bandwidth": [1e12]},
+    )
+    other = record("harness_timer", {}, metrics={"time": [1.0], "bandwidth": [1.0]})
+    found = rows([again, CPP, failed, before, GRID, other])
+    assert [(row.program, row.time) for row in found] == [("CPU", 0.005), ("explicit", 0.0045)]
+
+
+def test_laps_follow_one_another_and_hold_what_was_waited_for() -> None:
+    watch = Stopwatch(wait=lambda: time.sleep(0.01))
+    watch.lap("first")
+    time.sleep(0.02)
+    watch.lap("second")
+    assert list(watch.laps) == ["first", "second"]
+    assert watch.laps["first"] >= 0.01
+    assert watch.laps["second"] >= 0.03
+
+
+def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
+    runs = iter([{"copy": 1e-3, "kernel": 2e-3, "write": 9e-3}] * 50)
+    samples = repeat(Bench(node, {}), lambda: next(runs), ("copy", "kernel"))
+    assert samples["total"].median == pytest.approx(3e-3)  # 1 ms + 2 ms; the writing is not of it
+    assert samples["write"].median == 9e-3
+    assert len(samples["total"]) == 10  # the fewest: equal runs are known at once
+    assert samples["total"].info["stopped"] == "converged"
+    assert len(samples["copy"].at) == 10
+
+
+def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
+    told: list[str] = []
+    bench = Bench(node, {}, plan=Plan(budget=0.0), report=lambda text, share: told.append(text))
+    taken = iter([5.0, 6.0, 7.0, 8.0])
+    samples = repeat(bench, lambda: {"kernel": next(taken)}, ("kernel",))
+    assert samples["total"].values == (5.0, 6.0, 7.0)
+    assert samples["total"].info["stopped"] == "budget"
+    assert told == ["run 1 of at least 3", "run 2 of at least 3", "run 3 of at least 3"]
