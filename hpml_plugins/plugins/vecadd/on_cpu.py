@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Requires, Samples
 from hpml_plugins.plugins.vecadd import cpp
+from hpml_plugins.plugins.vecadd.runs import warn_if_unsure
 from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bandwidth, is_sum, vectors
 
 IMPLEMENTATIONS = ("numpy", "loop", "parallel", "cpp")
@@ -51,6 +52,7 @@ def _program(bench: Bench, elements: int) -> Samples:
     plan = bench.plan
     time, checksum = cpp.run(program, elements, bench.seed, budget=plan.budget, fewest=plan.fewest, most=plan.most)
     bench.check(checksum == cpp.checksum(elements, bench.seed), "sum differs from NumPy's")
+    warn_if_unsure(bench, "time", time, time.info["stopped"])
     return replace(time, info={**time.info, "compiler": cpp.version(compiler), "flags": " ".join(cpp.FLAGS)})
 
 

@@ -34,6 +34,15 @@ class Stopwatch:
         self._last = now
 
 
+def warn_if_unsure(bench: Bench, name: str, samples: Samples, stopped: object) -> None:
+    """Put into the Record that a median that `bench.time` did not sample is less well known than asked."""
+    known, wanted = samples.relative_precision, bench.plan.precision
+    if known > wanted:
+        bench.warn(
+            f"{name}: the median is known to ±{known:.1%}, not ±{wanted:.1%}, after {len(samples)} samples ({stopped})"
+        )
+
+
 def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total: tuple[str, ...]) -> dict[str, Samples]:
     """Samples of each lap of a run, s, and of their sum as `total`.
 
@@ -61,4 +70,5 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
         "batch": 1,
         "stopped": "converged" if converged else "budget",
     }
+    warn_if_unsure(bench, "total", total, info["stopped"])
     return {name: replace(Samples.of((lap[name] for lap in laps), "s", **info), at=tuple(at)) for name in laps[0]}
