@@ -55,20 +55,6 @@ def test_without_a_cpp_program_numbas_loop_is_the_baseline_and_without_either_th
     assert [row.speedup for row in rows([GRID])] == [None]
 
 
-def test_the_later_record_and_the_higher_version_count_and_failures_do_not() -> None:
-    again = record("vecadd_cpu", dict(CPP.params), started=2.0, metrics={"time": [0.005], "bandwidth": [2e10]})
-    failed = record("vecadd_cpu", dict(CPP.params), started=3.0, status="failed")
-    before = record(
-        "vecadd_cuda",
-        {"millions": 10, "launch": "grid"},
-        started=9.0,
-        metrics={"time": [1e-3], "bandwidth": [1e12]},
-    )
-    other = record("harness_timer", {}, metrics={"time": [1.0], "bandwidth": [1.0]})
-    found = rows([again, CPP, failed, before, GRID, other])
-    assert [(row.program, row.time) for row in found] == [("CPU", 0.005), ("explicit", 0.0045)]
-
-
 def test_laps_follow_one_another_and_hold_what_was_waited_for() -> None:
     watch = Stopwatch(wait=lambda: time.sleep(0.01))
     watch.lap("first")

@@ -42,31 +42,16 @@ class Row:
 def rows(records: Iterable[Record]) -> list[Row]:
     """The rows of what was measured, by machine, program, variant and size.
 
-    Records of other plugins, and of points that failed or were skipped, are left out. Of a point measured twice the
-    later Record counts; of a benchmark with several versions, the highest.
+    records: one of each point and machine, as figures are handed them.
     """
-    latest = _latest(record for record in records if record.benchmark in VARIANTS and record.status == "ok")
+    records = list(records)
     on_cpu: dict[tuple[object, ...], float] = {
         (record.machine, record.params["millions"], record.params["implementation"]): _median(record, "time")
-        for record in latest
+        for record in records
         if record.benchmark == "vecadd_cpu"
     }
-    found = [_row(record, on_cpu) for record in latest]
+    found = [_row(record, on_cpu) for record in records]
     return sorted(found, key=lambda row: (row.machine, row.program, *row.variant.values(), row.millions))
-
-
-def _latest(records: Iterable[Record]) -> list[Record]:
-    ordered = sorted(records, key=lambda record: (_version(record), record.started))
-    newest = {record.benchmark: _version(record) for record in ordered}
-    kept = {
-        (record.machine, record.point): record for record in ordered if _version(record) == newest[record.benchmark]
-    }
-    return list(kept.values())
-
-
-def _version(record: Record) -> tuple[int, str]:
-    """Versions in order: numbers by their value."""
-    return (int(record.version), "") if record.version.isdigit() else (0, record.version)
 
 
 def _row(record: Record, on_cpu: Mapping[tuple[object, ...], float]) -> Row:

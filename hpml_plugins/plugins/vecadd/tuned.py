@@ -8,7 +8,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.plugins.vecadd.configurations import Configuration, tune
-from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, bandwidth, bytes_moved, is_sum, vectors
+from hpml_plugins.plugins.vecadd.vectors import FLOAT32, METRICS, MILLION, bandwidth, bytes_moved, is_sum, vectors
 
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
@@ -61,7 +61,14 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     time = bench.time(step)
     time = replace(time, info={**time.info, **info})
     ratio = speed_against(step, with_torch, lambda each: _quick(bench, each, TURN), ROUNDS)
-    return {"time": time, "bandwidth": bandwidth(elements, time), "vs_torch": ratio}
+    bench.progress("timing a copy", 0.97)
+    copy = bench.time(lambda: on_gpu[2].copy_(on_gpu[0]), name="copy")
+    return {
+        "time": time,
+        "bandwidth": bandwidth(elements, time),
+        "vs_torch": ratio,
+        "copy_bandwidth": 2 * FLOAT32 * elements / copy,
+    }
 
 
 def speed_against(own: Step, other: Step, seconds: Callable[[Step], float], rounds: int) -> Samples:
@@ -124,6 +131,7 @@ VECADD_TUNED = Benchmark(
     metrics=(
         *METRICS,
         Metric("vs_torch", "1", "higher", "torch.add's time over this one, in turns in one process; 1: as fast"),
+        Metric("copy_bandwidth", "B/s", "higher", "of a copied into c by the driver, 8 B an element, in one process"),
     ),
     grid={"millions": SIZES, "implementation": IMPLEMENTATIONS},
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),

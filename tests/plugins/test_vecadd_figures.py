@@ -1,0 +1,104 @@
+"""The charts of the plugin `vecadd`, from Records as an H200 gives them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hpml_plugins import Record
+from hpml_plugins.figures import Drawable, render
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.vecadd.figures import figures
+
+FIGURES = {figure.name: figure for figure in figures()}
+UNITS = {"bandwidth": "B/s", "copy_bandwidth": "B/s", "vs_torch": "1"}
+
+
+def record(
+    benchmark: str,
+    machine: str = "h200-x1",
+    gpu: str = "NVIDIA H200",
+    *,
+    metrics: dict[str, float],
+    **params: str | int,
+) -> Record:
+    samples = {name: MetricSamples(UNITS.get(name, "s"), "lower", [value]) for name, value in metrics.items()}
+    node = {"gpus": [{"name": gpu}]} if gpu else {}
+    return Record(
+        benchmark=benchmark, plugin="vecadd", version="1", params=params, status="ok", machine=machine, node=node,
+        metrics=samples,
+    )  # fmt: skip
+
+
+def run(benchmark: str, **params: str | int) -> Record:
+    return record(benchmark, metrics={"time": 4e-5, "bandwidth": 3e12, "total": 4.5e-3}, millions=10, **params)
+
+
+CPU = record("vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="cpp")
+LAPTOP = record("vecadd_cpu", "laptop", "", metrics={"time": 1.0, "bandwidth": 1e8}, millions=10, implementation="cpp")
+EXPLICIT = run("vecadd_cuda", launch="grid", memory="pinned")
+UNIFIED = run("vecadd_unified", launch="1x1", prefetch="on")
+TUNED = record(
+    "vecadd_tuned",
+    metrics={"time": 3e-5, "bandwidth": 4e12, "vs_torch": 1.01, "copy_bandwidth": 4.2e12},
+    millions=10,
+    implementation="tuned",
+)
+
+
+def test_a_chart_over_k_has_the_cpu_beside_the_gpu_and_no_machine_without_one() -> None:
+    table = FIGURES["explicit"].table([CPU, LAPTOP, EXPLICIT])
+    assert [(row["machine"], row["program"], row["variant"], row["time"]) for row in table.rows()] == [
+        ("h200-x1", "CPU", "cpp", 9e-3),
+        ("h200-x1", "explicit", "grid pinned", 4.5e-3),
+    ]
+
+
+def test_the_speed_up_is_of_whole_runs() -> None:
+    (row,) = FIGURES["speedup"].table([CPU, UNIFIED]).rows()
+    assert (row["variant"], row["speedup"]) == ("1x1 prefetched", pytest.approx(2.0))  # 9 ms over 4.5 ms
+    assert len(FIGURES["speedup"].table([UNIFIED])) == 0
+
+
+def test_the_bandwidth_has_the_card_s_copy_and_its_published_peak() -> None:
+    found = {row["kernel"]: row for row in FIGURES["bandwidth"].table([TUNED, EXPLICIT]).rows()}
+    assert {name: row["bandwidth"] for name, row in found.items()} == {
+        "tuned": 4e12,
+        "copy": 4.2e12,
+        "one element a thread": 3e12,
+    }
+    assert found["tuned"]["peak"] == 4.8e12
+    assert found["copy"]["vs_torch"] is None
+
+
+def test_a_launch_that_leaves_the_card_idle_says_nothing_of_its_bandwidth() -> None:
+    assert len(FIGURES["bandwidth"].table([run("vecadd_cuda", launch="1x1", memory="pinned")])) == 0
+
+
+def test_an_unknown_card_has_no_peak_and_is_drawn_all_the_same() -> None:
+    unknown = record(
+        "vecadd_tuned",
+        gpu="Somebody's GPU",
+        metrics={"time": 3e-5, "bandwidth": 4e12, "vs_torch": 1.0, "copy_bandwidth": 4.2e12},
+        millions=10,
+        implementation="tuned",
+    )
+    figure = FIGURES["bandwidth"]
+    table = figure.table([unknown])
+    assert table.columns["peak"] == [None, None]
+    assert b"published peak" not in render(Drawable("vecadd", figure, table), "svg")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_chart_is_drawn_for_one_machine_and_for_three(name: str) -> None:
+    import msgspec
+
+    figure = FIGURES[name]
+    one = [each for each in (CPU, EXPLICIT, UNIFIED, TUNED) if each.benchmark in figure.benchmarks]
+    three = [msgspec.structs.replace(each, machine=f"m{number}") for number in range(3) for each in one]
+    small, large = (render(Drawable("vecadd", figure, figure.table(records)), "svg") for records in (one, three))
+    for svg, machines in ((small, ["h200-x1"]), (large, ["m0", "m1", "m2"])):
+        assert all(f">{machine}<".encode() in svg for machine in machines)
+    height = [float(svg.split(b'viewBox="0 0 ')[1].split(b'"')[0].split()[1]) for svg in (small, large)]
+    assert math.isclose(height[1], 2 * height[0])
