@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from hpml_plugins import __version__
 from hpml_plugins.errors import HpmlError
 
 #: command → module of this package, whose function of the same name is the command
@@ -20,6 +21,7 @@ _COMMANDS = {
     "plot": "plot",
     "machine": "machine",
     "doctor": "doctor",
+    "bundle": "bundle",
     "schema": "schema",
 }
 
@@ -57,7 +59,7 @@ class LazyGroup(click.Group):
     help="The registry file.",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
-@click.version_option(package_name="hpml-plugins", prog_name="hpml")
+@click.version_option(__version__, prog_name="hpml")
 @click.pass_context
 def group(context: click.Context, registry: Path, debug: bool) -> None:
     """GPU benchmarks from plugins: list them, run one now, see what this node has.

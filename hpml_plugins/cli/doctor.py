@@ -12,7 +12,7 @@ SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "broken": "✗"}
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the findings, and what hpml bundle asks.")
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Say what this node has, what is broken, and what mends it. Exit status 1 when something is broken."""
@@ -22,7 +22,10 @@ def command(settings: Settings, as_json: bool) -> int:
     if as_json:
         import msgspec
 
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(findings)).decode() + "\n")
+        from hpml_plugins.bundle.ask_node import ask
+
+        told = msgspec.json.encode({**ask(), "findings": findings})
+        sys.stdout.write(msgspec.json.format(told).decode() + "\n")
     else:
         width = max(len(finding.subject) for finding in findings)
         for finding in findings:

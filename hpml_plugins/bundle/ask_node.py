@@ -1,0 +1,52 @@
+"""What a bundle must know of a node: its Python, its C library, its packages. Standard library only.
+
+`hpml bundle --ask` prints this file, to be run by the node's own Python. It runs on Pythons that are too old for
+the project, so that they are named as that and not met as a syntax error.
+"""
+
+import json
+import os
+import platform
+import re
+import sys
+
+
+def ask():
+    # type: () -> dict[str, object]
+    """The facts, as JSON can hold them. packages: normalised name → version, of what Python would import first."""
+    name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
+    return {
+        "hpml_node": 1,
+        "python": platform.python_version(),
+        "abi": "{}{}{}{}".format(name, sys.version_info[0], sys.version_info[1], getattr(sys, "abiflags", "")),
+        "machine": platform.machine(),
+        "libc": _libc(),
+        "packages": _packages(),
+    }
+
+
+def _packages():
+    # type: () -> dict[str, str]
+    if sys.version_info < (3, 8):  # noqa: UP036
+        return {}
+    from importlib.metadata import distributions
+
+    # what an earlier bundle brought is not the node's own
+    path = [entry for entry in sys.path if entry != os.environ.get("HPML_BUNDLE_SITE")]
+    found = {}  # type: dict[str, str]
+    for each in distributions(path=path):
+        if each.metadata["Name"]:
+            found.setdefault(re.sub("[-_.]+", "-", each.metadata["Name"]).lower(), each.version)
+    return dict(sorted(found.items()))
+
+
+def _libc():
+    # type: () -> str
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""  # "glibc 2.39"
+    except (AttributeError, OSError, ValueError):
+        return ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(ask(), indent=2))
