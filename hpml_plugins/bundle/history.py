@@ -48,7 +48,9 @@ def pack_history(root: Path, branches: list[str], file: Path) -> History:
 
 def public_address(address: str) -> str:
     """The address without user and password; "" for a folder of this machine, which a node cannot reach."""
-    if "://" in address and not address.startswith("file:"):
+    if address.startswith("file:"):
+        return ""
+    if "://" in address:
         # ssh://git@host needs its user, and it is no secret
         return re.sub(r"^(https?|ftps?)://[^/@]*@", r"\1://", re.sub(r"^(ssh://[^/@:]+):[^/@]*@", r"\1@", address))
     return address if re.match(r"[^/.:][^/:]*:", address) else ""

@@ -86,7 +86,7 @@ def explain(stderr: str, node: NodeFacts) -> str:
     lines = [line.strip() for line in stderr.splitlines()]
     causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
     errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-    if fetched := next((cause for cause in causes if cause.startswith("Failed to fetch")), None):
+    if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
         return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
     if errors and "uild" in errors[0] and "`" in errors[0]:
         return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -149,15 +150,15 @@ def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_pa
 @pytest.mark.usefixtures("toy")
 def test_doctor_names_what_works_and_what_is_broken_with_its_mend(hpml: Hpml, write: Write, tmp_path: Path) -> None:
     write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
-    findings = {
-        finding["subject"]: finding
-        for finding in json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
-    }
+    told = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
+    findings = {finding["subject"]: finding for finding in told["findings"]}
     assert findings["torch"]["state"] == "ok"
     assert findings["fvcore"]["state"] == "broken"
     assert "no fvcore today" in findings["fvcore"]["what"]
     assert findings["fvcore"]["mend"] == "pip install fvcore"
     assert findings["registry"]["what"] == "registry.yaml: 1 plugins, 1 benchmarks"
+    assert told["python"] == platform.python_version()
+    assert told["packages"]["fvcore"]
 
 
 def test_schema_prints_the_json_schema(hpml: Hpml) -> None:
