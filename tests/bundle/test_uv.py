@@ -25,7 +25,8 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
         ),
         (
             "error: Failed to download and build `msgspec==0.22.0`\n"
-            "  cause: The built wheel `msgspec-0.22.0-cp311-cp311-linux_x86_64.whl` is not compatible with the target Python 3.12 on Linux x86_64.\n",
+            "  cause: The built wheel `msgspec-0.22.0-cp311-cp311-linux_x86_64.whl` is not compatible "
+            "with the target Python 3.12 on Linux x86_64.\n",
             "msgspec==0.22.0 has no wheel for Python 3.12",
         ),
         (
