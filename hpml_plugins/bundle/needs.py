@@ -80,14 +80,14 @@ def ask(project: Project, node: NodeFacts, extra: Iterable[str] = ()) -> Questio
         _check_torch(project, node)
     # a name whose version nobody told is taken as it is
     given = {*own, *(name for name, version in node.packages.items() if not version and name not in asked)}
-    wanted = {**project.requirements, **asked}
+    wanted = [*project.requirements.items(), *asked.items()]
     known = {name: version for name, version in node.packages.items() if _is_version(version)}
     preferred = {**project.pins, **known}
     warnings: tuple[str, ...] = ()
     if "torchvision" in own and "torchvision" not in node.packages:
         warnings = ("the node has no torchvision: benchmarks that need it are skipped there",)
     return Question(
-        requirements=tuple(str(each) for name, each in wanted.items() if name not in given),
+        requirements=tuple(str(each) for name, each in wanted if name not in given),
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
         warnings=warnings,

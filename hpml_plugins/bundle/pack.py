@@ -71,10 +71,13 @@ def make_bundle(
 
 
 def _branches(root: Path) -> list[str]:
+    path = root / "asv.conf.json"
+    if not path.is_file():
+        raise UsageError("no such file; run hpml bundle in the project's folder", str(path))
     try:
-        return list(Config.load(str(root / "asv.conf.json")).branches)
+        return list(Config.load(str(path)).branches)
     except UserError as error:
-        raise UsageError(f"{error}; run hpml bundle in the project's folder", str(root / "asv.conf.json")) from None
+        raise UsageError(str(error), str(path)) from None
 
 
 def _write(file: Path, scratch: Path, manifest: str) -> None:
