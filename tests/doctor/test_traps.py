@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from hpml_plugins.doctor.diagnosis import _library
 from hpml_plugins.doctor.facts import ask_torch, counters_need_root, shared_memory
 from hpml_plugins.doctor.traps import TorchFacts, traps
 from hpml_plugins.model import Gpu, Node
@@ -101,3 +102,9 @@ def test_this_machines_facts_can_be_asked() -> None:
     assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
     assert shared_memory() > 0
     assert counters_need_root() in (True, False)
+
+
+def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:
+    absent = "import no_such_module_of_anybody"
+    assert [_library(name, absent, "").state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
+    assert _library("matplotlib", "raise ImportError('libfreetype')", "").state == "broken"
