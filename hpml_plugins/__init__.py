@@ -3,6 +3,7 @@
 The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
 """
 
+from hpml_plugins.datasets import DataSet, Split, load_data
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
@@ -14,6 +15,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Bench",
     "Benchmark",
+    "DataSet",
     "Figure",
     "GpuType",
     "HpmlError",
@@ -24,9 +26,11 @@ __all__ = [
     "Requires",
     "Samples",
     "Series",
+    "Split",
     "Table",
     "find_gpu",
     "gpu_types",
     "hookimpl",
+    "load_data",
     "published_figures",
 ]

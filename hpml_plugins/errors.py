@@ -31,6 +31,10 @@ class UsageError(HpmlError):
     """A command was given a name or a value that does not exist."""
 
 
+class DataError(HpmlError):
+    """A data set is not there, damaged, or not what it should be."""
+
+
 class ResultError(HpmlError):
     """What a measurement returned cannot be believed: no such metric, not finite, wrong unit."""
 

@@ -22,6 +22,7 @@ _COMMANDS = {
     "machine": "machine",
     "doctor": "doctor",
     "bundle": "bundle",
+    "data": "data",
     "schema": "schema",
 }
 

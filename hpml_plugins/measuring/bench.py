@@ -15,6 +15,7 @@ from hpml_plugins.model.samples import Samples
 from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
+    from hpml_plugins.datasets import DataSet
     from hpml_plugins.measuring.gpu import Cache, Launch
     from hpml_plugins.measuring.ncu import Kernel
 
@@ -50,6 +51,7 @@ class Bench:
         self.checks: list[str] = []
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
+        self.used_data: dict[str, dict[str, str | float]] = {}
         self._report = report or (lambda text, share: None)
 
     def time(
@@ -132,6 +134,23 @@ class Bench:
         """The published peaks of this node's GPU type; None without GPU, for an unknown card or unlike cards."""
         names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
         return find_gpu(names.pop()) if len(names) == 1 else None
+
+    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> DataSet:
+        """The data set of this name, as tensors on the CPU; nothing is ever downloaded. The Record says what was used.
+
+        train, test: how many images to take, classes balanced, by the seed; all when left out. A data set that is not
+        here skips the point with the reason (`Requires(data=…)` knows before the point is started); a damaged one
+        fails it. Ranks that `measure` starts use `load_data`.
+        """
+        from hpml_plugins.datasets import load_data, why_missing
+
+        if reason := why_missing(name):
+            self.skip(reason)
+        loaded = load_data(name, say=lambda text: self._report(text, None))
+        if train is not None or test is not None:
+            loaded = loaded.take(train or len(loaded.train), test or len(loaded.test), seed)
+        self.used_data[name] = loaded.facts()
+        return loaded
 
     def progress(self, text: str, share: float | None = None) -> None:
         """Say what a long point is doing. share: how much is done, 0 to 1, where known."""

@@ -56,6 +56,7 @@ class _Answer(msgspec.Struct):
     checks: list[str] = []
     warnings: list[str] = []
     packages: dict[str, str] = {}
+    data: dict[str, dict[str, str | float]] = {}
     at: dict[str, list[float]] = {}
     energy: float = 0.0
 
@@ -130,6 +131,7 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, timeou
         answer = _Answer("failed", out_of_gpu_memory(error) or describe(error))
     answer.series, answer.checks, answer.warnings = bench.attached, bench.checks, bench.warnings
     answer.packages = package_versions()
+    answer.data = bench.used_data
     send("answer", msgspec.json.encode(answer))
 
 
@@ -206,4 +208,5 @@ def _record(
         node=msgspec.to_builtins(context.node),
         packages=answer.packages,
         source=dict(context.source),
+        data=answer.data,
     )

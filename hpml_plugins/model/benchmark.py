@@ -47,12 +47,14 @@ class Requires:
     """What a node must have. Unmet means skipped, with the reason.
 
     gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each must hold, or a
-    parameter's name.  modules: importable names; they are also what is imported once before points are forked.
+    parameter's name.  data: names of data sets (`hpml data` lists them), or the name of the parameter that says which
+    one.  modules: importable names; they are also what is imported once before points are forked.
     tools: programs on the PATH.  cpu_fallback: a node without any GPU measures the point on its CPU instead.
     """
 
     gpus: int | str = 0
     gpu_memory: float | str = 0
+    data: str | tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     cpu_fallback: bool = False
@@ -86,7 +88,7 @@ class Benchmark:
         if not self.timeout > 0:
             raise DefinitionError(f"benchmark {self.name!r}: timeout is {self.timeout} s, not above 0", where)
         check_grid(self, self.grid, where)
-        for need in (self.requires.gpus, self.requires.gpu_memory):
+        for need in (self.requires.gpus, self.requires.gpu_memory, self.requires.data):
             if isinstance(need, str) and need not in self.grid:
                 raise DefinitionError(
                     f"benchmark {self.name!r}: Requires names parameter {need!r}, which its grid lacks", where

@@ -37,8 +37,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One measured, failed or skipped point.
 
     started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
-    node at that moment.  source: where the plugin's code came from.  packages: versions of the libraries that matter.
-    commit and machine are empty outside asv.
+    node at that moment.  source: where the plugin's code came from.  data: what was loaded, by the data set's name:
+    fingerprint, sizes, the part of it.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -64,6 +64,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     node: dict[str, Any] = {}
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
+    data: dict[str, dict[str, str | float]] = {}
 
     @property
     def point(self) -> str:

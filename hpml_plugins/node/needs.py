@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 
+from hpml_plugins.datasets.lookup import why_missing
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
 
@@ -18,6 +19,12 @@ def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
         return 0
     need = benchmark.requires.gpus
     return int(params[need]) if isinstance(need, str) else need
+
+
+def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
+    """The data sets of this point: those that `Requires` names, or the value of the parameter that it names."""
+    need = benchmark.requires.data
+    return (str(params[need]),) if isinstance(need, str) else need
 
 
 def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
@@ -34,6 +41,7 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
     if gpus and needed and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
         reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
+    reasons += [reason for name in data_used(benchmark, params) if (reason := why_missing(name))]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
     return reasons
 
