@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,3 +47,10 @@ def hpml_figures():
     ]
 """
 )
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip a test whose program or data set this machine lacks; fail it where none may be lacking."""
+    if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -68,7 +68,7 @@ class Entry:
             if {part: list(array.shape) for part, array in parts.items()} != about["shapes"]:
                 return None
             return Arrays(classes=tuple(about["classes"]), **parts), about
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, EOFError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, arrays: Arrays, about: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ def read_fashion_mnist(folder: Path) -> Arrays:
 
 
 def _read_idx(folder: Path, loader: Any) -> Arrays:
-    """By torchvision's loader, which wants plain files in `<root>/<its name>/raw`: they are linked or unpacked there."""
+    """By torchvision's loader, which wants plain files in `<root>/<its name>/raw`: linked or unpacked there."""
     with tempfile.TemporaryDirectory(prefix="hpml-idx-") as root:
         raw = Path(root, loader.__name__, "raw")
         raw.mkdir(parents=True)

@@ -38,7 +38,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
     node at that moment.  source: where the plugin's code came from.  data: what was loaded, by the data set's name:
-    fingerprint, sizes, the part of it.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
+    fingerprint, sizes, the part of it.  packages: versions of the libraries that matter.  commit and machine are
+    empty outside asv.
     """
 
     schema: int = SCHEMA

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
+from support import unavailable
 
 from hpml_plugins import display
 
@@ -31,12 +32,6 @@ PAINTED = """selector => Array.from(document.querySelectorAll(selector)).some(ca
     const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     return pixels.some((value, i) => i % 4 === 3 && value > 0);
 })"""
-
-
-def unavailable(reason: str) -> NoReturn:
-    if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
