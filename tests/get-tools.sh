@@ -1,5 +1,6 @@
 #!/bin/sh
-# get-tools.sh PYTHON: fetch the browser that the page tests drive, where this machine lets us.
+# get-tools.sh PYTHON: fetch what tests need and Python packages do not bring, where this machine lets us: the browser
+# that the page tests drive, and Fashion-MNIST. What cannot be had is said.
 set -u
 python=$1
 
@@ -13,11 +14,29 @@ with sync_playwright() as p:
 EOF
 }
 
-have_browser && exit 0
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing Chromium for the page tests (apt-get)"
+have_fashion_mnist() {
+    [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]
+}
+
+can_install() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
+}
+
+install() {
     apt-get update -qq >/dev/null 2>&1
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 && have_browser && exit 0
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1
+}
+
+if ! have_fashion_mnist && can_install; then
+    echo "installing Fashion-MNIST for the tests of data sets (apt-get)"
+    install dataset-fashion-mnist
+fi
+have_fashion_mnist || echo "NO FASHION-MNIST: its test will be skipped. Install it: apt-get install dataset-fashion-mnist"
+
+have_browser && exit 0
+if can_install; then
+    echo "installing Chromium for the page tests (apt-get)"
+    install chromium && have_browser && exit 0
 fi
 echo "fetching Chromium for the page tests (playwright)"
 "$python" -m playwright install chromium >/dev/null 2>&1 && have_browser && exit 0
