@@ -7,6 +7,7 @@ from hpml_plugins.datasets import DataSet, Split, load_data
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
+from hpml_plugins.measuring.rank import Rank
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
 
@@ -22,6 +23,7 @@ __all__ = [
     "Metric",
     "Node",
     "PublishedFigure",
+    "Rank",
     "Record",
     "Requires",
     "Samples",

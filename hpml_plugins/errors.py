@@ -47,6 +47,10 @@ class Skipped(HpmlError):
     """The point cannot be measured on this node; the reason is recorded. Raised by `bench.skip`."""
 
 
+class RankFailed(HpmlError):
+    """A rank died, raised or hung; the point that started it counts nothing."""
+
+
 def one_line(text: str) -> str:
     """The text with its line breaks and runs of blanks turned into single blanks."""
     return " ".join(text.split())

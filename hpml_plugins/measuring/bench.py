@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hpml_plugins.datasets import DataSet
     from hpml_plugins.measuring.gpu import Cache, Launch
     from hpml_plugins.measuring.ncu import Kernel
+    from hpml_plugins.measuring.rank import Backend
 
 Report = Callable[[str, float | None], None]
 
@@ -26,8 +28,8 @@ class Bench:
     """The services of one point: time a step, check a result, skip, warn, attach a series, show progress.
 
     device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
-    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  timeout: s that
-    the point has in all; infinite where nobody set one.
+    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
+    the point will be ended, s of the monotonic clock.
     """
 
     def __init__(
@@ -39,15 +41,15 @@ class Bench:
         seed: int = 0,
         plan: Plan | None = None,
         report: Report | None = None,
-        timeout: float = math.inf,
+        deadline: float | None = None,
     ) -> None:
-        self.timeout = timeout
         self.node = node
         self.params = dict(params)
         self.gpus = gpus
         self.device = "cuda" if gpus else "cpu"
         self.seed = seed
         self.plan = plan or Plan()
+        self.deadline = deadline
         self.checks: list[str] = []
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
@@ -101,6 +103,33 @@ class Bench:
 
         return count_kernels(command, counters, cold=cold, timeout=timeout)
 
+    def ranks(
+        self,
+        function: Callable[..., Any],
+        count: int,
+        *args: Any,
+        backend: Backend | None = None,
+        timeout: float | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what each returned.
+
+        Each is handed a `Rank`: a Bench that knows its index, the count and its own device, with a process group that
+        is up. What they check, warn of and attach goes into the Record. Start ranks before this process touches CUDA
+        or computes with torch: they are then forked, which takes milliseconds; afterwards they must be spawned, which
+        imports everything again.
+
+        backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
+        timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
+        Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
+        raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
+        """
+        from hpml_plugins.measuring.ranks import run_ranks
+
+        return run_ranks(
+            self, function, count, args, backend=backend, timeout=timeout, environment=dict(environment or {})
+        )
+
     def check(self, ok: object, message: str) -> None:
         """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.
 
@@ -128,6 +157,11 @@ class Bench:
             raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
         plain = {column: [float(value) for value in values] for column, values in columns.items()}
         self.attached[name] = Series(plain, dict(units or {}))
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the point is ended; infinite where nobody set a limit."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
     @property
     def peaks(self) -> GpuType | None:

@@ -41,7 +41,7 @@ def time_on_gpu(step: Callable[[], object], plan: Plan, *, cache: Cache = "hot",
     step's cost, as do_bench and nvbench do.  launch: "hidden" times the GPU's work alone; "visible" lets the host's
     launching show, as it does in a training loop.
     """
-    timer = _Timer(step, cache, launch)
+    timer = GpuTimer(step, cache, launch)
     timer.first_call()
     if timer.works_elsewhere():
         return _time_by_wall_clock(step, plan)
@@ -61,8 +61,11 @@ def time_on_gpu(step: Callable[[], object], plan: Plan, *, cache: Cache = "hot",
     return replace(samples, info={**samples.info, "launch": timer.launch})
 
 
-class _Timer:
-    """Enqueues a step between events, and adapts batch and sleep to it."""
+class GpuTimer:
+    """Enqueues a step between events, and adapts batch and sleep to it.
+
+    Ranks that time a step together override what is said to be overridable.
+    """
 
     def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch) -> None:
         import torch
@@ -156,15 +159,23 @@ class _Timer:
         for _ in range(count):
             self._flush()
             start, end = self._event(), self._event()
+            self._line_up()
             start.record()
-            for _ in range(self.batch):
-                self.step()
+            self._run_batch()
             end.record()
             pairs.append((start, end, not start.query()))
         if not wait:
             return []
         pairs[-1][1].synchronize()
         return [(float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden) for start, end, hidden in pairs]
+
+    def _line_up(self) -> None:
+        """Overridable: what is enqueued right before the first event."""
+
+    def _run_batch(self) -> None:
+        """Overridable: enqueue one batch of steps."""
+        for _ in range(self.batch):
+            self.step()
 
     def _make_flush(self) -> Callable[[], None]:
         """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""

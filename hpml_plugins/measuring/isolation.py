@@ -106,18 +106,19 @@ def _listen(
             if not receiver.poll(min(remaining, watch())):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
-                    return _describe_exit(process.exitcode)
+                    return describe_exit(process.exitcode)
                 continue
             kind, _, payload = receiver.recv_bytes().partition(b"\0")
         except (EOFError, OSError):
             process.join(max(0.0, deadline - time.monotonic()))
             if process.exitcode is None:
                 return f"timed out after {timeout:g} s"
-            return _describe_exit(process.exitcode)
+            return describe_exit(process.exitcode)
         on_message(kind.decode(), payload)
 
 
-def _describe_exit(code: int) -> str:
+def describe_exit(code: int) -> str:
+    """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
     if code == 0:
         return ""
     if code < 0:

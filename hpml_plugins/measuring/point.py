@@ -97,9 +97,10 @@ def measure_point(
         watcher.look()
         return watcher.interval
 
-    seconds = timeout or benchmark.timeout
+    limit = timeout or benchmark.timeout
+    deadline = clock + limit
     outcome = run_isolated(
-        lambda send: _measure_here(benchmark, params, context, seconds, send), seconds, on_message, watch
+        lambda send: _measure_here(benchmark, params, context, send, deadline), limit, on_message, watch
     )
     answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
     answer.warnings += warnings
@@ -108,7 +109,7 @@ def measure_point(
     return _record(benchmark, params, context, answer, started, time.monotonic() - clock, output)
 
 
-def _measure_here(benchmark: Benchmark, params: Params, context: Context, timeout: float, send: Send) -> None:
+def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: Send, deadline: float) -> None:
     bench = Bench(
         context.node,
         params,
@@ -116,7 +117,7 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, timeou
         seed=context.seed,
         plan=context.plan,
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
-        timeout=timeout,
+        deadline=deadline,
     )
     try:
         returned = benchmark.measure(bench, **params)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from hpml_plugins.measuring.gpu import LONGEST_SLEEP, _Timer
+from hpml_plugins.measuring.gpu import LONGEST_SLEEP, GpuTimer
 
 
-def timer(*answers: list[tuple[float, bool]]) -> _Timer:
+def timer(*answers: list[tuple[float, bool]]) -> GpuTimer:
     """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's business."""
-    made = object.__new__(_Timer)
+    made = object.__new__(GpuTimer)
     made.cache, made.launch, made._sleep = "hot", "hidden", 1e-4
     left = list(answers)
     made._enqueue = lambda count, wait=True: left.pop(0) if len(left) > 1 else left[0]  # type: ignore[method-assign]

@@ -50,15 +50,15 @@ def check_in_full(bench: Bench, launch: str, a: Any, b: Any, c: Any) -> None:
 
 
 def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
-    """Skip a point whose launches would outlast its timeout, saying so; else say how long they will take.
+    """Skip a point whose launches would outlast its time, saying so; else say how long they will take.
 
     seconds: expected of one launch.  launches: how many the point makes at least.
     """
     expected = seconds * launches
-    if expected > 0.8 * bench.timeout:
+    if expected > 0.8 * bench.remaining:
         bench.skip(
-            f"{launches} launches of about {seconds:.1f} s each do not fit into the {bench.timeout:g} s of a point; "
-            "give the plugin a longer timeout in registry.yaml"
+            f"{launches} launches of about {seconds:.1f} s each do not fit into the {bench.remaining:.0f} s that the "
+            "point has left; give the plugin a longer timeout in registry.yaml"
         )
     if expected > 5:
         bench.progress(f"{launches} launches of about {seconds:.1f} s: at least {expected:.0f} s to go", 0.1)
