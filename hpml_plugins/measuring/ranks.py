@@ -188,7 +188,7 @@ def _read(team: Team, index: int) -> Report | None:
 def _merge(bench: Bench, reports: list[Report]) -> list[Any]:
     """Put what the ranks checked, warned of and attached into the bench: once what all say, else by rank."""
     for index, report in enumerate(reports):
-        bench.checks += [check for check in report.checks if check not in bench.checks]
+        bench.checks += [check for check in dict.fromkeys(report.checks) if check not in bench.checks]
         for text in report.warnings:
             everywhere = all(text in other.warnings for other in reports)
             said = text if everywhere or index == 0 else f"rank {index}: {text}"

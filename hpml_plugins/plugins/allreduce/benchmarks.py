@@ -9,7 +9,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.allreduce.choice import logging_to, read_choice
-from hpml_plugins.plugins.allreduce.formulas import algorithm_bandwidth, bus_bandwidth, size_in_bytes
+from hpml_plugins.plugins.allreduce.formulas import algorithm_bandwidth, bus_bandwidth, bus_factor, size_in_bytes
 
 #: Two buffers, and what CUDA, NCCL and the check need beside them.
 BESIDE_BUFFERS = 4 * 2**30
@@ -68,6 +68,7 @@ def _measure(
     bench: Bench, collective: str, size: str, ranks: int, *, backend: Any, in_place: bool
 ) -> dict[str, Samples]:
     nbytes = size_in_bytes(size)
+    bus_factor(collective, ranks)  # refuses what has none, before anything is started
     buffers = 1 if in_place else 2
     if backend == "nccl":
         smallest = min((gpu.memory for gpu in bench.node.gpus), default=0)
