@@ -121,10 +121,12 @@ class Rank(Bench):
 
     def barrier(self) -> None:
         """Wait until this rank's GPU is idle, and for all ranks."""
+        import torch
         import torch.distributed as dist
 
         self._synchronize()
-        dist.barrier(self._control)
+        # Not dist.barrier: that goes to the GPU which the default group is bound to.
+        dist.all_reduce(torch.zeros(1), group=self._control)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank, on every rank. value: anything that pickles."""

@@ -26,7 +26,7 @@ LOOK = 0.1
 #: s that the others have to end by themselves when one has failed, and again before they are killed.
 GRACE = 0.2
 #: What is left of the point's own time to say who hangs and to end all: s, and as a share.
-MARGIN, MARGIN_SHARE = 3.0, 0.1
+MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
 
@@ -160,7 +160,7 @@ def _error(index: int, report: Report) -> HpmlError:
 
 
 def _where(context: Any, team: Team) -> str:
-    """What each rank is doing, asked by a signal: `rank 0 in all_reduce (distributed_c10d.py:3061)`."""
+    """What each rank is doing, asked by a signal: `rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`"""
     alive = [index for index, process in enumerate(context.processes) if process.is_alive()]
     for index in alive:
         if team.stack_of(index).exists():
@@ -170,11 +170,16 @@ def _where(context: Any, team: Team) -> str:
 
 
 def _frame(path: Path) -> str:
+    """The innermost frame of a stack, and the function of the plugin that called it."""
     try:
-        found = re.search(r'File "(.*)", line (\d+) in (\S+)', path.read_text())
+        frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', path.read_text())
     except OSError:
         return "still starting"
-    return f"in {found[3]} ({Path(found[1]).name}:{found[2]})" if found else "silent"
+    if not frames:
+        return "silent"
+    own = [frame for frame in frames if "/torch/" not in frame[0] and Path(frame[0]).parent != Path(__file__).parent]
+    shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
+    return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)
 
 
 def _read(team: Team, index: int) -> Report | None:
