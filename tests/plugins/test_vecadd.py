@@ -145,7 +145,7 @@ def test_launches_that_would_outlast_the_point_are_refused_before_they_begin() -
     )
     told, skipped = run(code, NUMBA_ENABLE_CUDASIM="1").splitlines()
     assert told == "['4 launches of about 6.0 s: at least 24 s to go']"
-    assert skipped.startswith("4 launches of about 20.5 s each do not fit into the 100 s of a point")
+    assert skipped.startswith("4 launches of about 20.5 s each do not fit into the 100 s that the point has left")
 
 
 @pytest.mark.parametrize("implementation", ["numpy", "loop", "parallel"])
