@@ -22,6 +22,8 @@ from hpml_plugins.measuring.lifeline import end_with_parent
 Send = Callable[[str, bytes], None]
 #: How much of what the process printed is kept when it dies, B.
 OUTPUT_TAIL = 8000
+#: s between two looks at whether the process lives: waking more often would disturb what it measures.
+LISTENING = 0.5
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
@@ -38,14 +40,11 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float] = lambda: 0.5,
 ) -> Outcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
-    it next.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     sys.stdout.flush()
@@ -58,7 +57,7 @@ def run_isolated(
         sender.close()
         assert process.pid is not None
         try:
-            fault = _listen(process, receiver, timeout, on_message, watch)
+            fault = _listen(process, receiver, timeout, on_message)
         finally:
             left = _end_group(process.pid)
             process.join(5)
@@ -95,7 +94,6 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float],
 ) -> str:
     deadline = time.monotonic() + timeout
     while True:
@@ -103,7 +101,7 @@ def _listen(
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
         try:
-            if not receiver.poll(min(remaining, watch())):
+            if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return describe_exit(process.exitcode)

@@ -16,7 +16,7 @@ from hpml_plugins.measuring.isolation import Send, run_isolated
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.measuring.versions import package_versions
-from hpml_plugins.measuring.watcher import Watcher
+from hpml_plugins.measuring.watching import Seen, Watching
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import MetricSamples, Record, Series, Status
@@ -91,20 +91,18 @@ def measure_point(
             progress(text, share)
 
     watched = gpus_used(benchmark, params, context.node) if context.watch else 0
-    watcher = Watcher(context.node.gpus[:watched])
-
-    def watch() -> float:
-        watcher.look()
-        return watcher.interval
-
+    watching = Watching(context.node.gpus[:watched])
     limit = timeout or benchmark.timeout
     deadline = clock + limit
-    outcome = run_isolated(
-        lambda send: _measure_here(benchmark, params, context, send, deadline), limit, on_message, watch
-    )
-    answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
-    answer.warnings += warnings
-    _add_what_was_watched(answer, watcher)
+    try:
+        outcome = run_isolated(
+            lambda send: _measure_here(benchmark, params, context, send, deadline), limit, on_message
+        )
+        answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
+        answer.warnings += warnings
+        _add_what_was_seen(answer, watching.finish(answer.at))
+    finally:
+        watching.end()
     output = outcome.output if answer.status == "failed" else ""
     return _record(benchmark, params, context, answer, started, time.monotonic() - clock, output)
 
@@ -160,12 +158,12 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
     return result
 
 
-def _add_what_was_watched(answer: _Answer, watcher: Watcher) -> None:
-    answer.series = {**answer.series, **watcher.finish()}
-    answer.energy = watcher.energy
-    answer.warnings += [watcher.problem] * bool(watcher.problem) + watcher.warnings
+def _add_what_was_seen(answer: _Answer, seen: Seen) -> None:
+    answer.series = {**answer.series, **seen.series}
+    answer.energy = seen.energy
+    answer.warnings += seen.warnings
     answer.metrics = {
-        name: msgspec.structs.replace(metric, throttled=watcher.throttled(answer.at.get(name, [])))
+        name: msgspec.structs.replace(metric, throttled=seen.throttled.get(name, []))
         for name, metric in answer.metrics.items()
     }
 

@@ -1,7 +1,6 @@
 """Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory, throttling.
 
-It runs in the process that waits for the measuring one, between two looks at the pipe: the measured process gives it
-no time of its own and shares no interpreter lock with it.
+It runs beside the measuring process (`watching`): it takes no time of its own and shares no interpreter lock.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from hpml_plugins.node.nvml import read_users
 #: s between two looks, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
 MOST_ROWS = 300
-#: s between two waits for a process with no GPU to look at: waking more often would disturb what it measures.
-IDLE_INTERVAL = 0.5
 #: Clock event reasons that mean heat or power, as NVML's bits.
 REASONS = {
     0x4: "power cap",
@@ -50,7 +47,6 @@ class Watcher:
         self.warnings: list[str] = []
         self.energy = 0.0
         self._interval = INTERVAL
-        self._next = 0.0
         self._rows: list[list[list[float | None]]] = [[] for _ in gpus]
         # Kept apart from the rows, which are thinned: no look that saw the card held down may be lost.
         self._held_down: list[tuple[float, float]] = []
@@ -75,14 +71,13 @@ class Watcher:
     @property
     def interval(self) -> float:
         """How long to wait for the next look, s."""
-        return self._interval if self._handles else IDLE_INTERVAL
+        return self._interval
 
     def look(self) -> None:
-        """Take one row of each GPU, if it is time."""
+        """Take one row of each GPU."""
         now = time.monotonic()
-        if now < self._next or not self._handles:
+        if not self._handles:
             return
-        self._next = now + self._interval
         for handle, rows in zip(self._handles, self._rows, strict=True):
             row = self._row(handle)
             rows.append([round(now - self._started, 3), *row])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from hpml_plugins.model.node import Gpu, GpuUser
+from hpml_plugins.node.child import ask_in_child
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The GPUs in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -22,7 +23,16 @@ class Found:
 
 
 def read_gpus() -> Found:
-    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the problem."""
+    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the problem.
+
+    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before
+    (`measuring.watching` says why).
+    """
+    answer = ask_in_child(lambda: msgspec.json.encode(_read_gpus()))
+    return msgspec.json.decode(answer, type=Found) if answer else Found(problem="NVML ended the process that asked it")
+
+
+def _read_gpus() -> Found:
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:

@@ -13,7 +13,8 @@ import pytest
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.watcher import MOST_ROWS, Watcher
+from hpml_plugins.measuring.watcher import INTERVAL, MOST_ROWS, Watcher
+from hpml_plugins.measuring.watching import Watching
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
 
@@ -85,12 +86,42 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvm
     assert watcher.energy == 2.0
 
 
-def test_it_looks_no_more_often_than_its_interval(nvml: Callable[..., None]) -> None:
+def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x4)
+    watching = Watching([CARD])
+    started = time.monotonic()
+    time.sleep(0.4)
+    ended = time.monotonic()
+    seen = watching.finish({"time": [(started + ended) / 2], "other": []})
+    assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
+    assert seen.energy == 2.0  # 7,000 to 9,000 mJ
+    assert seen.throttled == {"time": [0], "other": []}
+    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+
+
+def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callable[..., None]) -> None:
     nvml()
-    watcher = Watcher([CARD])
-    for _ in range(100):
-        watcher.look()
-    assert len(watcher.finish()["gpu0"].columns["time"]) == 1
+    watching = Watching([CARD])
+    assert watching._process is not None
+    watching._process.kill()
+    watching._process.join()
+    assert watching.finish({}).warnings == ["what the GPUs did is not known: the process that watched them died"]
+
+
+def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
+    def measure(bench: Bench) -> dict[str, float]:
+        return {"opened": float(opened["times"])}
+
+    opened = {"times": 0}
+    nvml()
+    simulated: Any = sys.modules["pynvml"]
+    simulated.nvmlInit = lambda: opened.update(times=opened["times"] + 1)
+    benchmark = Benchmark("b", measure, [Metric("opened", "1", "lower")], requires=Requires(gpus=1))
+    node = Node(os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11", gpus=(CARD,))
+    for _ in range(2):
+        record = measure_point(benchmark, {}, Context(node))
+        assert record.metrics["opened"].samples == [0.0], record.reason
+        assert "gpu0" in record.series
 
 
 def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,8 +163,10 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
     assert "heat (hardware)" in watcher.warnings[0]
 
 
-def test_a_point_without_gpu_does_not_wake_its_supervisor_for_nothing() -> None:
-    assert Watcher([]).interval == 0.5
+def test_a_point_without_gpu_has_no_process_that_watches() -> None:
+    watching = Watching([])
+    assert watching._process is None
+    assert watching.finish({"time": [1.0]}).series == {}
 
 
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
-from torch.cuda import nccl
 
 from hpml_plugins import HpmlError, Rank
 from hpml_plugins.plugins.allreduce.buffers import Buffers
@@ -34,6 +33,9 @@ def step_of(rank: Rank, buffers: Buffers) -> Step:
 
 
 def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Step:
-    """torch.distributed reduces in place only; torch.cuda.nccl calls ncclAllReduce with both buffers."""
-    communicator = nccl.init_rank(rank.count, rank.share(nccl.unique_id() if rank.index == 0 else None), rank.index)
-    return lambda: nccl.all_reduce([send], [receive], comms=[communicator])
+    """torch.distributed reduces in place only."""
+    from hpml_plugins.plugins.allreduce import nccl
+
+    unique = rank.share(nccl.unique_id() if rank.index == 0 else None)
+    communicator = nccl.Communicator(rank.count, unique, rank.index)
+    return lambda: communicator.all_reduce(send, receive)
