@@ -147,16 +147,22 @@ class Bench:
         """Put a warning into the Record: the number stands, but a reader should know this."""
         self.warnings.append(text)
 
-    def series(self, name: str, columns: Mapping[str, Sequence[float]], units: Mapping[str, str] | None = None) -> None:
+    def series(
+        self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
+    ) -> None:
         """Attach columns of equal length, such as accuracy over epochs or a histogram, to the Record.
 
-        columns: name → numbers.  units: column → symbol.  Raises DefinitionError for unequal lengths.
+        columns: name → numbers, or name → text (the names of layers).  units: column of numbers → symbol.
+        Raises DefinitionError for unequal lengths, and for a column that mixes text and numbers.
         """
         lengths = {column: len(values) for column, values in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
-        plain = {column: [float(value) for value in values] for column, values in columns.items()}
-        self.attached[name] = Series(plain, dict(units or {}))
+        plain = {column: [_plain(value) for value in values] for column, values in columns.items()}
+        try:
+            self.attached[name] = Series(plain, dict(units or {}))
+        except ValueError as error:
+            raise DefinitionError(f"series {name!r}: {error}") from None
 
     @property
     def remaining(self) -> float:
@@ -198,3 +204,7 @@ class Bench:
             return importlib.import_module(name)
         except ImportError as error:
             self.skip(f"module {name} does not import: {error}")
+
+
+def _plain(value: float | str) -> float | str:
+    return str(value) if isinstance(value, str) else float(value)

@@ -144,5 +144,7 @@ def _series(rows: Sequence[Sequence[float | None]]) -> Series:
     """The rows as columns. What the card did not tell every time is left out: a zero would be a measurement."""
     columns = {name: [row[i] for row in rows] for i, name in enumerate(UNITS)}
     told = {name: [value for value in values if value is not None] for name, values in columns.items()}
-    whole = {name: values for name, values in told.items() if len(values) == len(rows)}
+    whole: dict[str, list[float | str]] = {
+        name: list(values) for name, values in told.items() if len(values) == len(rows)
+    }
     return Series(whole, {name: UNITS[name] for name in whole})

@@ -27,10 +27,19 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit."""
+    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit.
 
-    columns: dict[str, list[float]]
+    A column is all numbers or all text (names of layers); text has no unit.
+    """
+
+    # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
+    columns: dict[str, list[float | str]]
     units: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for name, values in self.columns.items():
+            if len(kinds := set(map(type, values))) > 1 and str in kinds:
+                raise ValueError(f"column {name!r} mixes text and numbers")
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Record, Requires, Samples
+from hpml_plugins.errors import DefinitionError
 from hpml_plugins.measuring.point import Context, measure_point
 
 TIME = Metric("time", "s", "lower")
@@ -28,6 +29,7 @@ def ok(bench: Bench) -> dict[str, Any]:
     bench.check(1 + 1 == 2, "sum differs")
     bench.warn("take care")
     bench.series("loss", {"epoch": [1, 2], "loss": [0.5, 0.25]}, {"loss": "1"})
+    bench.series("layers", {"layer": ["features.0", "fc"], "parameters": [10, 20]})
     return {"time": Samples.of([1.0, 2.0, 3.0], "s", timer="none")}
 
 
@@ -38,10 +40,16 @@ def test_a_point_gives_a_record_with_samples_checks_series_and_facts(node: Node)
     assert (record.metrics["time"].unit, record.metrics["time"].direction) == ("s", "lower")
     assert (record.checks, record.warnings) == (["sum differs"], ["take care"])
     assert record.series["loss"].columns == {"epoch": [1.0, 2.0], "loss": [0.5, 0.25]}
+    assert record.series["layers"].columns == {"layer": ["features.0", "fc"], "parameters": [10.0, 20.0]}
     assert record.node["cpu"] == "Test CPU"
     assert "hpml-plugins" in record.packages
     assert 0 < record.duration < 20
     assert abs(record.started - time.time()) < 60
+
+
+def test_a_column_is_all_text_or_all_numbers(node: Node) -> None:
+    with pytest.raises(DefinitionError, match="series 'mixed': column 'layer' mixes text and numbers"):
+        Bench(node, {}).series("mixed", {"layer": ["conv", 1.0]})
 
 
 def raises(bench: Bench) -> None:

@@ -4,10 +4,11 @@ import multiprocessing
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import MetricSamples, Record, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record, Series, decode, encode
 from hpml_plugins.records import Damaged, append, read, record_file
 
 
@@ -20,6 +21,16 @@ def record(number: int = 0) -> Record:
 def test_a_record_survives_its_line_of_json() -> None:
     assert decode(encode(record())) == record()
     assert b"\n" not in encode(record())
+
+
+def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> None:
+    columns: dict[str, list[float | str]] = {"layer": ["conv", "fc"], "parameters": [1.0, 2.0], "none": []}
+    line = encode(msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})}))
+    assert decode(line).series["layers"].columns == columns
+    assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns["parameters"] == [1.0, 2.5]
+    for bad in (b'[1.0,"2"]', b"[1.0,null]", b"[1.0,[2.0]]"):
+        with pytest.raises(msgspec.ValidationError, match="series"):
+            decode(line.replace(b"[1.0,2.0]", bad))
 
 
 def test_a_newer_writers_extra_fields_do_not_hinder_reading() -> None:
