@@ -1,4 +1,4 @@
-"""Multiply-adds, FLOP and parameters of torchvision's classifiers, counted by fvcore."""
+"""Multiply-adds, FLOP, parameters, activations and bytes of a model, counted by fvcore."""
 
 from __future__ import annotations
 

@@ -1,103 +1,131 @@
-"""The benchmark `flops`: one image through a torchvision classifier, counted, not timed."""
+"""The benchmark `flops`: one input through a model, counted, not timed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.flops.counting import Count, count
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
+from hpml_plugins.plugins.flops import tables, zoo
+from hpml_plugins.plugins.flops.classifiers import CLASSIFIERS
 from hpml_plugins.plugins.flops.formulas import flop
-from hpml_plugins.plugins.flops.models import build, image_size, require_classifier
+from hpml_plugins.plugins.flops.models import Spelling, build, example, read_spelling
+from hpml_plugins.plugins.flops.torchs_count import count_of_a_pass, count_while
+from hpml_plugins.plugins.flops.tracing import Operation, trace
 
-#: fvcore reads einsum's count from text that NumPy rounds to four digits.
-EINSUM_ROUNDING = 1e-3
+#: Share by which a count may differ from torchvision's before the record says so.
+AGREES = 0.01
 
 
 def measure(bench: Bench, *, model: str) -> dict[str, float]:
-    """Count one forward pass of one image through `model`, in eval mode.
+    """Count one forward pass of one input through `model`, in eval mode.
 
+    model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
     multiply_adds: of convolutions, linear layers and matrix products (`operators.MULTIPLY_ADD`), where fvcore counts
-    one multiply-add as 1; biases are not counted.  flops: 2 × multiply_adds.  What fvcore counts in other ways
-    (batch_norm 2 an element, adaptive pooling 1, layer_norm an estimate of 5) is kept out of both and named in a
-    warning, as is each operator it does not count. VGG19: 19.632 G multiply-adds, 99.37 % of them in convolutions.
-    Raises HpmlError where torchvision has no such classifier.
+    one multiply-add as 1; biases are not counted.  flops: 2 × multiply_adds.  activations: elements of the results that
+    new memory holds, views and in-place results left out.  bytes: of every tensor, weights included, that an operator
+    reads or writes, each once an operator, as if nothing were fused or cached.  VGG19: 19.632 G multiply-adds, 99.37 %
+    of them in convolutions.
+    Raises HpmlError for an unknown model, a factory that fails and a model that cannot be traced.
     """
-    import torch
-
-    require_classifier(model)
-    network, size = build(model), image_size(model)
-    image = torch.zeros(1, 3, size, size)
-    counted = count(network, image)
-    total = counted.multiply_adds
+    spelling = read_spelling(model)
+    network, given = build(spelling), example(spelling)
+    operations, torchs = count(spelling, network, given)
+    whole, operators = tables.total(operations), tables.by_operator(operations)
+    modules = dict(network.named_modules())
+    own = tables.own_parameters(
+        [(name, [(id(p), p.numel()) for p in module.parameters(recurse=False)]) for name, module in modules.items()]
+    )
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    layers = own_counts(network, counted)
+    layers = tables.by_layer(operations, modules)
 
-    bench.check(all(row[1] >= 0 for row in layers), "a layer has a negative count")
-    bench.check(sum(row[1] for row in layers) == total, "multiply-adds of the layers differ from the total")
-    bench.check(sum(row[2] for row in layers) == parameters, "parameters of the layers differ from the total")
-    slack = EINSUM_ROUNDING * counted.by_operator.get("einsum", 0)
-    other = counted_by_torch(network, image)
-    bench.check(abs(flop(total) - other) <= flop(1) * slack, "fvcore's count differs from torch's own flop_counter")
+    bench.check(whole.multiply_adds > 0, "no multiply-add was counted")
+    bench.check(all(operation.multiply_adds >= 0 for operation in operations), "an operation has a negative count")
+    bench.check(sum(own.values()) == parameters, "parameters of the layers differ from the total")
+    bench.check(flop(whole.multiply_adds) == torchs, "fvcore's count differs from torch's own flop_counter")
 
-    say_what_is_left_out(bench, counted)
-    columns = dict(zip(("index", "multiply_adds", "parameters"), zip(*layers, strict=True), strict=True))
-    bench.series("layers", columns, {"index": "1", "multiply_adds": "MAC", "parameters": "1"})
+    types = {name: type(module).__name__ for name, module in modules.items()}
+    for name, columns in (
+        ("layers", tables.layer_columns(layers, types, own)),
+        ("operators", tables.operator_columns(operators)),
+    ):
+        bench.series(name, columns, tables.units(columns))
+    say_what_is_left_out(bench, operators)
+    if not spelling.foreign:
+        hold_against_torchvision(bench, spelling, whole.multiply_adds, int(given.shape[-1]))
+    convolutions = operators["conv"].multiply_adds if "conv" in operators else 0
     return {
-        "multiply_adds": total,
-        "flops": flop(total),
+        "multiply_adds": whole.multiply_adds,
+        "flops": flop(whole.multiply_adds),
         "parameters": parameters,
-        "convolution_share": counted.by_operator.get("conv", 0) / total,
+        "activations": whole.activations,
+        "activation_bytes": whole.activation_bytes,
+        "bytes": whole.bytes,
+        "convolution_share": convolutions / whole.multiply_adds,
     }
 
 
-def own_counts(network: Any, counted: Count) -> list[tuple[int, int, int]]:
-    """(index, multiply-adds, parameters) of each module that has any of its own, its children's left out.
+def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation], int]:
+    """The operations of one pass, and torch's own FLOP of the same pass. Raises HpmlError if it cannot be traced."""
+    operations: list[Operation] = []
+    try:
+        with one_thread():
+            if spelling.foreign:
+                return trace(network, given), count_of_a_pass(network, given)
+            torchs = count_while(lambda: operations.extend(trace(network, given)))
+            return operations, torchs
+    except Exception as error:
+        shape = "x".join(map(str, given.shape))
+        raise HpmlError(
+            f"model {spelling.name!r} cannot be traced on {spelling.dtype} {shape}: {type(error).__name__}: {error}"
+        ) from error
 
-    index: place in `list(network.named_modules())`, 0 for the whole; so the layer's name can be found again.
-    """
-    rows = []
-    for index, (name, module) in enumerate(network.named_modules()):
-        prefix = f"{name}." if name else ""
-        children = sum(counted.by_module.get(prefix + child, 0) for child, _ in module.named_children())
-        own = counted.by_module.get(name, 0) - children
-        parameters = sum(parameter.numel() for parameter in module.parameters(recurse=False))
-        if own or parameters:
-            rows.append((index, own, parameters))
-    return rows
 
-
-def counted_by_torch(network: Any, image: Any) -> int:
-    """FLOP of the same pass by torch.utils.flop_counter, 2 a multiply-add. Moves the network to "meta": no work."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch on one thread: what is left to compute is small, and threads that wait for one another cost more."""
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.to("meta")(image.to("meta"))
-    return int(counter.get_total_flops())
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def say_what_is_left_out(bench: Bench, counted: Count) -> None:
+def say_what_is_left_out(bench: Bench, operators: dict[str, tables.Sum]) -> None:
     """Name what is not in the numbers: what fvcore counts otherwise than in multiply-adds, and what it does not."""
-    if counted.apart:
-        spelled = ", ".join(f"{name} {number}" for name, number in sorted(counted.apart.items()))
-        bench.warn(f"left out, not multiply-adds (fvcore's counts): {spelled}")
-    if counted.uncounted:
-        spelled = ", ".join(f"{name} ×{calls}" for name, calls in sorted(counted.uncounted.items()))
-        bench.warn(f"not counted: {spelled}")
+    if apart := {name: row.apart for name, row in operators.items() if row.apart}:
+        bench.warn(f"left out, not multiply-adds (fvcore's counts): {tables.spelled(apart)}")
+    if uncounted := {name: row.calls for name, row in operators.items() if not row.counted}:
+        bench.warn(f"not counted: {tables.spelled(uncounted, '×')}")
+
+
+def hold_against_torchvision(bench: Bench, spelling: Spelling, multiply_adds: int, size: int) -> None:
+    """Warn where torchvision publishes another number of multiply-adds for this model and size of image."""
+    published = zoo.published_multiply_adds(spelling.name, size)
+    if published and abs(multiply_adds - published) > max(AGREES * published, zoo.ROUNDED / 2):
+        share = published / multiply_adds
+        bench.warn(f"torchvision publishes {published / 1e9:.3f} G multiply-adds, {share:.4f} of this count")
 
 
 FLOPS = Benchmark(
     "flops",
     measure,
     metrics=[
-        Metric("multiply_adds", "MAC", "lower", "of convolutions, linear layers and matrix products, one image"),
-        Metric("flops", "FLOP", "lower", "2 × multiply_adds, one image"),
+        Metric("multiply_adds", "MAC", "lower", "of convolutions, linear layers and matrix products, one input"),
+        Metric("flops", "FLOP", "lower", "2 × multiply_adds, one input"),
         Metric("parameters", "1", "lower", "without auxiliary classifiers"),
+        Metric("activations", "1", "lower", "elements of all results that new memory holds, one input"),
+        Metric("activation_bytes", "B", "lower", "of the activations"),
+        Metric("bytes", "B", "lower", "read and written by all operators, nothing fused or cached"),
         Metric("convolution_share", "1", "lower", "of the multiply-adds; descriptive: neither direction is better"),
     ],
-    grid={"model": ["alexnet", "vgg16", "vgg19", "googlenet", "resnet18", "resnet50"]},
-    requires=Requires(modules=("torch", "torchvision", "fvcore")),
-    version="1",
+    grid={"model": CLASSIFIERS},
+    requires=Requires(modules=("torch", "torchvision", "fvcore.nn")),
+    version="2",
     timeout=120,
-    description="Multiply-adds, FLOP and parameters of torchvision classifiers on one image, counted by fvcore.",
+    description="Multiply-adds, FLOP, parameters, activations and bytes of one input through a model, by fvcore.",
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 #: One multiply-add is two floating-point operations, a multiplication and an addition.
 FLOP_PER_MULTIPLY_ADD = 2
 
@@ -33,6 +36,29 @@ def attention_multiply_adds(batch_heads: int, queries: int, keys: int, key_size:
     Source: torch/utils/flop_counter.py, sdpa_flop_count, which counts 2 FLOP each.
     """
     return batch_heads * queries * keys * (key_size + value_size)
+
+
+def batched_product_multiply_adds(left: Sequence[int], right: Sequence[int]) -> int:
+    """Multiply-adds of a batch of matrix products, shapes (b, n, k) and (b, k, m): b · n · k · m."""
+    return math.prod(left) * right[-1]
+
+
+def einsum_multiply_adds(equation: str, shapes: Sequence[Sequence[int]]) -> int:
+    """Multiply-adds of an einsum of two tensors: one for each combination of all its indices.
+
+    equation: such as "bij,bjk->bik".  shapes: of the two.  With sizes 2, 3, 4, 5: 2 · 3 · 4 · 5 = 120.
+    Raises NotImplementedError for another number of tensors, whose count depends on the order of the products, and for
+    an ellipsis.
+    """
+    indices = equation.replace(" ", "").partition("->")[0].split(",")
+    if len(shapes) != 2 or len(indices) != 2 or "." in equation:
+        raise NotImplementedError(f"einsum {equation!r}")
+    sizes = {
+        index: size
+        for letters, shape in zip(indices, shapes, strict=True)
+        for index, size in zip(letters, shape, strict=True)
+    }
+    return math.prod(sizes.values())
 
 
 def flop(multiply_adds: int) -> int:

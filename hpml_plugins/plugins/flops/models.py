@@ -1,61 +1,79 @@
-"""torchvision's classifiers by name: built without drawing random weights, and the size of their image."""
+"""What to count: a model and the shape of its input, from one word of the grid."""
 
 from __future__ import annotations
 
-import difflib
+import importlib
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins import HpmlError
+from hpml_plugins.plugins.flops import zoo
 
-#: Models with auxiliary classifiers, which serve training only: without them neither their work nor their
-#: parameters are counted.
-AUXILIARY = ("googlenet", "inception_v3")
-USUAL_SIZE = 224
-
-
-def require_classifier(name: str) -> None:
-    """Raise HpmlError with the nearest names where torchvision has no such classifier."""
-    from torchvision import models
-
-    known = models.list_models(module=models)
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        mend = f"did you mean {', '.join(near)}?" if near else "see torchvision.models.list_models()"
-        raise HpmlError(f"torchvision has no classifier {name!r}; {mend}")
+#: Of a factory that names no shape: a picture of the usual size.
+USUAL_SHAPE = (3, 224, 224)
 
 
-def image_size(name: str) -> int:
-    """Side of the square image, px: the smallest that the metadata of the model's weights names, usually 224."""
-    from torchvision import models
+@dataclass(frozen=True)
+class Spelling:
+    """`resnet50`, `resnet50@3x320x320`, `package.module:factory@int64:128`.
 
-    return min((weights.transforms().crop_size[0] for weights in models.get_model_weights(name)), default=USUAL_SIZE)
-
-
-def build(name: str) -> Any:
-    """The model in eval mode on the CPU, every parameter that is usually drawn at random set to 0.
-
-    Counts depend on shapes alone, and drawing VGG's 144 M normal numbers costs seconds. Not on "meta": torch's
-    tracer cannot run convolutions there, and a few models compute with tensors while they are built.
+    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None where it was not said.
+    dtype: torch's name of its type.
     """
-    from torchvision import models
 
-    without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
-    with _zeros_for_random():
-        return models.get_model(name, weights=None, **without).eval()
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str = "float32"
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it names a factory rather than a classifier of torchvision."""
+        return ":" in self.name
 
 
-def _zeros_for_random() -> Any:
+def read_spelling(text: str) -> Spelling:
+    """A word of the grid. Raises HpmlError where it cannot be read."""
+    found = re.fullmatch(r"(?P<name>\w+|[\w.]+:[\w.]+)(@((?P<dtype>[a-z]\w*):)?(?P<shape>\d+(x\d+)*))?", text)
+    if not found:
+        raise HpmlError(
+            f"model {text!r} is neither a torchvision name nor module:factory, nor one with @3x224x224 after it"
+        )
+    shape = tuple(map(int, found["shape"].split("x"))) if found["shape"] else None
+    return Spelling(found["name"], shape, found["dtype"] or "float32")
+
+
+def build(spelling: Spelling) -> Any:
+    """The model in eval mode on the CPU. Raises HpmlError in one line, whatever is wrong with a factory."""
+    return build_foreign(spelling.name) if spelling.foreign else zoo.build(spelling.name)
+
+
+def build_foreign(name: str) -> Any:
+    """The model that `module:factory`, called without arguments, returns. Raises HpmlError naming what went wrong."""
     import torch
-    from torch.overrides import TorchFunctionMode
 
-    drawn = (torch.Tensor.normal_, torch.Tensor.uniform_)
+    module, _, attribute = name.partition(":")
+    try:
+        factory: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            factory = getattr(factory, part)
+    except Exception as error:
+        raise HpmlError(f"model {name!r} cannot be found: {type(error).__name__}: {error}") from error
+    try:
+        model = factory()
+    except Exception as error:
+        raise HpmlError(f"model {name!r}: the factory raised {type(error).__name__}: {error}") from error
+    if not isinstance(model, torch.nn.Module):
+        raise HpmlError(f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module")
+    return model.cpu().eval()
 
-    class ZerosForRandom(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped to mypy here
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            # init.trunc_normal_ draws until all are in bounds: it must get values that are, so zero, not skip.
-            if func in drawn or getattr(func, "__module__", "") == "torch.nn.init":
-                return (args[0] if args else kwargs["tensor"]).data.zero_()
-            return func(*args, **kwargs)
 
-    return ZerosForRandom()
+def example(spelling: Spelling) -> Any:
+    """One input, all zeros, a batch of one. Raises HpmlError for a dtype that torch does not have."""
+    import torch
+
+    shape = spelling.shape or (USUAL_SHAPE if spelling.foreign else (3, *[zoo.image_size(spelling.name)] * 2))
+    dtype = getattr(torch, spelling.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise HpmlError(f"model {spelling.name!r}: torch has no dtype {spelling.dtype!r}")
+    return torch.zeros(1, *shape, dtype=dtype)
