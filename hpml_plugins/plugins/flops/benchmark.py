@@ -29,7 +29,12 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
     of them in convolutions.
     Raises HpmlError for an unknown model, a factory that fails and a model that cannot be traced.
     """
-    spelling = read_spelling(model)
+    with one_thread():
+        return count_and_check(bench, read_spelling(model))
+
+
+def count_and_check(bench: Bench, spelling: Spelling) -> dict[str, float]:
+    """What `measure` does."""
     network, given = build(spelling), example(spelling)
     operations, torchs = count(spelling, network, given)
     whole, operators = tables.total(operations), tables.by_operator(operations)
@@ -70,11 +75,10 @@ def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation]
     """The operations of one pass, and torch's own FLOP of the same pass. Raises HpmlError if it cannot be traced."""
     operations: list[Operation] = []
     try:
-        with one_thread():
-            if spelling.foreign:
-                return trace(network, given), count_of_a_pass(network, given)
-            torchs = count_while(lambda: operations.extend(trace(network, given)))
-            return operations, torchs
+        if spelling.foreign:
+            return trace(network, given), count_of_a_pass(network, given)
+        torchs = count_while(lambda: operations.extend(trace(network, given)))
+        return operations, torchs
     except Exception as error:
         shape = "x".join(map(str, given.shape))
         raise HpmlError(
@@ -84,7 +88,10 @@ def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch on one thread: what is left to compute is small, and threads that wait for one another cost more."""
+    """torch on one thread: what is left to compute is small, and threads that wait for one another cost more.
+
+    Besides, OpenMP's threads do not survive the fork into a point's process once somebody has used them before it.
+    """
     import torch
 
     before = torch.get_num_threads()

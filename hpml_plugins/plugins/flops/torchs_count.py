@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hpml_plugins.plugins.flops.tracing import plain_attention
+
 #: Operators that give zeros of the right shape instead of being computed, and those that leave their input as it is.
 _SAME_SHAPE = ("relu", "sigmoid", "silu", "gelu", "hardswish", "hardsigmoid")
 _IN_PLACE = ("relu_", "silu_", "hardswish_", "hardtanh_", "add_")
@@ -15,7 +17,7 @@ def count_of_a_pass(model: Any, example: Any) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with plain_attention(), FlopCounterMode(display=False) as counter, torch.no_grad():
         model(example)
     return int(counter.get_total_flops())
 

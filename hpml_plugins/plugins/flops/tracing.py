@@ -43,7 +43,7 @@ def trace(model: Any, example: Any) -> list[Operation]:
 
     Raises whatever the model raises.
     """
-    with warnings.catch_warnings(), _plain_attention():
+    with warnings.catch_warnings(), plain_attention():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and fvcore stands on it
         import torch
         from fvcore.nn import jit_analysis
@@ -127,7 +127,7 @@ def _einsum(inputs: list[Any], outputs: list[Any]) -> int:
 
 
 @contextmanager
-def _plain_attention() -> Iterator[None]:
+def plain_attention() -> Iterator[None]:
     """In eval mode torch fuses a whole nn.MultiheadAttention into one operator, of which no shape is known inside."""
     import torch
 
