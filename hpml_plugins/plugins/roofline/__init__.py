@@ -1,0 +1,21 @@
+"""The roofline of this node: FLOP, DRAM bytes and time of models and kernels, under the published and the measured roof."""
+
+from __future__ import annotations
+
+from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins.plugins.roofline.figures import FIGURES
+from hpml_plugins.plugins.roofline.kernel_benchmark import KERNEL
+from hpml_plugins.plugins.roofline.model_benchmark import MODEL
+from hpml_plugins.plugins.roofline.roof import COPY, MATMUL
+
+
+@hookimpl
+def hpml_benchmarks() -> list[Benchmark]:
+    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`."""
+    return [MODEL, KERNEL, COPY, MATMUL]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """The chart `roofline`; the tables `roofs`, `points`, `kernels` and `tensor_cores`."""
+    return list(FIGURES)

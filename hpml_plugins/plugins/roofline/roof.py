@@ -1,0 +1,87 @@
+"""The benchmarks `roof_copy` and `roof_matmul`: the roof that this node really has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
+from hpml_plugins.plugins.roofline import dtypes, formulas
+
+MEBIBYTE = 2**20
+#: Sides of the matrices, on a GPU and on a CPU. A power cap slows the largest down, and the smallest do not fill the card.
+SIZES = {"cuda": (4096, 8192, 12288), "cpu": (1024, 2048)}
+
+
+def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
+    """Copy a buffer of `mebibytes` MiB within the device's memory. bandwidth: bytes read plus bytes written, over time."""
+    import torch
+
+    nbytes = mebibytes * MEBIBYTE
+    if bench.device == "cpu" and 2 * nbytes > bench.node.ram / 2:
+        bench.skip(f"two buffers of {mebibytes} MiB are more than half of this node's memory")
+    source = torch.randint(256, (nbytes,), dtype=torch.uint8, device=bench.device)
+    target = torch.zeros_like(source)
+    target.copy_(source)
+    bench.check(torch.equal(source, target), "the copy differs from the original")
+    time = bench.time(lambda: target.copy_(source), budget=1.0)
+    bandwidth = 2 * nbytes / time
+    return {"time": time, "bandwidth": bandwidth, "best": best(bandwidth)}
+
+
+def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
+    """Multiply square matrices of a few sizes; the metrics are of the size whose median rate is highest."""
+    dtypes.require(bench, dtype)
+    from hpml_plugins.plugins.roofline.kernels import kernel
+
+    rates: dict[int, Samples] = {}
+    sizes = SIZES[bench.device]
+    for number, size in enumerate(sizes):
+        bench.progress(f"{size} × {size}", number / len(sizes))
+        built = kernel(f"matmul_{dtype}_{size}", bench.device, bench.seed)
+        built.run()
+        error = built.error()
+        bench.check(error < dtypes.TOLERANCE[dtype], f"product of size {size} differs from float64's by {error:.1e}")
+        rates[size] = formulas.matmul_flop(size) / bench.time(built.run, budget=1.0, name=f"time at {size}")
+    bench.series(
+        "sizes",
+        {"size": list(rates), "rate": [rate.median for rate in rates.values()]},
+        {"rate": "FLOP/s"},
+    )
+    size, rate = max(rates.items(), key=lambda item: item[1].median)
+    return {"rate": rate, "best": best(rate), "size": size}
+
+
+def best(samples: Samples) -> Samples:
+    """The highest sample: a roof is what can be reached, not what usually is."""
+    return Samples((max(samples.values),), samples.dimension, samples.declared_numbers, samples.info)
+
+
+COPY = Benchmark(
+    "roof_copy",
+    copy,
+    [
+        Metric("time", "s", "lower", "of one copy"),
+        Metric("bandwidth", "B/s", "higher", "bytes read plus bytes written, over time"),
+        Metric("best", "B/s", "higher", "the highest sample of bandwidth: the roof"),
+    ],
+    grid={"mebibytes": [256, 4096]},
+    requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
+    version="1",
+    timeout=120,
+    description="Bandwidth of a copy within the device's memory: the slanted part of the measured roof.",
+)
+
+MATMUL = Benchmark(
+    "roof_matmul",
+    matmul,
+    [
+        Metric("rate", "FLOP/s", "higher", "2 n³ over time, at the best of a few sizes"),
+        Metric("best", "FLOP/s", "higher", "the highest sample of rate: the roof"),
+        Metric("size", "1", "higher", "n of the best size; descriptive: neither direction is better"),
+    ],
+    grid={"dtype": ["float32", "tf32", "bfloat16", "float16"]},
+    requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
+    version="1",
+    timeout=120,
+    description="Rate of large matrix products in each precision: the flat part of the measured roof.",
+)
