@@ -1,4 +1,4 @@
-"""The roofline of this node: FLOP, DRAM bytes and time of models and kernels, under the published and the measured roof."""
+"""The roofline: FLOP, DRAM bytes and time of models and kernels, under the published and the measured roof."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
 Nsight Compute's counters of SASS instructions count *instructions of threads* whose predicate was on. FLOP of each:
 
 - FADD, FMUL, DADD, DMUL: 1; FFMA, DFMA: 2.
-- HADD, HMUL: 2 and HFMA: 4. The hardware's half-precision instructions (HADD2, HMUL2, HFMA2) work on a packed pair, and the
-  counter counts the instruction, not its lanes: ncu's own half-precision roofline takes `…op_hfma_pred_on_x4`. Code that uses one lane
-  of the pair is so counted at up to twice its FLOP. The kernel `fma_float16` holds this against a known number.
+- HADD, HMUL: 2 and HFMA: 4. The hardware's half-precision instructions (HADD2, HMUL2, HFMA2) work on a packed pair,
+  and the counter counts the instruction, not its lanes: ncu's own half-precision roofline takes
+  `…op_hfma_pred_on_x4`. Code that uses one lane of the pair is so counted at up to twice its FLOP. The kernel
+  `fma_float16` holds this against a known number.
 - FADD2, FMUL2, FFMA2 (Blackwell's packed float32): 2, 2, 4, for the same reason.
 
 None of them sees tensor cores. `sm__ops_path_tensor_*` counts their operations, a multiply-add as two, so FLOP as they
@@ -53,8 +54,8 @@ def major(capability: str) -> int:
 class Counts:
     """Sums over kernels.
 
-    operations: short name → how often counted, of those that the card has.  nbytes: read from and written to DRAM, None where
-    the card does not tell.  flop_of_kernels, bytes_of_kernels: of each launch, in order.
+    operations: short name → how often counted, of those that the card has.  nbytes: read from and written to DRAM,
+    None where the card does not tell.  flop_of_kernels, bytes_of_kernels: of each launch, in order.
     """
 
     operations: Mapping[str, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.roofline import dtypes
+from hpml_plugins.plugins.roofline import dtypes, names
 from hpml_plugins.plugins.roofline.model_benchmark import METRICS
 from hpml_plugins.plugins.roofline.work import NCU, attach, count, metrics, settle
 
@@ -17,13 +17,11 @@ BYTES_TOLERANCE = 0.15
 def measure(bench: Bench, *, kernel: str) -> dict[str, Any]:
     """Count and time one operation, and hold ncu's FLOP and bytes against the operation's formulas.
 
-    kernel: see `kernels.kernel`.  flop_excess: FLOP counted less those of the formula, 0 where all is understood.
+    kernel: see `names.parse`.  flop_excess: FLOP counted less those of the formula, 0 where all is understood.
     bytes_ratio: bytes counted over those of the formula. Where ncu cannot count, the formulas stand for the counts, a
     warning says so, and the two metrics say nothing (0 and 1).
     """
-    from hpml_plugins.plugins.roofline import kernels
-
-    kind, dtype, _ = kernels.parse(kernel)
+    kind, dtype, _ = names.parse(kernel)
     if kind == "fma" and bench.device == "cpu":
         bench.skip(f"{kernel} is for a GPU's counters")
     dtypes.require(bench, dtype)
@@ -33,6 +31,8 @@ def measure(bench: Bench, *, kernel: str) -> dict[str, Any]:
     counts = count(bench, ["kernel", kernel, str(bench.seed)])
 
     bench.progress("checking", 0.5)
+    from hpml_plugins.plugins.roofline import kernels
+
     built = kernels.kernel(kernel, bench.device, bench.seed)
     built.run()
     error = built.error()

@@ -1,4 +1,7 @@
-"""Single operations whose FLOP and bytes a formula gives, to hold the counters against. Imports torch: inside `measure` only."""
+"""Single operations whose FLOP and bytes a formula gives, to hold the counters against.
+
+Imports torch: imported inside `measure` only.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from typing import Any
 
 import torch
 
-from hpml_plugins import HpmlError
-from hpml_plugins.plugins.roofline import dtypes, formulas
+from hpml_plugins.plugins.roofline import dtypes, formulas, names
 
 #: Elements of the vectors: 512 MiB of float32, several times the L2 of any card.
 ELEMENTS = 2**27
@@ -23,9 +25,9 @@ FMA_ELEMENTS = 2**22
 class KernelStep:
     """One operation.
 
-    run: does it once.  flop, nbytes: by the formulas of this module.  tolerance: by how much of `flop` the counters may differ, None where the formula is a
-    convention.  error: of the last result against float64, relative.  streams: it is bound by memory, and far larger
-    than the L2.
+    run: does it once.  flop, nbytes: by the formulas of this module.  tolerance: by how much of `flop` the counters
+    may differ, None where the formula is a convention.  error: of the last result against float64, relative.
+    streams: it is bound by memory, and far larger than the L2.
     """
 
     run: Callable[[], Any]
@@ -37,32 +39,12 @@ class KernelStep:
 
 
 def kernel(name: str, device: str, seed: int, elements: int = ELEMENTS) -> KernelStep:
-    """An operation by name: see `parse`.  elements: of the vectors.  Raises HpmlError for another name."""
-    kind, dtype, size = parse(name)
+    """An operation by name: see `names.parse`.  elements: of the vectors.  Raises HpmlError for another name."""
+    kind, dtype, size = names.parse(name)
     torch.manual_seed(seed)
     if kind in _STREAMING:
         return _STREAMING[kind](elements, device)
     return _matmul(dtype, size, device) if kind == "matmul" else _fma(dtype)
-
-
-def parse(name: str) -> tuple[str, str, int]:
-    """(kind, precision, size) of a kernel's name: `scale`, `triad`, `relu`, `softmax` (float32), `matmul_PRECISION_N`,
-    `fma_float16` or `fma_bfloat16`. "matmul_tf32_8192" is ("matmul", "tf32", 8192).
-
-    Raises HpmlError for another name.
-    """
-    kind, _, rest = name.partition("_")
-    if name in _STREAMING:
-        return name, "float32", 0
-    dtype, _, size = rest.rpartition("_")
-    if kind == "matmul" and size.isdigit() and dtype in dtypes.LEAST_CAPABILITY:
-        return kind, dtype, int(size)
-    if kind == "fma" and rest in ("float16", "bfloat16"):
-        return kind, rest, 0
-    raise HpmlError(
-        f"no kernel {name!r}; use {', '.join(_STREAMING)}, matmul_PRECISION_N with a precision of "
-        f"{', '.join(dtypes.LEAST_CAPABILITY)}, fma_float16 or fma_bfloat16"
-    )
 
 
 def _streaming(
@@ -93,8 +75,8 @@ def _streaming(
 
 SCALE = 1.5
 _STREAMING: dict[str, Callable[[int, str], KernelStep]] = {
-    # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's Copy is no kernel in
-    # torch but a copy by the driver, which ncu does not see: `roof_copy` times it.
+    # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's Copy is no kernel
+    # in torch but a copy by the driver, which ncu does not see: `roof_copy` times it.
     "scale": _streaming(lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1),
     "triad": _streaming(lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2),
     # A comparison is no floating-point operation, neither here nor to the counters.

@@ -22,7 +22,7 @@ METRICS = (
 def measure(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> dict[str, Any]:
     """Count and time one step of a torchvision classifier on `batch` random images of 224 × 224.
 
-    step: "forward" or "train".  dtype: "float32", "tf32", "bfloat16" or "float16", of weights, activations and gradients.
+    step: "forward" or "train".  dtype: "float32", "tf32", "bfloat16" or "float16", of weights, activations, gradients.
     The FLOP and bytes come from ncu, or where it cannot, from `estimating.estimate`, with a warning that says so.
     Raises HpmlError for an unknown model, step or precision; skips where the node lacks the precision.
     """
@@ -66,5 +66,5 @@ MODEL = Benchmark(
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
     version="1",
     timeout=400,
-    description="FLOP, DRAM bytes and time of a forward pass and a training step of ResNet18 and ResNet50, for the roofline.",
+    description="FLOP, DRAM bytes and time of a forward pass and a training step of ResNet18 and ResNet50.",
 )

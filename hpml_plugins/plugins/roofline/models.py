@@ -23,8 +23,8 @@ class ModelStep:
     """One step of a model on random images.
 
     "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum.
-    Weights, activations and gradients are in the precision's torch.dtype; weights and images come from the seed, so that the
-    counted program and the timed one do the same. Raises HpmlError for an unknown model or step.
+    Weights, activations and gradients are in the precision's torch.dtype; weights and images come from the seed, so
+    that the counted program and the timed one do the same. Raises HpmlError for an unknown model or step.
     """
 
     def __init__(self, model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> None:

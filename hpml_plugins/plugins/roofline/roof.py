@@ -8,12 +8,12 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.roofline import dtypes, formulas
 
 MEBIBYTE = 2**20
-#: Sides of the matrices, on a GPU and on a CPU. A power cap slows the largest down, and the smallest do not fill the card.
+#: Sides of the matrices. A power cap slows the largest down, and the smallest do not fill the card.
 SIZES = {"cuda": (4096, 8192, 12288), "cpu": (1024, 2048)}
 
 
 def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
-    """Copy a buffer of `mebibytes` MiB within the device's memory. bandwidth: bytes read plus bytes written, over time."""
+    """Copy a buffer of `mebibytes` MiB within the device's memory. bandwidth: bytes read and written, over time."""
     import torch
 
     nbytes = mebibytes * MEBIBYTE
