@@ -15,7 +15,7 @@ from hpml_plugins.plugins.roofline.work import ESTIMATE
 def draw(sheet: Any, table: Table) -> None:
     """A panel a machine: its roofs, its points, and the published points in each."""
     panels = [name for (name,), rows in table.groups("machine").items() if not _is_published(rows[0])]
-    sheet.set_size_inches(7.6, 5.2 * len(panels))
+    sheet.set_size_inches(7.6, 6.4 * len(panels))
     published = [row for row in table.rows() if _is_published(row)]
     for axes, machine in zip(sheet.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         own = [row for row in table.rows() if row["machine"] == machine]
@@ -29,7 +29,7 @@ def draw(sheet: Any, table: Table) -> None:
             yscale="log",
         )
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7.5)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2, fontsize=7.5)
 
 
 def draw_panel(axes: Any, own: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]) -> None:
@@ -55,7 +55,8 @@ def draw_panel(axes: Any, own: Sequence[dict[str, Any]], published: Sequence[dic
         seen.add(label)
         if not _is_model(row):
             near = (row["intensity"], row["rate"])
-            axes.annotate(row["what"], near, xytext=(4, -8), textcoords="offset points", fontsize=6.5)
+            side = {"xytext": (-5, -9), "ha": "right"} if row["intensity"] > 100 else {"xytext": (4, -8)}
+            axes.annotate(row["what"], near, textcoords="offset points", fontsize=6.5, **side)
 
 
 def _published_style(row: dict[str, Any]) -> tuple[str, dict[str, Any]]:

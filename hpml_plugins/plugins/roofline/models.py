@@ -49,10 +49,11 @@ class ModelStep:
 
     def _train(self) -> Any:
         self.optimizer.zero_grad(set_to_none=True)
-        self.loss = torch.nn.functional.cross_entropy(self.network(self.on_device), self.labels)
-        self.loss.backward()
+        loss = torch.nn.functional.cross_entropy(self.network(self.on_device), self.labels)
+        loss.backward()
         self.optimizer.step()
-        return self.loss.detach()
+        self.loss = loss.detach()
+        return self.loss
 
     def forward_error(self) -> float:
         """Relative error (2-norm) of the logits of up to two images against float32 on the CPU, in eval mode."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from hpml_plugins import GpuType, Record, Table, find_gpu, gpu_types, published_figures
+from hpml_plugins import GpuType, Record, Table, find_gpu, published_figures
 from hpml_plugins.plugins.roofline import formulas, names
 from hpml_plugins.plugins.roofline.work import ESTIMATE
 
@@ -116,18 +116,17 @@ def points(records: Sequence[Record]) -> Table:
 
 
 def published_points() -> list[Row]:
-    """The points that others published, as rows of `points`, each against the published roof of its own card."""
+    """The points that others published, as rows of `points`, each against its card's published float32 roof."""
     quantities = {"throughput": "bandwidth", "flop": "FLOP"}
     subjects: dict[tuple[str, str, str], dict[str, float | None]] = {}
     for figure in published_figures("roofline"):
         key = (str(figure.subject.get("model", figure.what)), str(figure.subject.get("gpu", "")), figure.document)
         values = subjects.setdefault(key, dict.fromkeys(_COLUMNS))
         values[quantities.get(figure.quantity, figure.quantity)] = figure.value
-    cards = {gpu.name: gpu for gpu in gpu_types()}
     rows: list[Row] = []
     for (model, gpu, document), values in subjects.items():
-        known = cards.get(gpu)
-        roof = _against(values, known.float32 if known else None, known.bandwidth if known else None)
+        known = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
+        roof = _against(values, known.get("peak"), known.get("bandwidth"))
         rows.append(
             {
                 "machine": f"document {document}",

@@ -1,0 +1,158 @@
+"""The figures of `roofline`: shares of the roof by hand, published points marked, an unknown card said so."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from hpml_plugins import Figure, Record, Series
+from hpml_plugins.figures import Drawable, as_text, render
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.roofline import tables
+from hpml_plugins.plugins.roofline.figures import FIGURES
+
+UNITS = {
+    "flop": "FLOP",
+    "bytes": "B",
+    "time": "s",
+    "rate": "FLOP/s",
+    "bandwidth": "B/s",
+    "intensity": "FLOP/B",
+    "best": "B/s",
+    "flop_excess": "FLOP",
+    "bytes_ratio": "1",
+}
+
+
+def record(benchmark: str, gpu: str, machine: str, source: str = "ncu", **rest: float | str) -> Record:
+    metrics = {
+        name: MetricSamples(UNITS[name], "higher", [float(value)], {"source": source})
+        for name, value in rest.items()
+        if name in UNITS
+    }
+    return Record(
+        benchmark=benchmark, plugin="roofline", version="1", status="ok", metrics=metrics, machine=machine,
+        params={name: value for name, value in rest.items() if name not in UNITS},
+        node={"gpus": [{"name": gpu}]} if gpu else {},
+    )  # fmt: skip
+
+
+def step(flop: float, nbytes: float, seconds: float) -> dict[str, float]:
+    return {
+        "flop": flop,
+        "bytes": nbytes,
+        "time": seconds,
+        "rate": flop / seconds,
+        "bandwidth": nbytes / seconds,
+        "intensity": flop / nbytes,
+    }
+
+
+H200 = ("NVIDIA H200", "h200")
+RESNET = {"model": "resnet18", "step": "train", "dtype": "bfloat16", "batch": 32}
+RECORDS = [
+    record("roofline_model", *H200, **RESNET, **step(400e9, 10e9, 4e-3)),
+    record("roofline_kernel", *H200, kernel="relu", **step(0, 1e9, 1e-3), flop_excess=0, bytes_ratio=1),
+    record("roofline_kernel", *H200, kernel="fma_float16", **step(1e9, 1e8, 1e-3), flop_excess=0, bytes_ratio=1),
+    record("roof_copy", *H200, mebibytes=256, best=4.0e12),
+    record("roof_copy", *H200, mebibytes=4096, best=4.2e12),
+    record("roof_matmul", *H200, dtype="bfloat16", best=800e12),
+    record("roofline_model", "", "laptop", "estimate", **{**RESNET, "dtype": "float32"}, **step(100e9, 2e9, 1.0)),
+    record("roofline_model", "Unheard 9000", "new", **{**RESNET, "dtype": "float32"}, **step(100e9, 2e9, 1.0)),
+]
+
+
+def by_name(name: str) -> Figure:
+    return next(figure for figure in FIGURES if figure.name == name)
+
+
+def test_a_point_stands_against_the_published_and_the_measured_roof() -> None:
+    ours = next(row for row in tables.points(RECORDS).rows() if row["machine"] == "h200")
+    # 400e9 FLOP / 10e9 B = 40 FLOP/B; 40 · 4.8e12 = 192e12 < 989e12; 400e9 / 4e-3 s = 100e12; 100 / 192 = 0.5208
+    assert ours["attainable"] == pytest.approx(192e12)
+    assert ours["share of roof"] == pytest.approx(100 / 192)
+    # measured: 40 · 4.2e12 (the better copy) = 168e12 < 800e12; 100 / 168
+    assert ours["share of measured roof"] == pytest.approx(100 / 168)
+    assert ours["source"] == "measured; ncu"
+
+
+def test_the_published_points_are_the_seeds_four_and_marked() -> None:
+    published = [row for row in tables.points(RECORDS).rows() if row["source"] == "published, not measured"]
+    assert [(row["GPU"], row["what"]) for row in published] == [
+        ("V100 SXM2", "resnet18"),
+        ("V100 SXM2", "resnet50"),
+        ("A100 SXM4 40 GB", "resnet18"),
+        ("A100 SXM4 40 GB", "resnet50"),
+    ]
+    # ResNet18 on the V100: 21.95 FLOP/B, right of the ridge at 17.44, so 15.7e12 is attainable: 117.55e9 / 15.7e12
+    assert published[0]["attainable"] == 15.7e12
+    assert published[0]["share of roof"] == pytest.approx(0.007487, rel=1e-3)
+    # on the A100: 4.447 FLOP/B · 1555e9 B/s = 6.915e12
+    assert published[2]["attainable"] == pytest.approx(6.915e12, rel=1e-3)
+
+
+def test_an_unknown_card_has_no_published_roof_and_an_estimate_is_called_one() -> None:
+    rows = {row["machine"]: row for row in tables.points(RECORDS).rows()}
+    assert rows["new"]["share of roof"] is None
+    assert rows["laptop"]["source"] == "measured; estimate"
+
+
+def test_the_roofs_have_their_ridges() -> None:
+    roofs = {(row["machine"], row["precision"]): row for row in tables.roofs(RECORDS).rows()}
+    row = roofs["h200", "bfloat16"]
+    # published: 989e12 / 4.8e12 = 206.04; measured: 800e12 / 4.2e12 = 190.48; 800 / 989
+    assert row["ridge"] == pytest.approx(206.04, abs=0.01)
+    assert row["measured ridge"] == pytest.approx(190.48, abs=0.01)
+    assert row["share of peak"] == pytest.approx(800 / 989)
+    assert roofs["h200", "float32"]["measured peak"] is None
+    assert ("new", "float32") not in roofs
+
+
+def test_kernels_show_the_count_of_ffma_and_their_excess() -> None:
+    import msgspec
+
+    counted = record("roofline_kernel", *H200, kernel="matmul_float32_2048", **step(21.0, 5.0, 1.0), flop_excess=1.0)
+    counted = msgspec.structs.replace(counted, series={"operations": Series({"ffma": [10.0], "fadd": [1.0]})})
+    (row,) = tables.kernels([counted]).rows()
+    assert (row["FFMA"], row["FLOP by formula"], row["bytes ratio"]) == (10.0, 20.0, None)
+
+
+def test_tensor_cores_share_is_what_the_other_counters_miss() -> None:
+    import msgspec
+
+    series = {
+        "flop_by_path": Series({"flop": [1000.0], "flop_outside_tensor_cores": [50.0]}),
+        "kernels": Series({"flop": [400.0, 600.0], "bytes": [1.0, 2.0]}),
+    }
+    (row,) = tables.tensor_cores([msgspec.structs.replace(RECORDS[0], series=series), RECORDS[6]]).rows()
+    assert (row["share seen by FADD, FMUL, FFMA"], row["kernels"]) == (0.05, 2)
+
+
+def test_the_chart_says_what_each_line_and_point_is() -> None:
+    figure = by_name("roofline")
+    assert figure.draw is not None
+    svg = render(Drawable("roofline", figure, figure.table(RECORDS)), "svg")
+    texts = {node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    assert {
+        "h200: NVIDIA H200",
+        "laptop: CPU",
+        "roof, bfloat16, published",
+        "roof, bfloat16, measured",
+        "resnet18 train, batch 32",
+        "resnet18 train, batch 32 (estimate)",
+        "resnet18, V100 SXM2: published, not measured",
+        "resnet50, A100 SXM4 40 GB: published, not measured",
+    } <= texts
+    assert "relu" not in texts  # no FLOP: no place on a logarithmic axis
+    assert "fma_float16" not in texts  # for checking counters only
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_every_figure_has_a_table_of_any_part_of_the_records(figure: Figure) -> None:
+    for record in RECORDS:
+        if record.benchmark in figure.benchmarks:
+            table = figure.table([record])
+            if len(table) and figure.draw:
+                assert render(Drawable("roofline", figure, table), "png").startswith(b"\x89PNG")
+            assert as_text(table) is not None
