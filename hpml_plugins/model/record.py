@@ -41,6 +41,13 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
             if len(kinds := set(map(type, values))) > 1 and str in kinds:
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
+    def numbers(self, column: str) -> list[float]:
+        """A column of numbers. Raises KeyError for a column that is not there, TypeError for one of text."""
+        values = [value for value in self.columns[column] if not isinstance(value, str)]
+        if len(values) < len(self.columns[column]):
+            raise TypeError(f"column {column!r} of the series is text")
+        return values
+
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One measured, failed or skipped point.

@@ -191,7 +191,7 @@ def tensor_cores(records: Sequence[Record]) -> Table:
         series = record.series.get("flop_by_path")
         if not series:
             continue
-        flop, outside = series.columns["flop"][0], series.columns["flop_outside_tensor_cores"][0]
+        flop, outside = (series.numbers(name)[0] for name in ("flop", "flop_outside_tensor_cores"))
         label, dtype = _label(record)
         rows.append(
             {
