@@ -59,7 +59,7 @@ def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> tuple[S
     rank.progress("checking", 0.1)
     check()
     rank.progress("timing", 0.3)
-    time = rank.time(step, launch="graph")
+    time = rank.time(step)
     check()
     return time, _nccl_version() if rank.backend == "nccl" else ""
 
