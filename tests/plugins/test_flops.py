@@ -338,6 +338,15 @@ class Signal(nn.Module):
     def forward(self, x):
         return self.up(self.down(x))
 
+class Sizes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x):
+        rows = x.shape[0] * x.shape[1] // 8
+        return self.fc(x.reshape(rows, 8))
+
 class Dictionary(nn.Module):
     def forward(self, x):
         return x["image"]
@@ -370,6 +379,12 @@ def test_a_model_of_tokens_with_shared_weights_is_counted(nets: str, measured: A
     assert rows_of(bench, "layers", "layer")["embedding"]["parameters"] == 1600  # and not again at `out`
     # the linear layer: 7 · 16 in, 16 · 100 weights, 7 · 100 out, 4 B each
     assert rows_of(bench, "layers", "layer")["out"]["bytes"] == 4 * (112 + 1600 + 700)
+
+
+def test_arithmetic_with_sizes_is_not_arithmetic_with_tensors(nets: str, measured: Any) -> None:
+    _, bench = measured(f"{nets}:Sizes@16")
+    assert bench.warnings == []
+    assert bench.attached["operators"].columns["operator"] == ["linear"]
 
 
 def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, measured: Any) -> None:

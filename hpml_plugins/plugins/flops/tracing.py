@@ -74,6 +74,8 @@ def _read(node: Any, handles: Mapping[str, Any]) -> Operation | None:
         kind = f"{kind}.{node.pyname()}"
     elif kind.startswith("prim::") and kind != "prim::CallFunction":
         return None
+    if _of_scalars(node):
+        return None
     layer = node.scopeName().rpartition("/")[2]
     counts = _count(node, kind, handles)
     read, written = list(_tensors(node.inputs())), list(_tensors(node.outputs()))
@@ -104,11 +106,22 @@ def _count(node: Any, kind: str, handles: Mapping[str, Any]) -> dict[str, float]
     return dict(counted) if isinstance(counted, Mapping) else {kind.removeprefix("aten::"): counted}
 
 
+def _of_scalars(node: Any) -> bool:
+    """Whether all its tensors are single numbers: the model's arithmetic with sizes, which is traced too."""
+    tensors = [value for value in (*node.inputs(), *node.outputs()) if value.type().kind() == "TensorType"]
+    return bool(tensors) and all(value.isCompleteTensor() and not value.type().sizes() for value in tensors)
+
+
 def _tensors(values: Any) -> Iterator[tuple[int, int]]:
-    """(elements, B an element) of each tensor among traced values; a list's tensors are those it was made of."""
+    """(elements, B an element) of each tensor among traced values; a list's tensors are those it was made of.
+
+    Single numbers are left out: they may as well be the numbers of the Python code, which torch's versions trace
+    differently.
+    """
     for value in values:
         if value.isCompleteTensor():
-            yield math.prod(value.type().sizes()), value.type().dtype().itemsize
+            if value.type().sizes():
+                yield math.prod(value.type().sizes()), value.type().dtype().itemsize
         elif value.node().kind() == "prim::ListConstruct":
             yield from _tensors(value.node().inputs())
 
