@@ -17,7 +17,9 @@ def count_of_a_pass(model: Any, example: Any) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with plain_attention(), FlopCounterMode(display=False) as counter, torch.no_grad():
+    # a registered formula is wrapped to take tensors for shapes, and a custom one is wrapped again
+    formulas = {operator: formula.__wrapped__ for operator in _synonyms() if (formula := _formula(operator))}
+    with plain_attention(), FlopCounterMode(display=False, custom_mapping=formulas) as counter, torch.no_grad():
         model(example)
     return int(counter.get_total_flops())
 
@@ -51,11 +53,6 @@ def _traceable_convolutions() -> Any:
 def _make_counter() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
-
-    aten = torch.ops.aten
-    #: operators that reach the dispatcher on a CPU under other names than torch has formulas for
-    synonyms = {aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention}
 
     class Counter(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
         flop = 0
@@ -65,9 +62,7 @@ def _make_counter() -> Any:
             result = _uncomputed(func, args)
             if result is NotImplemented:
                 result = func(*args, **kwargs)
-            packet = func._overloadpacket
-            formula = flop_registry.get(packet) or flop_registry.get(synonyms.get(packet))
-            if formula:
+            if formula := _formula(func._overloadpacket):
                 # torch's formulas ask tensors for their shapes, which while tracing are tensors themselves
                 shapes = [_shape(value) if isinstance(value, torch.Tensor) else value for value in args]
                 first = result[0] if isinstance(result, tuple) else result
@@ -75,6 +70,21 @@ def _make_counter() -> Any:
             return result
 
     return Counter()
+
+
+def _formula(operator: Any) -> Any:
+    """torch's formula of an operator, or None."""
+    from torch.utils.flop_counter import flop_registry
+
+    return flop_registry.get(operator) or flop_registry.get(_synonyms().get(operator))
+
+
+def _synonyms() -> dict[Any, Any]:
+    """Operators that a CPU calls by other names than torch 2.11 has formulas for: those, and the ones to take."""
+    import torch
+
+    aten = torch.ops.aten
+    return {aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention}
 
 
 def _uncomputed(func: Any, args: Any) -> Any:
