@@ -1,0 +1,22 @@
+"""What a network needs of a card's memory, what it takes, and how much fits."""
+
+from __future__ import annotations
+
+from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins.plugins.memory.batch import MEMORY_BATCH
+from hpml_plugins.plugins.memory.card import MEMORY_CARD
+from hpml_plugins.plugins.memory.figures import FIGURES
+from hpml_plugins.plugins.memory.layers import MEMORY_LAYERS
+from hpml_plugins.plugins.memory.parts import MEMORY_PARTS
+
+
+@hookimpl
+def hpml_benchmarks() -> list[Benchmark]:
+    """The parts anywhere, the card, the largest batch and the most layers."""
+    return [MEMORY_PARTS, MEMORY_CARD, MEMORY_BATCH, MEMORY_LAYERS]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """Each of them drawn; the ratio and the layers beside the published figures."""
+    return list(FIGURES)

@@ -1,0 +1,78 @@
+"""The benchmark `memory_parts`: what a training step has to keep, counted from its tensors, on any device."""
+
+from __future__ import annotations
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
+from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, saved_in_graph
+from hpml_plugins.plugins.memory.networks import KEPT, MODELS, build, build_optimiser, parameter_bytes, pictures
+
+
+def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
+    """Bytes that a training step of `model` keeps at the end of its forward pass, by what they are for.
+
+    Counted are the storages behind the tensors, each once; the activations are what autograd saves for the backward
+    pass. No allocator is asked, so the numbers are those of any machine whose kernels save the same.  batch: images of
+    224 × 224. Raises HpmlError for an unknown model or optimiser.
+    """
+    import torch
+
+    if optimiser not in KEPT:
+        raise HpmlError(f"no optimiser {optimiser!r}; use one of {', '.join(KEPT)}")
+    torch.manual_seed(bench.seed)
+    network = build(model, bench.device)
+    updates = build_optimiser(optimiser, network)
+    images, classes = pictures(batch, bench.device)
+    compare = torch.nn.functional.cross_entropy
+    bench.progress("one step, so that gradients and the optimiser's state exist", 0.1)
+    compare(network(images), classes).backward()
+    updates.step()
+
+    bench.progress("counting", 0.6)
+    held = Holdings()
+    held.claim_training(network, updates, [images, classes])
+    with held.watching():
+        loss = compare(network(images), classes)
+    again = Holdings()
+    again.claim_training(network, updates, [images, classes])
+    again.claim("activations", saved_in_graph(loss))
+    size = {part: held.nbytes(part) for part in PARTS}
+
+    theory = parameter_bytes(network)
+    bench.check(
+        size["activations"] == again.nbytes("activations"), "saved tensors differ from those found in the graph"
+    )
+    bench.check(size["parameters"] == theory, "parameters differ from 4 bytes each")
+    bench.check(size["gradients"] == theory, "gradients differ from 4 bytes a parameter")
+    # Adam counts its steps in a scalar of 4 bytes for each tensor of parameters.
+    spare = size["optimiser_state"] - KEPT[optimiser] * theory
+    bench.check(0 <= spare <= 8 * len(list(network.parameters())), "the optimiser's state differs from its formula")
+    total = sum(size.values())
+    return {
+        "parameter_size": theory,
+        "gradients": size["gradients"],
+        "optimiser_state": size["optimiser_state"],
+        "activations": size["activations"],
+        "other": size["buffers"] + size["data"],
+        "total": total,
+        "ratio": total / theory,
+    }
+
+
+MEMORY_PARTS = Benchmark(
+    "memory_parts",
+    measure,
+    metrics=[
+        Metric("parameter_size", "B", "lower", "parameters × 4 bytes"),
+        Metric("gradients", "B", "lower", "one number a parameter"),
+        Metric("optimiser_state", "B", "lower", "momentum, or Adam's two moments"),
+        Metric("activations", "B", "lower", "what autograd saves for the backward pass"),
+        Metric("other", "B", "lower", "the batch, and running means and variances"),
+        Metric("total", "B", "lower", "all of these, parameters included"),
+        Metric("ratio", "1", "lower", "total / parameter_size"),
+    ],
+    grid={"model": MODELS, "optimiser": tuple(KEPT), "batch": (8,)},
+    requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
+    version="1",
+    timeout=120,
+    description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
+)
