@@ -1,0 +1,201 @@
+"""The plugin `layers`: formulas by hand, steps held against float64, memory to the byte, and the swap of VGG16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.figure
+import pytest
+
+from hpml_plugins import Bench, HpmlError, Node, Record, Series
+from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.model import MetricSamples
+from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
+from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_table, swap_table
+from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
+from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
+from hpml_plugins.testing import Context, measure_point
+
+SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+
+
+def test_flop_of_the_layers_by_hand() -> None:
+    # 2 · 256 · 25,088 · 4,096
+    assert flop("linear", 256, "forward") == 52_613_349_376
+    # 2 · 128 · 224 · 224 · 3 · 9 = 346,816,512 an image; training does three such products
+    assert flop("conv", 2, "forward") == 2 * 346_816_512
+    assert flop("conv", 1, "training") == 3 * 346_816_512
+    assert flop("relu", 256, "forward") == 0
+
+
+def test_the_largest_tensor_by_hand() -> None:
+    assert largest_bytes("conv", 256) == 256 * 128 * 224 * 224 * 4 == 6_576_668_672
+    assert largest_bytes("linear", 8) == 25_088 * 4_096 * 4  # the weight, far more than eight rows
+    assert largest_bytes("relu", 1) == 602_112
+
+
+def test_an_unknown_layer_names_the_known_ones() -> None:
+    with pytest.raises(HpmlError, match="no layer 'gelu'; use one of relu, maxpool, conv, linear"):
+        build("gelu", "cpu")
+
+
+@pytest.mark.parametrize(("layer", "most"), [("relu", 0.0), ("maxpool", 0.0), ("conv", 1e-5)])
+def test_layers_agree_with_float64_and_their_input_is_left_alone(layer: str, most: float) -> None:
+    import torch
+
+    from hpml_plugins.plugins.layers.steps import error_against_float64
+
+    torch.manual_seed(0)
+    values = torch.randn(input_shape(layer, 3))
+    before = values.clone()
+    assert error_against_float64(build(layer, "cpu"), values) <= most
+    assert torch.equal(values, before)
+
+
+def test_a_wrong_gradient_is_seen() -> None:
+    import torch
+
+    from hpml_plugins.plugins.layers.steps import error_against_float64
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, values: Any) -> Any:
+            return values * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient * (2 if gradient.dtype is torch.float64 else 2.2)
+
+    class Doubling(torch.nn.Module):
+        def forward(self, values: Any) -> Any:
+            return Wrong.apply(values)
+
+    assert error_against_float64(Doubling(), torch.randn(4, 5)) == pytest.approx(0.1, rel=1e-3)
+
+
+def test_relu_in_place_trains_without_a_copy() -> None:
+    import torch
+
+    from hpml_plugins.plugins.layers.steps import step_of
+
+    values = torch.tensor([[-1.0, 2.0], [3.0, -4.0]])
+    step = step_of(torch.nn.ReLU(inplace=True), values, "training")
+    (gradient,) = step()
+    assert values.tolist() == [[0.0, 2.0], [3.0, 0.0]]
+    assert ((gradient != 0) == (values > 0)).all()
+
+
+def test_an_unknown_mode_names_the_known_ones() -> None:
+    import torch
+
+    from hpml_plugins.plugins.layers.steps import step_of
+
+    with pytest.raises(HpmlError, match="no mode 'backward'; use one of forward, training"):
+        step_of(torch.nn.ReLU(), torch.ones(1), "backward")
+
+
+def test_the_highest_of_a_running_sum() -> None:
+    assert highest_sum([4, 4, -8, 6]) == 8
+    assert highest_sum([-5, 3]) == 0
+    assert highest_sum([]) == 0
+
+
+def test_peak_memory_on_a_cpu_is_counted_to_the_byte() -> None:
+    import torch
+
+    values = torch.ones(1000)
+
+    def step() -> Any:
+        first = values + values  # 4000 B
+        second = first * values  # 4000 B more
+        del first
+        return second[:500] + values[:500]  # 2000 B more, after 4000 were given back
+
+    assert peak_memory(step, "cpu") == 8000
+
+
+def test_a_layer_is_measured_on_the_cpu(node: Node) -> None:
+    params: dict[str, Any] = {"layer": "maxpool", "mode": "forward", "batch": 8}
+    bench = Bench(node, params, plan=SHORT)
+    measured = LAYERS_CPU.measure(bench, **params)
+    assert bench.checks == ["output or gradients differ from float64"]
+    # 8 · 3 · 112 · 112 results of 4 bytes, and as many places of 8 bytes
+    assert measured["memory"] == 8 * 3 * 112 * 112 * 12
+    assert "power" not in bench.attached
+
+
+def test_a_layer_too_large_for_the_memory_is_skipped(node: Node) -> None:
+    params: dict[str, Any] = {"layer": "conv", "mode": "training", "batch": 256}
+    record = measure_point(LAYERS_CPU, params, Context(node))
+    # 6 · 6,576,668,672 B = 36.75 GiB
+    assert (record.status, record.reason) == ("skipped", "needs 37 GiB of memory, this node has 16")
+
+
+def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
+    import torch
+    from torchvision.models import vgg16
+
+    from hpml_plugins.plugins.layers.vgg import put_in_order
+
+    with torch.device("meta"):
+        network = vgg16(weights=None, init_weights=False)
+    before = list(network.features)
+    assert put_in_order(network, "swapped") == 5
+    assert [type(layer).__name__ for layer in network.features][2:6] == ["Conv2d", "MaxPool2d", "ReLU", "Conv2d"]
+    assert sorted(map(id, network.features)) == sorted(map(id, before))
+    assert put_in_order(network, "normal") == 5
+    assert [type(layer) for layer in network.features] == [type(layer) for layer in before]
+    with pytest.raises(HpmlError, match="no order 'reversed'; use one of normal, swapped"):
+        put_in_order(network, "reversed")
+
+
+def test_both_orders_of_vgg16_give_the_same_output(node: Node) -> None:
+    params: dict[str, Any] = {"order": "swapped", "mode": "forward", "inplace": True, "batch": 1, "side": 32}
+    bench = Bench(node, params, plan=SHORT)
+    measured = SWAP_CPU.measure(bench, **params)
+    assert "the orders' outputs are not the same bit for bit" in bench.checks
+    # at least the first two convolutions' results, 64 · 32 · 32 numbers of 4 bytes each
+    assert measured["memory"] >= 2 * 64 * 32 * 32 * 4
+
+
+# Drawing
+
+
+def record(benchmark: str, params: dict[str, Any], time: float, memory: float, **series: Series) -> Record:
+    metrics = {"time": MetricSamples("s", "lower", [time]), "memory": MetricSamples("B", "lower", [memory])}
+    told = {"benchmark": benchmark, "plugin": "layers", "version": "1", "params": params, "machine": "here"}
+    return Record(status="ok", metrics=metrics, series=series, **told)
+
+
+def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
+    watched = Series({"power": [100.0, 650.0], "memory_used": [1e9, 2e9]})
+    counted = Series({"power": [600.0], "energy": [0.3]})
+    on_gpu = {"layer": "relu", "mode": "forward", "batch": 256}
+    table = layers_table(
+        [
+            record("layers_cuda", on_gpu, 1e-4, 0.0, power=counted, gpu0=watched),
+            record("layers_cpu", on_gpu, 1e-2, 0.0),
+        ]
+    )
+    assert table.columns["device"] == ["cuda", "cpu"]
+    assert table.columns["power"] == [600.0, None]
+    assert table.columns["highest_power"] == [650.0, None]
+    assert table.columns["memory_in_use"] == [2e9, None]
+    sheet = matplotlib.figure.Figure()
+    draw_layers(sheet, table)
+    assert [len(axes.patches) for axes in sheet.axes] == [2, 2, 1]
+
+
+def test_the_swap_is_swapped_over_normal_and_a_lone_point_is_left_out() -> None:
+    rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
+    table = swap_table(
+        [
+            record("swap_cpu", {"order": "normal", **rest}, 2.0, 400.0),
+            record("swap_cpu", {"order": "swapped", **rest}, 1.5, 300.0),
+            record("swap_cuda", {"order": "normal", **rest}, 1.0, 1.0),
+        ]
+    )
+    assert (table.columns["time_ratio"], table.columns["memory_ratio"]) == ([0.75], [0.75])
+    sheet = matplotlib.figure.Figure()
+    draw_swap(sheet, table)
+    assert [bar.get_width() for bar in sheet.axes[0].patches] == [25.0, 25.0]  # per cent saved
