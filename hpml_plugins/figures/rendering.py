@@ -51,6 +51,7 @@ def _style(name: str) -> dict[str, Any]:
     return {
         "axes.prop_cycle": cycler(color=COLOURS) + cycler(marker=MARKERS),
         "axes.grid": True,
+        "axes.axisbelow": True,  # bars stand before the grid
         "axes.spines.top": False,
         "axes.spines.right": False,
         "font.size": 10,

@@ -1,0 +1,198 @@
+"""DistributedDataParallel: a process for each GPU, gradients reduced while the backward pass goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hpml_plugins import Bench, HpmlError, Rank, Samples
+from hpml_plugins.plugins.scaling.formulas import Scaling
+from hpml_plugins.plugins.scaling.results import FLOAT32, metrics
+from hpml_plugins.plugins.scaling.single import check_graph, per_step, time_alone
+from hpml_plugins.plugins.scaling.trace import Activity, cpu_activity, gpu_activities, mean_activity
+from hpml_plugins.plugins.scaling.workloads import CIFAR, SMALL, VGG, Dtype, Workload
+
+Result = Mapping[str, Samples | float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the ranks do. batch: on each rank.  alone: the batch of the one GPU that it is held against."""
+
+    workload: Workload
+    batch: int
+    alone: int
+    dtype: Dtype
+    graph: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rank found."""
+
+    time: Samples
+    single: Samples
+    activity: Activity
+    ceiling: Samples
+    parameters: int
+
+
+def measure_ddp(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
+    """Weak scaling of ResNet18: `batch` images on each of `gpus` GPUs."""
+    return measure_job(bench, Job(CIFAR, batch, batch, dtype), gpus, "weak")
+
+
+def measure_ddp_graph(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
+    """The same with each step, its all-reduces included, as one CUDA graph."""
+    return measure_job(bench, Job(CIFAR, batch, batch, dtype, graph=True), gpus, "weak")
+
+
+def measure_ddp_strong(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
+    """Strong scaling of ResNet18: `batch` images shared out over `gpus` GPUs."""
+    return measure_job(bench, Job(CIFAR, share_of(batch, gpus), batch, dtype), gpus, "strong")
+
+
+def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: Dtype, ranks: int, scaling: Scaling) -> Result:
+    """The small model in `ranks` processes on the CPU, over gloo."""
+    share = batch if scaling == "weak" else share_of(batch, ranks)
+    return measure_job(bench, Job(SMALL, share, batch, dtype), ranks, scaling)
+
+
+def measure_vgg(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
+    """VGG16 on images of 224×224: `batch` on each GPU."""
+    return measure_job(bench, Job(VGG, batch, batch, dtype), gpus, "weak")
+
+
+def share_of(batch: int, ranks: int) -> int:
+    """Each rank's images of a batch. Raises HpmlError where they cannot be shared out evenly."""
+    share, left = divmod(batch, ranks)
+    if left or not share:
+        raise HpmlError(f"a batch of {batch} cannot be shared out evenly over {ranks}; use a multiple")
+    return share
+
+
+def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling) -> Result:
+    """Run the job on so many ranks and make metrics of what they found."""
+    found: list[Found] = bench.ranks(on_rank, ranks, job)
+    first = found[0]
+    columns = {name: [asdict(one.activity)[name] for one in found] for name in asdict(first.activity)}
+    shares = [one.activity.share for one in found]
+    bench.series(
+        "ranks",
+        {"rank": list(range(ranks)), **columns, "collective_share": shares},
+        {**dict.fromkeys(columns, "s"), "collective_share": "1"},
+    )
+    return metrics(
+        job.workload,
+        job.batch,
+        ranks,
+        scaling,
+        time=first.time,
+        single=first.single,
+        activity=mean_activity(one.activity for one in found),
+        parameters=first.parameters,
+        ceiling=first.ceiling,
+    )
+
+
+def on_rank(rank: Rank, job: Job) -> Found:
+    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size."""
+    from hpml_plugins.plugins.scaling import training
+
+    training.prepare()
+    with training.memory_is_the_question(rank, max(job.batch, job.alone)), training.stream_for(job.graph):
+        rank.progress("one alone", 0.1)
+        single = None
+        if rank.index == 0:
+            single = time_alone(rank, job.workload, job.alone, job.dtype, graph=job.graph)
+            _free_memory(rank)
+        single = rank.share(single)
+        rank.progress("all together", 0.4)
+        return _together(rank, job, single)
+
+
+def _together(rank: Rank, job: Job, single: Samples) -> Found:
+    import torch
+    from torch import distributed as dist
+
+    from hpml_plugins.plugins.scaling import training
+    from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
+
+    synchronize = training.synchronizer(rank.device)
+    on_gpu = rank.backend == "nccl"
+    plain = training.make_module(job.workload, job.dtype, rank.device, rank.seed)
+    # Every rank has images of its own.
+    pool = training.Pool(job.workload, job.batch, rank.device, rank.seed * 1009 + rank.index + 1)
+    wanted = training.gradient(plain, *pool.take(), seed=rank.index)
+    parallel = wrapped(rank, plain)
+    pool = training.Pool(job.workload, job.batch, rank.device, rank.seed * 1009 + rank.index + 1)
+    check_gradient(rank, parallel, pool.take(), wanted, training.tolerance(job.dtype))
+    parameters = int(wanted.numel())
+    del wanted
+
+    trainer = training.Trainer(parallel, pool, job.workload.lr)
+    captured = training.Captured(trainer) if job.graph else None
+    step = captured.step if captured else trainer.step
+    if captured:
+        check_graph(rank, captured, job.dtype)
+    count = training.window_of_all(rank, step, synchronize)
+    time = per_step(rank.time(training.repeated(step, count), launch="visible", over="max", name="step"), count)
+    rank.progress("profiling", 0.8)
+    name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-rank{rank.index}of{rank.count}"
+    events = profiled(step, synchronize, on_gpu=on_gpu, host=not on_gpu, name=name)
+    if on_gpu:
+        activity = mean_activity(gpu_activities(events, ACTIVE).values())
+    else:
+        activity = cpu_activity(events, ACTIVE)
+    rank.check(activity.reduction > 0, "the profile holds the reduction of the gradients")
+    check_same_everywhere(rank, parallel)
+    rank.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
+    if captured:
+        captured.drop()
+    del trainer, pool, captured, step
+    _free_memory(rank)
+    flat = torch.zeros(parameters, device=rank.device)
+    assert flat.nbytes == FLOAT32 * parameters
+    ceiling = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
+    return Found(time, single, activity, ceiling, parameters)
+
+
+def wrapped(rank: Rank, module: Any) -> Any:
+    """The module under DistributedDataParallel, as one would use it."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    cards = [rank.index] if rank.backend == "nccl" else None
+    # Gradients live in the buckets that are reduced: without it each is copied there and back.
+    return DistributedDataParallel(module, device_ids=cards, gradient_as_bucket_view=True)
+
+
+def check_gradient(rank: Rank, parallel: Any, batch: tuple[Any, Any], own: Any, tolerance: float) -> None:
+    """DDP's gradient must be the mean over ranks of what each finds alone.  own: that of this rank, a vector."""
+    from torch import distributed as dist
+
+    from hpml_plugins.plugins.scaling.training import gradient, relative_error
+
+    dist.all_reduce(own)
+    own /= rank.count
+    error = relative_error(gradient(parallel, *batch, seed=rank.index), own)
+    rank.check(error < tolerance, "DDP's gradient is the mean of the ranks' own")
+
+
+def check_same_everywhere(rank: Rank, module: Any) -> None:
+    """After any number of steps all ranks must have the same parameters, to the bit."""
+    import torch
+
+    with torch.no_grad():
+        sums = [float(parameter.double().sum()) for parameter in module.parameters()]
+    rank.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
+
+
+def _free_memory(rank: Rank) -> None:
+    if rank.backend == "nccl":
+        import gc
+
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -1,0 +1,272 @@
+"""The exercise's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go, what is sent."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hpml_plugins import Figure, Record, Samples, Table
+from hpml_plugins.plugins.scaling.dp import PARTS
+from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
+from hpml_plugins.plugins.scaling.results import FLOAT32
+
+#: Benchmark → (how it trains, what stays the same as GPUs are added).
+METHODS = {
+    "scaling_single": ("one GPU", ""),
+    "scaling_dp": ("DP", "weak"),
+    "scaling_dp_strong": ("DP", "strong"),
+    "scaling_ddp": ("DDP", "weak"),
+    "scaling_ddp_strong": ("DDP", "strong"),
+    "scaling_ddp_graph": ("DDP, CUDA graph", "weak"),
+    "scaling_vgg16": ("DDP, VGG16", "weak"),
+    "scaling_single_cpu": ("one process, small model", ""),
+    "scaling_ddp_cpu": ("DDP over gloo, small model", ""),
+}
+SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
+ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
+DATA_PARALLEL = ("scaling_dp", "scaling_dp_strong")
+WIRE = ("scaling_wire_ddp", "scaling_wire_dp")
+LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
+
+Row = dict[str, Any]
+
+
+def table1(records: Sequence[Record]) -> Table:
+    """Epoch, speed-up, and efficiency with its 95 % interval."""
+    rows = []
+    for record in records:
+        row = {**_point(record), "step": _median(record, "step"), "epoch": _median(record, "epoch")}
+        if "efficiency" in record.metrics:
+            found = Samples.of(record.metrics["efficiency"].samples, "1")
+            low, high = found.interval()
+            row |= {"speedup": _median(record, "speedup"), "efficiency": found.median, "from": low, "to": high}
+        elif record.benchmark == "scaling_single":
+            row |= {"speedup": 1.0}
+        rows.append(row)
+    units = {"step": "s", "epoch": "s", "speedup": "1", "efficiency": "1", "from": "1", "to": "1"}
+    return Table.of(_ordered(rows), units)
+
+
+def table2(records: Sequence[Record]) -> Table:
+    """Seconds of an epoch spent computing and communicating, from the profile, and by subtraction."""
+    columns = ("computation", "communication", "exposed", "idle", "subtracted")
+    rows = []
+    for record in records:
+        steps = _median(record, "epoch") / _median(record, "step")
+        rows.append({**_point(record), **{name: steps * _median(record, name) for name in columns}})
+    return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
+
+
+def table3(records: Sequence[Record]) -> Table:
+    """Bandwidth of the reduction from the profile and by subtraction, beside that of an all-reduce alone."""
+    columns = ("bus_bandwidth", "ceiling", "utilization")
+    rows = []
+    for record in records:
+        point = _point(record)
+        measured = {name: _median(record, name) for name in columns}
+        rows.append({**point, **measured, "by_subtraction": _by_subtraction(record, point["gpus"])})
+    units = {"bus_bandwidth": "B/s", "ceiling": "B/s", "utilization": "1", "by_subtraction": "B/s"}
+    return Table.of(_ordered(rows), units)
+
+
+def _by_subtraction(record: Record, ranks: int) -> float | None:
+    """As the exercise calculates: ring bytes over what several GPUs cost; unknown where they cost nothing."""
+    parameters = record.metrics["ceiling"].info.get("parameters")
+    lost = _median(record, "subtracted")
+    return ring_bandwidth(FLOAT32 * float(parameters), lost, ranks) if parameters and lost > 0 else None
+
+
+def breakdown_table(records: Sequence[Record]) -> Table:
+    """Where the host spends DataParallel's step, and one GPU's."""
+    columns = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
+    rows = [{**_point(record), **{name: _median(record, name) for name in columns}} for record in records]
+    return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
+
+
+def draw_breakdown(sheet: Any, table: Table) -> None:
+    """Stacked bars: the parts of a step on the host, a bar a point."""
+    axes = sheet.subplots()
+    rows = list(table.rows())
+    names = [f"{row['machine']} {row['gpus']}×{row['batch']} {row['dtype']} {row['scaling']}" for row in rows]
+    left = [0.0] * len(rows)
+    for part in PARTS:
+        widths = [1e3 * _number(row[part]) for row in rows]
+        axes.barh(names, widths, left=left, label=part)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.plot(
+        [1e3 * _number(row["single"]) for row in rows], names, linestyle="", marker="|", label="a step on one GPU"
+    )
+    axes.invert_yaxis()
+    axes.set(xlabel="time of the host in a profiled step in ms")
+    axes.legend()
+
+
+def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> Callable[[Any, Table], None]:
+    """A chart of a metric against the number of GPUs: a panel a machine, the ideal dashed."""
+
+    def draw(sheet: Any, table: Table) -> None:
+        machines = table.groups("machine")
+        sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * len(machines))
+        panels = sheet.subplots(len(machines), 1, squeeze=False)[:, 0]
+        for axes, ((machine,), rows) in zip(panels, machines.items(), strict=True):
+            most = max(int(_number(row["gpus"])) for row in rows)
+            counts = [1, *sorted({int(_number(row["gpus"])) for row in rows})]
+            axes.plot(counts, [ideal(count) for count in counts], color="0.5", linestyle="--", marker="", label="ideal")
+            for (method, scaling, batch, dtype), of_one in (
+                Table.of(rows).groups("method", "scaling", "batch", "dtype").items()
+            ):
+                over = sorted((int(_number(row["gpus"])), _number(row[metric])) for row in of_one)
+                line = [(1, 1.0), *over]
+                axes.plot(*zip(*line, strict=True), label=f"{method} {scaling} {batch} {dtype}")
+            axes.set(title=str(machine), xlabel="GPUs", ylabel=label, xticks=counts, xlim=(0.9, most * 1.1))
+            axes.set_ylim(bottom=0)
+            axes.legend(fontsize="x-small", ncols=2)
+
+    return draw
+
+
+def scaling_table(records: Sequence[Record]) -> Table:
+    """Speed-up and efficiency of every point on several GPUs."""
+    return table1([record for record in records if record.benchmark in ON_GPUS])
+
+
+def wire_table(records: Sequence[Record]) -> Table:
+    """Bytes by kind."""
+    kinds = ("gradients", "buffers", "parameters", "inputs", "outputs", "at_start")
+    rows = [
+        {
+            "machine": record.machine,
+            "method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP",
+            "gpus": _ranks(record),
+            "model": record.params["model"],
+            **{kind: _median(record, kind) for kind in kinds},
+        }
+        for record in records
+    ]
+    return Table.of(rows, dict.fromkeys(kinds, "B"))
+
+
+def large_table(records: Sequence[Record]) -> Table:
+    """Loss and accuracy of the last epoch."""
+    columns = ("train_loss", "train_accuracy", "test_accuracy", "steps")
+    rows = [
+        {
+            "machine": record.machine,
+            "data": record.params["data"],
+            "gpus": _ranks(record),
+            "batch": record.params.get("batch", 128),
+            "recipe": record.params.get("recipe", "the small batch's"),
+            **{name: _median(record, name) for name in columns},
+        }
+        for record in records
+    ]
+    rows.sort(key=lambda row: (row["machine"], row["data"], row["gpus"], row["batch"]))
+    return Table.of(rows, dict.fromkeys(columns, "1"))
+
+
+def _point(record: Record) -> Row:
+    method, scaling = METHODS[record.benchmark]
+    return {
+        "machine": record.machine,
+        "method": method,
+        "scaling": record.params.get("scaling", scaling),
+        "dtype": record.params["dtype"],
+        "batch": record.params["batch"],
+        "gpus": _ranks(record),
+    }
+
+
+def _ranks(record: Record) -> int:
+    return int(record.params.get("gpus", record.params.get("ranks", 1)))
+
+
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(
+        rows,
+        key=lambda row: tuple(row[name] for name in ("machine", "method", "scaling", "dtype", "batch", "gpus")),
+    )
+
+
+def _median(record: Record, metric: str) -> float:
+    return statistics.median(record.metrics[metric].samples)
+
+
+def _number(cell: Any) -> float:
+    return float(cell)
+
+
+def figures() -> list[Figure]:
+    """The three tables, two charts, DataParallel's step, the wire, large batches."""
+    return [
+        Figure(
+            "table1",
+            "Table 1: time of an epoch, speed-up and efficiency",
+            tuple(METHODS),
+            table1,
+            None,
+            "weak: batch is that of each GPU; strong: that of all. Speed-up and efficiency against one GPU that runs "
+            "the same code in the same point; from, to: the 95 % interval of the efficiency.",
+        ),
+        Figure(
+            "table2",
+            "Table 2: computing and communicating, of an epoch",
+            SEVERAL,
+            table2,
+            None,
+            "From a profile, mean over GPUs: exposed is communication while nothing was computed, idle is nothing at "
+            "all. Subtracted is the step less a perfectly scaled one, times steps, as the exercise has it.",
+        ),
+        Figure(
+            "table3",
+            "Table 3: bandwidth of the gradients' reduction",
+            SEVERAL,
+            table3,
+            None,
+            "Ring all-reduce: 2 (n − 1) / n · S over the time of the reductions in the profile; ceiling: the same of "
+            "one all-reduce of as many bytes with nothing beside it; by_subtraction: over step − single.",
+        ),
+        Figure(
+            "speedup",
+            "Speed-up over GPUs",
+            ON_GPUS,
+            scaling_table,
+            draw_over_gpus("speedup", float, "times as fast as one GPU"),
+            "Dashed: as many times as there are GPUs.",
+        ),
+        Figure(
+            "efficiency",
+            "Efficiency over GPUs",
+            ON_GPUS,
+            scaling_table,
+            draw_over_gpus("efficiency", lambda _: 1.0, "speed-up / GPUs"),
+            "Dashed: 1, every GPU as fast as one alone.",
+        ),
+        Figure(
+            "dp_step",
+            "Where DataParallel's step goes",
+            DATA_PARALLEL,
+            breakdown_table,
+            draw_breakdown,
+            "The host's time in the parts of a profiled step; the mark is a whole step on one GPU, not profiled. Where "
+            "the bars are long and the GPUs idle, the launching is what takes the time.",
+        ),
+        Figure(
+            "wire",
+            "What crosses the wire in a step",
+            WIRE,
+            wire_table,
+            None,
+            "Bytes handed over in one step, counted. DDP: on each rank, before the ring makes 2 (n − 1) / n of them; "
+            "DP: all that goes from GPU to GPU.",
+        ),
+        Figure(
+            "large_batch",
+            "Large batches after five epochs",
+            LARGE,
+            large_table,
+            None,
+            "linear: the rate scaled with the batch, after a warm-up of two epochs; zero_gamma: residual blocks start "
+            "as the identity (Goyal et al.).",
+        ),
+    ]

@@ -1,0 +1,151 @@
+"""Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on real images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hpml_plugins import Bench, HpmlError, Metric, Rank
+from hpml_plugins.plugins.scaling.formulas import learning_rate
+from hpml_plugins.plugins.scaling.workloads import build
+
+Recipe = Literal["plain", "linear", "zero_gamma", "both"]
+RECIPES: tuple[Recipe, ...] = ("plain", "linear", "zero_gamma", "both")
+EPOCHS = 5
+SMALL_BATCH, SMALL_RATE = 128, 0.1
+#: Goyal's is 5 of 90 epochs; of five, two.
+WARM_UP = 2.0
+TEST_BATCH = 1000
+LARGE_METRICS = (
+    Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
+    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
+    Metric("test_accuracy", "1", "higher", "after the last epoch"),
+    Metric("steps", "1", "lower", "updates in all"),
+)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run. batch: on each rank.  rate: the small batch's.  warm_up: epochs, with scaled rates; else None.
+
+    zero_gamma: residual blocks start as the identity.
+    """
+
+    model: str
+    data: str
+    batch: int
+    scaled: bool
+    zero_gamma: bool
+    epochs: int = EPOCHS
+
+
+def measure_small_batch(bench: Bench, *, data: str) -> Mapping[str, float]:
+    """The lab's own training: ResNet18, batch 128 on one GPU."""
+    return train_on(bench, Training("resnet18", data, SMALL_BATCH, scaled=False, zero_gamma=False), 1)
+
+
+def measure_large_batch(bench: Bench, *, data: str, batch: int, recipe: Recipe, gpus: int) -> Mapping[str, float]:
+    """The same with `batch` on each of `gpus` GPUs."""
+    return train_on(bench, of_recipe("resnet18", data, batch, recipe), gpus)
+
+
+def measure_large_batch_cpu(bench: Bench, *, data: str, batch: int, recipe: Recipe, ranks: int) -> Mapping[str, float]:
+    """The small model over gloo."""
+    return train_on(bench, of_recipe("small", data, batch, recipe), ranks)
+
+
+def of_recipe(model: str, data: str, batch: int, recipe: Recipe) -> Training:
+    """plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma; both."""
+    if recipe not in RECIPES:
+        raise HpmlError(f"scaling has no recipe {recipe!r}; use one of {', '.join(RECIPES)}")
+    return Training(model, data, batch, recipe in ("linear", "both"), recipe in ("zero_gamma", "both"))
+
+
+def train_on(bench: Bench, training: Training, ranks: int) -> Mapping[str, float]:
+    """Train on so many ranks; the last epoch's figures."""
+    epochs, used = bench.ranks(train, ranks, training)[0]
+    bench.used_data |= used
+    bench.series("epochs", epochs, {"lr": "1", "train_loss": "1", "train_accuracy": "1", "test_accuracy": "1"})
+    return {name: epochs[name][-1] for name in ("train_loss", "train_accuracy", "test_accuracy", "steps")}
+
+
+def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Columns over epochs, and what data was used."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from hpml_plugins.plugins.scaling.ddp import check_same_everywhere, wrapped
+    from hpml_plugins.plugins.scaling.training import MOMENTUM, WEIGHT_DECAY, memory_is_the_question, prepare
+
+    prepare()
+    on_gpu = rank.backend == "nccl"
+    layout = torch.channels_last if on_gpu else torch.contiguous_format
+    images = rank.data(training.data).to(rank.device).normalized()
+    batches = images.train.batches(
+        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count, pad=images.shape[1] // 8, fill="zero",
+        flip=training.data.startswith("cifar"),
+    )  # fmt: skip
+    torch.manual_seed(rank.seed)
+    model = build(training.model, images.shape, len(images.classes), zero_gamma=training.zero_gamma)
+    model = model.to(rank.device, memory_format=layout)
+    parallel = wrapped(rank, model) if rank.count > 1 else model
+    optimizer = torch.optim.SGD(
+        parallel.parameters(), lr=SMALL_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
+    )
+    factor = training.batch * rank.count / SMALL_BATCH
+    columns: dict[str, list[float]] = {
+        name: [] for name in ("epoch", "steps", "lr", "train_loss", "train_accuracy", "test_accuracy")
+    }
+    steps = 0
+    with memory_is_the_question(rank, training.batch):
+        for epoch in range(training.epochs):
+            batches.set_epoch(epoch)
+            model.train()
+            totals = torch.zeros(3, dtype=torch.float64, device=rank.device)
+            for number, (x, y) in enumerate(batches):
+                if training.scaled:
+                    done = epoch + number / len(batches)
+                    rate = learning_rate(done, base=SMALL_RATE, factor=factor, warm_up=WARM_UP)
+                    optimizer.param_groups[0]["lr"] = rate
+                optimizer.zero_grad(set_to_none=True)
+                logits = parallel(x.contiguous(memory_format=layout))
+                loss = cross_entropy(logits, y)
+                loss.backward()
+                optimizer.step()
+                right = (logits.detach().argmax(1) == y).sum()
+                totals += torch.stack([loss.detach() * len(y), right, torch.full_like(right, len(y))])
+                steps += 1
+            of_all = [sum(column) for column in zip(*rank.gather_numbers(totals.tolist()), strict=True)]
+            found = {
+                "epoch": epoch + 1,
+                "steps": steps,
+                "lr": optimizer.param_groups[0]["lr"],
+                "train_loss": of_all[0] / of_all[2],
+                "train_accuracy": of_all[1] / of_all[2],
+                # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
+                "test_accuracy": rank.share(_accuracy(model, images.test, layout) if rank.index == 0 else None),
+            }
+            rank.check(_finite(found["train_loss"]), "the loss is finite: the training has not diverged")
+            for name, value in found.items():
+                columns[name].append(float(value))
+            rank.progress(f"epoch {epoch + 1}, accuracy {found['test_accuracy']:.3f}", (epoch + 1) / training.epochs)
+    check_same_everywhere(rank, model)
+    return columns, rank.used_data
+
+
+def _accuracy(model: Any, split: Any, layout: Any) -> float:
+    import torch
+
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for x, y in split.batches(TEST_BATCH, shuffle=False, drop_last=False):
+            right += int((model(x.contiguous(memory_format=layout)).argmax(1) == y).sum())
+    return right / len(split)
+
+
+def _finite(value: float) -> bool:
+    import math
+
+    return math.isfinite(value)
