@@ -136,7 +136,7 @@ def _together(rank: Rank, job: Job, single: Samples) -> Found:
     step = captured.step if captured else trainer.step
     if captured:
         check_graph(rank, captured, job.dtype)
-    count = training.window_of_all(rank, step, synchronize)
+    count = training.window_of_all(rank, step)
     time = per_step(rank.time(training.repeated(step, count), launch="visible", over="max", name="step"), count)
     rank.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-rank{rank.index}of{rank.count}"

@@ -55,7 +55,7 @@ def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scal
         bench.progress("all together", 0.4)
         trainer = trainer_of(bench, batch * gpus, dtype, gpus)
         check_gradient(bench, trainer, gpus, dtype)
-        count = training.window_of(trainer.step, synchronize_all)
+        count = training.window_of(trainer.step, bench.device)
         time = per_step(bench.time(training.repeated(trainer.step, count), launch="visible", name="step"), count)
         bench.progress("profiling", 0.8)
         events = profiled(

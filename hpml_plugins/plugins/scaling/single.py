@@ -34,7 +34,6 @@ def time_alone(bench: Bench, workload: Workload, batch: int, dtype: Dtype, *, gr
     from hpml_plugins.plugins.scaling import training
 
     device = bench.device
-    synchronize = training.synchronizer(device)
     trainer = training.Trainer(
         training.make_module(workload, dtype, device, bench.seed),
         training.Pool(workload, batch, device, bench.seed),
@@ -44,7 +43,7 @@ def time_alone(bench: Bench, workload: Workload, batch: int, dtype: Dtype, *, gr
     step = captured.step if captured else trainer.step
     if captured:
         check_graph(bench, captured, dtype)
-    count = training.window_of(step, synchronize)
+    count = training.window_of(step, device)
     # Not Rank.time: that is for steps that all ranks make.
     time = Bench.time(
         bench, training.repeated(step, count), launch="visible", device=device.partition(":")[0], name="single"

@@ -32,8 +32,9 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[misc]  # torch is un
         if function.namespace == "c10d":
             name = function._schema.name.partition("::")[2]
             self.calls[name] += 1
-            # The first argument is what is sent (or, broadcasting, overwritten): one tensor, or a list of them.
-            self.nbytes[name] += _nbytes([args[0]] if isinstance(args[0], torch.Tensor) else args[0])
+            # The first argument is what is sent (broadcasting: or overwritten); who gathers has what comes in there.
+            sent = args[1] if name.startswith("allgather") else args[0]
+            self.nbytes[name] += _nbytes([sent] if isinstance(sent, torch.Tensor) else sent)
         return function(*args, **(kwargs or {}))
 
     @property

@@ -18,8 +18,9 @@ from hpml_plugins.plugins.scaling.workloads import Dtype, Workload, build
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
 STEPS_BEFORE_CAPTURE = 12
-#: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any training loop.
-WINDOW = 0.1
+#: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any training loop. On a
+#: CPU nobody runs ahead.
+WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
 
 
@@ -146,13 +147,14 @@ def prepare() -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def window_of_all(rank: Rank, step: Callable[[], None], synchronize: Callable[[], None]) -> int:
+def window_of_all(rank: Rank, step: Callable[[], None]) -> int:
     """The same for a step that all ranks make: rank 0's answer, on every rank."""
-    return int(rank.share(window_of(step, synchronize)))
+    return int(rank.share(window_of(step, rank.device)))
 
 
-def window_of(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
+def window_of(step: Callable[[], None], device: str) -> int:
     """How many steps make a window."""
+    synchronize = synchronizer(device)
     for _ in range(3):
         step()
     synchronize()
@@ -160,7 +162,8 @@ def window_of(step: Callable[[], None], synchronize: Callable[[], None]) -> int:
     for _ in range(2):
         step()
     synchronize()
-    return max(1, min(LONGEST_WINDOW, math.ceil(WINDOW * 2 / (time.perf_counter() - started))))
+    seconds = (time.perf_counter() - started) / 2
+    return max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[device.partition(":")[0]] / seconds)))
 
 
 def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
@@ -187,8 +190,11 @@ def relative_error(found: Any, wanted: Any) -> float:
 
 
 def tolerance(dtype: Dtype) -> float:
-    """How far two gradients of the same batch may be apart: cuDNN's are not the same twice. Half a gradient is 0.5."""
-    return {"float32": 1e-2, "bf16": 5e-2}[dtype]
+    """How far two gradients of the same batch may be apart, as a share: cuDNN's are not the same twice.
+
+    One that lacks the other ranks' part, or its division, is about as far away as it is long.
+    """
+    return {"float32": 3e-2, "bf16": 1e-1}[dtype]
 
 
 def stream_for(graph: bool) -> Any:

@@ -41,8 +41,8 @@ def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: b
     """The model, freshly initialised from torch's generator, on the CPU.
 
     resnet18: He's, with the usual stem for small images: a 3×3 convolution of stride 1, no pooling; 11,173,962
-    parameters for three channels and ten classes.  vgg16: torchvision's.  small: two convolutions with batch
-    normalisation, for tests and machines without a GPU.
+    parameters for three channels and ten classes.  vgg16: torchvision's.  small: one residual block, for
+    machines without a GPU.
     zero_gamma: the last normalisation of each residual block starts with γ = 0, so that each block is the identity.
     """
     from torch import nn
@@ -60,12 +60,7 @@ def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: b
 
         return vgg16(num_classes=classes)
     if name == "small":
-        model = nn.Sequential(
-            nn.Conv2d(shape[0], 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-            nn.Conv2d(16, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, classes),
-        )  # fmt: skip
-        if zero_gamma:
-            nn.init.zeros_(model[4].weight)
-        return model
+        from hpml_plugins.plugins.scaling.small_model import SmallResNet
+
+        return SmallResNet(shape[0], classes, zero_gamma=zero_gamma)
     raise HpmlError(f"scaling has no model {name!r}; use resnet18, vgg16 or small")
