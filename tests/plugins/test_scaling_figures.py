@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from hpml_plugins import Record
+from hpml_plugins import Record, Series
 from hpml_plugins.figures import Drawable, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.scaling import hpml_benchmarks, hpml_figures
+from hpml_plugins.plugins.scaling.dp import DP_UNITS
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -23,9 +24,13 @@ def record(benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list
         )
         for metric in BENCHMARKS[benchmark].metrics
     }
+    profile = {name: samples.get(name, [1.0]) for name in DP_UNITS}
+    ranks = {"rank": [0.0, 1.0], "kernels": [0.04, 0.05], "collective_share": [0.2, 0.1]}
+    series = {"profile": Series(profile), "ranks": Series(ranks), "epochs": Series({"steps": [3.0, 6.0]})}
     return Record(
-        benchmark=benchmark, plugin="scaling", version="1", params=params, status="ok", machine=machine, metrics=metrics
-    )
+        benchmark=benchmark, plugin="scaling", version="1", params=params, status="ok", machine=machine,
+        metrics=metrics, series=series,
+    )  # fmt: skip
 
 
 POINT = {"batch": 512, "dtype": "float32"}
@@ -117,6 +122,14 @@ def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> N
         "scaling_large_batch", samples={"test_accuracy": [0.3]}, data="cifar10", gpus=2, batch=8192, recipe="plain"
     )
     found = [
-        (row["gpus"], row["batch"], row["recipe"], row["test_accuracy"]) for row in rows("large_batch", large, small)
+        (row["gpus"], row["batch"], row["recipe"], row["updates"], row["test_accuracy"])
+        for row in rows("large_batch", large, small)
     ]
-    assert found == [(1, 128, "the small batch's", 0.8), (2, 8192, "plain", 0.3)]
+    assert found == [(1, 128, "the small batch's", 6, 0.8), (2, 8192, "plain", 6, 0.3)]
+
+
+def test_vgg16_has_a_row_a_rank() -> None:
+    vgg = record("scaling_vgg16", samples={"step": [0.1], "single": [0.09], "speedup": [1.8]}, gpus=2, **POINT)
+    first, second = rows("vgg16", vgg)
+    assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
+    assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)

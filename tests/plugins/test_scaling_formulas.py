@@ -21,7 +21,14 @@ from hpml_plugins.plugins.scaling.formulas import (
     steps_in_epoch,
 )
 from hpml_plugins.plugins.scaling.intervals import Interval, intersection, length, union
-from hpml_plugins.plugins.scaling.results import METRICS, metrics, single_metrics
+from hpml_plugins.plugins.scaling.results import (
+    METRICS,
+    PROFILE_UNITS,
+    Measured,
+    metrics,
+    profile_columns,
+    single_metrics,
+)
 from hpml_plugins.plugins.scaling.trace import Activity, cpu_activity, gpu_activities, host_ranges, mean_activity
 from hpml_plugins.plugins.scaling.workloads import CIFAR
 
@@ -161,41 +168,39 @@ def test_the_mean_over_gpus_is_field_by_field() -> None:
 
 
 def test_the_metrics_of_a_point_by_hand() -> None:
-    time = Samples.of([0.012] * 5, "s", steps=10, batch=1)
-    found = metrics(
-        CIFAR, 125, 4, "weak",
-        time=time,
+    measured = Measured(
+        time=Samples.of([0.012] * 5, "s", steps=10, batch=1),
         single=Samples.of([0.010] * 7, "s"),
         activity=activity(span=0.013, computation=0.009, communication=0.003, overlapped=0.002, reduction=0.002),
         parameters=1_000_000,
         ceiling=Samples.of([0.0001], "s"),
-    )  # fmt: skip
+    )
+    found = metrics(CIFAR, 125, 4, "weak", measured)
     medians = {name: value.median if isinstance(value, Samples) else value for name, value in found.items()}
     assert set(medians) == {metric.name for metric in METRICS}
     assert medians["epoch"] == pytest.approx(1.2)  # 50,000 / (4 · 125) = 100 steps
-    assert medians["throughput"] == pytest.approx(500 / 0.012)
     assert medians["speedup"] == pytest.approx(10 / 3)
-    assert medians["subtracted"] == pytest.approx(0.002)
     assert medians["exposed"] == pytest.approx(0.001)
-    assert medians["idle"] == pytest.approx(0.003)  # 13 − 9 − 1 ms
     assert medians["bus_bandwidth"] == pytest.approx(3e9)  # 1.5 · 4 MB in 2 ms
     assert medians["ceiling"] == pytest.approx(60e9)  # 1.5 · 4 MB in 0.1 ms
-    assert medians["utilization"] == pytest.approx(0.05)
-    step = found["step"]
+    step, efficiencies = found["step"], found["efficiency"]
     assert isinstance(step, Samples)
     assert (step.info["measured_steps"], step.info["epoch"]) == (50, "from a part of its steps")
-    assert isinstance(found["efficiency"], Samples)
-    assert len(found["efficiency"]) == 5
+    assert isinstance(efficiencies, Samples)
+    assert len(efficiencies) == 5
+    columns = profile_columns(4, "weak", measured)
+    assert set(columns) == set(PROFILE_UNITS)
+    assert columns["single"] == 0.010
+    assert columns["subtracted"] == pytest.approx(0.002)
+    assert columns["idle"] == pytest.approx(0.003)  # 13 − 9 − 1 ms
+    assert columns["utilization"] == pytest.approx(0.05)
 
 
 def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step() -> None:
-    time = Samples.of([0.004], "s", steps=1000)
-    found = metrics(
-        CIFAR, 125, 4, "strong",
-        time=time, single=Samples.of([0.010], "s"), activity=activity(), parameters=1, ceiling=Samples.of([1.0], "s"),
-    )  # fmt: skip
-    assert found["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
-    assert found["bus_bandwidth"] == 0.0
+    one = Samples.of([0.010], "s")
+    measured = Measured(Samples.of([0.004], "s", steps=1000), one, activity(), 1, one)
+    assert profile_columns(4, "strong", measured)["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
+    assert metrics(CIFAR, 125, 4, "strong", measured)["bus_bandwidth"] == 0.0
 
 
 def test_an_epoch_measured_whole_is_called_so() -> None:

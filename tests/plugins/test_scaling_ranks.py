@@ -49,8 +49,11 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, n
     assert median(record, "communication") > 0
     assert 0 < median(record, "exposed") <= median(record, "communication")
     assert median(record, "computation") > 0
-    achieved = median(record, "utilization") * median(record, "ceiling")
-    assert median(record, "bus_bandwidth") == pytest.approx(achieved)
+    profile = record.series["profile"].columns
+    assert median(record, "bus_bandwidth") == pytest.approx(
+        profile["utilization"][0] * median(record, "ceiling"), rel=0.1
+    )
+    assert profile["single"][0] > 0
     assert record.series["ranks"].columns["rank"] == list(range(ranks))
     assert record.metrics["step"].info["data"] == "synthetic-8, on the device"
     assert record.metrics["step"].info["over_ranks"] == "max"
@@ -117,8 +120,8 @@ def test_a_batch_that_does_not_fit_skips_the_point(node: Node, monkeypatch: pyte
 def test_one_process_alone_is_timed(node: Node) -> None:
     record = measured("scaling_single_cpu", node, batch=32, dtype="float32")
     assert (record.status, record.reason) == ("ok", "")
-    pairs = zip(record.metrics["step"].samples, record.metrics["throughput"].samples, strict=True)
-    assert all(throughput == pytest.approx(32 / step) for step, throughput in pairs)
+    pairs = zip(record.metrics["step"].samples, record.metrics["epoch"].samples, strict=True)
+    assert all(epoch == pytest.approx(32 * step) for step, epoch in pairs)  # 1024 / 32
 
 
 def test_bf16_computes_in_bf16_and_reduces_float32() -> None:

@@ -10,7 +10,7 @@ from hpml_plugins.plugins.scaling.ddp import (
     measure_ddp_strong,
     measure_vgg,
 )
-from hpml_plugins.plugins.scaling.dp import DP_METRICS, measure_dp, measure_dp_strong
+from hpml_plugins.plugins.scaling.dp import measure_dp, measure_dp_strong
 from hpml_plugins.plugins.scaling.large_batch import (
     LARGE_METRICS,
     RECIPES,
@@ -57,13 +57,13 @@ DDP_STRONG = Benchmark(
     description="DistributedDataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
 )  # fmt: skip
 DP = Benchmark(
-    "scaling_dp", measure_dp, DP_METRICS,
+    "scaling_dp", measure_dp, METRICS,
     {"gpus": GPUS, "batch": (32, 128, 512), "dtype": DTYPES},
     ALL_GPUS, timeout=180,
     description="DataParallel, weak scaling: ResNet18, the batch for each GPU.",
 )  # fmt: skip
 DP_STRONG = Benchmark(
-    "scaling_dp_strong", measure_dp_strong, DP_METRICS,
+    "scaling_dp_strong", measure_dp_strong, METRICS,
     {"gpus": GPUS, "batch": (128, 512), "dtype": ("float32",)},
     ALL_GPUS, timeout=180,
     description="DataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",

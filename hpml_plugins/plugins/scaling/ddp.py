@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpml_plugins import Bench, HpmlError, Rank, Samples
 from hpml_plugins.plugins.scaling.formulas import Scaling
-from hpml_plugins.plugins.scaling.results import FLOAT32, metrics
+from hpml_plugins.plugins.scaling.results import FLOAT32, PROFILE_UNITS, Measured, metrics, profile_columns
 from hpml_plugins.plugins.scaling.single import check_graph, per_step, time_alone
-from hpml_plugins.plugins.scaling.trace import Activity, cpu_activity, gpu_activities, mean_activity
+from hpml_plugins.plugins.scaling.trace import cpu_activity, gpu_activities, mean_activity
 from hpml_plugins.plugins.scaling.workloads import CIFAR, SMALL, VGG, Dtype, Workload
 
 Result = Mapping[str, Samples | float]
@@ -25,17 +25,6 @@ class Job:
     alone: int
     dtype: Dtype
     graph: bool = False
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a rank found."""
-
-    time: Samples
-    single: Samples
-    activity: Activity
-    ceiling: Samples
-    parameters: int
 
 
 def measure_ddp(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
@@ -74,29 +63,21 @@ def share_of(batch: int, ranks: int) -> int:
 
 def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling) -> Result:
     """Run the job on so many ranks and make metrics of what they found."""
-    found: list[Found] = bench.ranks(on_rank, ranks, job)
-    first = found[0]
-    columns = {name: [asdict(one.activity)[name] for one in found] for name in asdict(first.activity)}
-    shares = [one.activity.share for one in found]
+    found: list[Measured] = bench.ranks(on_rank, ranks, job)
+    activities = [one.activity for one in found]
+    times = {name: [asdict(activity)[name] for activity in activities] for name in asdict(activities[0])}
     bench.series(
         "ranks",
-        {"rank": list(range(ranks)), **columns, "collective_share": shares},
-        {**dict.fromkeys(columns, "s"), "collective_share": "1"},
+        {"rank": list(range(ranks)), **times, "collective_share": [activity.share for activity in activities]},
+        {**dict.fromkeys(times, "s"), "collective_share": "1"},
     )
-    return metrics(
-        job.workload,
-        job.batch,
-        ranks,
-        scaling,
-        time=first.time,
-        single=first.single,
-        activity=mean_activity(one.activity for one in found),
-        parameters=first.parameters,
-        ceiling=first.ceiling,
-    )
+    measured = replace(found[0], activity=mean_activity(activities))
+    columns = profile_columns(ranks, scaling, measured)
+    bench.series("profile", {name: [value] for name, value in columns.items()}, PROFILE_UNITS)
+    return metrics(job.workload, job.batch, ranks, scaling, measured)
 
 
-def on_rank(rank: Rank, job: Job) -> Found:
+def on_rank(rank: Rank, job: Job) -> Measured:
     """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size."""
     from hpml_plugins.plugins.scaling import training
 
@@ -112,7 +93,7 @@ def on_rank(rank: Rank, job: Job) -> Found:
         return _together(rank, job, single)
 
 
-def _together(rank: Rank, job: Job, single: Samples) -> Found:
+def _together(rank: Rank, job: Job, single: Samples) -> Measured:
     import torch
     from torch import distributed as dist
 
@@ -155,7 +136,7 @@ def _together(rank: Rank, job: Job, single: Samples) -> Found:
     flat = torch.zeros(parameters, device=rank.device)
     assert flat.nbytes == FLOAT32 * parameters
     ceiling = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
-    return Found(time, single, activity, ceiling, parameters)
+    return Measured(time, single, activity, parameters, ceiling)
 
 
 def wrapped(rank: Rank, module: Any) -> Any:

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hpml_plugins import Bench, Metric, Samples
+from hpml_plugins import Bench, Samples
 from hpml_plugins.plugins.scaling.ddp import share_of
 from hpml_plugins.plugins.scaling.formulas import Scaling
-from hpml_plugins.plugins.scaling.results import METRICS, metrics
+from hpml_plugins.plugins.scaling.results import PROFILE_UNITS, Measured, metrics, profile_columns
 from hpml_plugins.plugins.scaling.single import per_step, time_alone
 from hpml_plugins.plugins.scaling.trace import gpu_activities, host_ranges, mean_activity
 from hpml_plugins.plugins.scaling.workloads import CIFAR, Dtype
 
 #: What a step does on the host, in order; the first four are DataParallel's own parts of the forward pass.
 PARTS = ("scatter", "replicate", "parallel_apply", "gather", "backward", "update")
-DP_METRICS = (
-    *METRICS,
-    *(Metric(part, "s", "lower", f"the host in {part}, of a profiled step") for part in PARTS),
-    Metric("single_forward", "s", "lower", "the host in the forward pass of a profiled step on one GPU"),
-    Metric("single_backward", "s", "lower", "the host in its backward pass"),
-)
+DP_UNITS = {**PROFILE_UNITS, **dict.fromkeys((*PARTS, "single_forward", "single_backward"), "s")}
 
 Result = Mapping[str, Samples | float]
 
@@ -69,15 +64,15 @@ def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scal
         torch.cuda.empty_cache()
         flat = [torch.zeros(parameters, device=f"cuda:{gpu}") for gpu in range(gpus)]
         ceiling = bench.time(lambda: nccl.all_reduce(flat), budget=0.3, name="all-reduce alone")
-    return {
-        **metrics(
-            CIFAR, batch, gpus, scaling,
-            time=time, single=single, activity=activity, parameters=parameters, ceiling=ceiling,
-        ),
+    measured = Measured(time, single, activity, parameters, ceiling)
+    columns = {
+        **profile_columns(gpus, scaling, measured),
         **host_ranges(events, PARTS, ACTIVE),
         "single_forward": forward["forward"],
         "single_backward": forward["backward"],
-    }  # fmt: skip
+    }
+    bench.series("profile", {name: [value] for name, value in columns.items()}, DP_UNITS)
+    return metrics(CIFAR, batch, gpus, scaling, measured)
 
 
 def trainer_of(bench: Bench, batch: int, dtype: Dtype, gpus: int = 0) -> Any:

@@ -54,7 +54,7 @@ def table2(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         steps = _median(record, "epoch") / _median(record, "step")
-        rows.append({**_point(record), **{name: steps * _median(record, name) for name in columns}})
+        rows.append({**_point(record), **{name: steps * _figure(record, name) for name in columns}})
     return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
 
 
@@ -64,7 +64,7 @@ def table3(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         point = _point(record)
-        measured = {name: _median(record, name) for name in columns}
+        measured = {name: _figure(record, name) for name in columns}
         rows.append({**point, **measured, "by_subtraction": _by_subtraction(record, point["gpus"])})
     units = {"bus_bandwidth": "B/s", "ceiling": "B/s", "utilization": "1", "by_subtraction": "B/s"}
     return Table.of(_ordered(rows), units)
@@ -73,14 +73,14 @@ def table3(records: Sequence[Record]) -> Table:
 def _by_subtraction(record: Record, ranks: int) -> float | None:
     """As the exercise calculates: ring bytes over what several GPUs cost; unknown where they cost nothing."""
     parameters = record.metrics["ceiling"].info.get("parameters")
-    lost = _median(record, "subtracted")
+    lost = _figure(record, "subtracted")
     return ring_bandwidth(FLOAT32 * float(parameters), lost, ranks) if parameters and lost > 0 else None
 
 
 def breakdown_table(records: Sequence[Record]) -> Table:
     """Where the host spends DataParallel's step, and one GPU's."""
     columns = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
-    rows = [{**_point(record), **{name: _median(record, name) for name in columns}} for record in records]
+    rows = [{**_point(record), **{name: _figure(record, name) for name in columns}} for record in records]
     return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
 
 
@@ -131,6 +131,19 @@ def scaling_table(records: Sequence[Record]) -> Table:
     return table1([record for record in records if record.benchmark in ON_GPUS])
 
 
+def vgg_table(records: Sequence[Record]) -> Table:
+    """A row a rank: its GPU's kernels, and the collectives' share in them."""
+    rows = []
+    for record in records:
+        ranks = record.series["ranks"].columns
+        for rank, (share, kernels) in enumerate(zip(ranks["collective_share"], ranks["kernels"], strict=True)):
+            point = {name: cell for name, cell in _point(record).items() if name not in ("method", "scaling")}
+            whole = {name: _figure(record, name) for name in ("epoch", "single", "step", "speedup")}
+            rows.append({**point, **whole, "rank": rank, "kernels": kernels, "collective_share": share})
+    units = dict.fromkeys(("epoch", "single", "step", "kernels"), "s")
+    return Table.of(rows, {**units, "speedup": "1", "collective_share": "1"})
+
+
 def wire_table(records: Sequence[Record]) -> Table:
     """Bytes by kind."""
     kinds = ("gradients", "buffers", "parameters", "inputs", "outputs", "at_start")
@@ -149,7 +162,7 @@ def wire_table(records: Sequence[Record]) -> Table:
 
 def large_table(records: Sequence[Record]) -> Table:
     """Loss and accuracy of the last epoch."""
-    columns = ("train_loss", "train_accuracy", "test_accuracy", "steps")
+    columns = ("train_loss", "train_accuracy", "test_accuracy")
     rows = [
         {
             "machine": record.machine,
@@ -157,6 +170,7 @@ def large_table(records: Sequence[Record]) -> Table:
             "gpus": _ranks(record),
             "batch": record.params.get("batch", 128),
             "recipe": record.params.get("recipe", "the small batch's"),
+            "updates": int(record.series["epochs"].columns["steps"][-1]),
             **{name: _median(record, name) for name in columns},
         }
         for record in records
@@ -190,6 +204,11 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
 
 def _median(record: Record, metric: str) -> float:
     return statistics.median(record.metrics[metric].samples)
+
+
+def _figure(record: Record, name: str) -> float:
+    """A metric's median, or what the series `profile` has under that name."""
+    return _median(record, name) if name in record.metrics else record.series["profile"].columns[name][0]
 
 
 def _number(cell: Any) -> float:
@@ -250,6 +269,15 @@ def figures() -> list[Figure]:
             draw_breakdown,
             "The host's time in the parts of a profiled step; the mark is a whole step on one GPU, not profiled. Where "
             "the bars are long and the GPUs idle, the launching is what takes the time.",
+        ),
+        Figure(
+            "vgg16",
+            "VGG16: one GPU against several",
+            ("scaling_vgg16",),
+            vgg_table,
+            None,
+            "An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: all of a "
+            "profiled step's on that rank's GPU; collective_share: NCCL's in them, which also wait for other ranks.",
         ),
         Figure(
             "wire",

@@ -21,7 +21,6 @@ LARGE_METRICS = (
     Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
     Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
     Metric("test_accuracy", "1", "higher", "after the last epoch"),
-    Metric("steps", "1", "lower", "updates in all"),
 )
 
 
@@ -67,7 +66,7 @@ def train_on(bench: Bench, training: Training, ranks: int) -> Mapping[str, float
     epochs, used = bench.ranks(train, ranks, training)[0]
     bench.used_data |= used
     bench.series("epochs", epochs, {"lr": "1", "train_loss": "1", "train_accuracy": "1", "test_accuracy": "1"})
-    return {name: epochs[name][-1] for name in ("train_loss", "train_accuracy", "test_accuracy", "steps")}
+    return {name: epochs[name][-1] for name in ("train_loss", "train_accuracy", "test_accuracy")}
 
 
 def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[str, Any]]:

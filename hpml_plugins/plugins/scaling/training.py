@@ -108,6 +108,7 @@ class Captured:
         # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
         with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             trainer.train_on(self.images, self.labels)
+        self.loss = trainer.loss
         torch.cuda.synchronize()
 
     def step(self) -> None:
@@ -116,6 +117,7 @@ class Captured:
         self.images.copy_(images)
         self.labels.copy_(labels)
         self.graph.replay()
+        self.trainer.loss = self.loss
 
     def differs(self) -> float:
         """How far the state after a replay is from that after the same step launched one by one, as a share."""
