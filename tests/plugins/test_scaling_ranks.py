@@ -253,3 +253,22 @@ def test_a_job_travels_to_spawned_ranks() -> None:
 
     job = Job(SMALL, 32, 32, "float32")
     assert pickle.loads(pickle.dumps(job)) == job
+
+
+@pytest.mark.parametrize(("replays", "right"), [(1, True), (2, False), (0, False)])
+def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right: bool) -> None:
+    from types import SimpleNamespace
+
+    from hpml_plugins.plugins.scaling.training import Captured, Pool, Trainer, make_module, tolerance
+
+    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), Pool(SMALL, 16, "cpu", seed=0), lr=0.1)
+    trainer.step()
+    captured = Captured.__new__(Captured)  # capturing needs a GPU; what is tested is the comparison
+    captured.trainer, (captured.images, captured.labels) = trainer, trainer.pool.take()
+
+    def replay() -> None:
+        for _ in range(replays):
+            trainer.train_on(captured.images, captured.labels)
+
+    captured.graph = SimpleNamespace(replay=replay)
+    assert (captured.differs() < tolerance("float32")) is right

@@ -123,7 +123,9 @@ def _together(rank: Rank, job: Job, single: Samples) -> Measured:
     name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-rank{rank.index}of{rank.count}"
     events = profiled(step, synchronize, on_gpu=on_gpu, host=not on_gpu, name=name)
     if on_gpu:
-        activity = mean_activity(gpu_activities(events, ACTIVE).values())
+        of_gpus = gpu_activities(events, ACTIVE)
+        rank.check(of_gpus, "the profile holds the GPU's kernels")
+        activity = mean_activity(of_gpus.values())
     else:
         activity = cpu_activity(events, ACTIVE)
     rank.check(activity.reduction > 0, "the profile holds the reduction of the gradients")

@@ -56,7 +56,9 @@ def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scal
         events = profiled(
             trainer.step, synchronize_all, on_gpu=True, host=True, name=f"resnet18-batch{batch}-{dtype}-dp{gpus}"
         )
-        activity = mean_activity(gpu_activities(events, ACTIVE).values())
+        of_gpus = gpu_activities(events, ACTIVE)
+        bench.check(len(of_gpus) == gpus, "the profile holds the kernels of every GPU")
+        activity = mean_activity(of_gpus.values())
         bench.check(activity.communication > 0, "the profile holds the communication")
         bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
         parameters = sum(parameter.numel() for parameter in trainer.module.parameters())
