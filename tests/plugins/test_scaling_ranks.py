@@ -78,15 +78,15 @@ def test_a_rank_killed_between_steps_fails_the_point_and_leaves_no_orphan(
     whole = training.Trainer.train_on
     steps = 0
 
-    def dies_in_the_twentieth_step(trainer: Any, images: Any, labels: Any) -> None:
+    def dies_in_the_eighth_step(trainer: Any, images: Any, labels: Any) -> None:
         nonlocal steps
         (tmp_path / str(os.getpid())).touch()
         steps += trainer.module.__class__.__name__ == "DistributedDataParallel"
-        if steps == 20 and os.environ["RANK"] == "1":
+        if steps == 8 and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
         whole(trainer, images, labels)
 
-    monkeypatch.setattr(training.Trainer, "train_on", dies_in_the_twentieth_step)
+    monkeypatch.setattr(training.Trainer, "train_on", dies_in_the_eighth_step)
     record = measured("scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak")
     assert (record.status, record.reason) == (
         "failed",

@@ -87,7 +87,7 @@ class Trainer:
         """All that a step changes: parameters, buffers, momenta."""
         momenta = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = [*self.module.parameters(), *self.module.buffers(), *momenta]
-        return [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        return [tensor.detach() for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
 class Captured:
@@ -124,9 +124,8 @@ class Captured:
         before = [tensor.clone() for tensor in self.trainer.state()]
         self.graph.replay()
         replayed = _change(self.trainer.state(), before)
-        with torch.no_grad():
-            for tensor, old in zip(self.trainer.state(), before, strict=True):
-                tensor.copy_(old)
+        for tensor, old in zip(self.trainer.state(), before, strict=True):
+            tensor.copy_(old)
         self.trainer.train_on(self.images, self.labels)
         launched = _change(self.trainer.state(), before)
         return relative_error(replayed, launched)
@@ -230,4 +229,4 @@ def _layout(device: Any) -> Any:
 
 def _change(state: list[Any], before: list[Any]) -> Any:
     pairs = zip(state, before, strict=True)
-    return torch.cat([(new.detach() - old).double().reshape(-1) for new, old in pairs if new.is_floating_point()])
+    return torch.cat([(new - old).double().reshape(-1) for new, old in pairs if new.is_floating_point()])
