@@ -109,8 +109,8 @@ def _median(record: Record, name: str) -> float | None:
 
 
 def _highest(record: Record, series: str, column: str) -> float | None:
-    values = record.series[series].columns.get(column) if series in record.series else None
-    return max(values) if values else None
+    found = record.series.get(series)
+    return max(found.numbers(column), default=None) if found and column in found.columns else None
 
 
 FIGURES = (
