@@ -19,6 +19,7 @@ from asv.commands import make_argparser
 from asv.config import Config
 from asv.console import log
 
+from hpml_plugins.asv.selection import discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
@@ -74,6 +75,7 @@ def prepare(name: str | None) -> dict[str, str]:
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
+    discover_only(selection_of(suite, host, node))
     facts = facets(node, machine, _read_json(results / machine / "machine.json"))
     save_machine(facts)
     return facts

@@ -208,7 +208,7 @@ def _median(record: Record, metric: str) -> float:
 
 def _figure(record: Record, name: str) -> float:
     """A metric's median, or what the series `profile` has under that name."""
-    return _median(record, name) if name in record.metrics else record.series["profile"].columns[name][0]
+    return _median(record, name) if name in record.metrics else record.series["profile"].numbers(name)[0]
 
 
 def _number(cell: Any) -> float:

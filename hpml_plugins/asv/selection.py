@@ -1,0 +1,67 @@
+"""Which points asv starts a process for: those of the run's profile, and of what the node lacks one metric each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from asv.benchmarks import Benchmarks
+
+from hpml_plugins.host import Host
+from hpml_plugins.model.node import Node
+from hpml_plugins.node import unmet
+from hpml_plugins.suite.declaration import Suite
+
+#: asv's benchmark name → the indices of its points, counted as asv counts them.
+Selection = Mapping[str, frozenset[int]]
+
+
+def selection_of(suite: Suite, host: Host, node: Node) -> Selection:
+    """The points that need a process in this run.
+
+    A point that the node cannot measure is asked for through its first metric alone: that one writes the Record with
+    the reason, and the others have nothing to add. Benchmarks that are remembered from another node are left to asv.
+    """
+    found: dict[str, frozenset[int]] = {}
+    declared = {each.benchmark: each for each in suite.benchmarks}
+    for _, benchmark in host.benchmarks():
+        points = list(enumerate(benchmark.points()))
+        chosen = {index for index, params in points if declared[benchmark.name].is_chosen(params)}
+        lacking = {index for index, params in points if index in chosen and unmet(benchmark, params, node)}
+        for number, metric in enumerate(benchmark.metrics):
+            wanted = chosen if number == 0 else chosen - lacking
+            found[f"{benchmark.name}.track_{metric.name}"] = frozenset(wanted)
+    return found
+
+
+def narrow(benchmarks: Benchmarks, selection: Selection) -> None:
+    """Keep of asv's selection what is in ours too; a benchmark of which nothing is left is not run at all."""
+    for name in list(benchmarks):
+        if name not in selection:
+            continue
+        active = benchmarks.benchmark_selection.get(name)
+        if active is None:  # no parameters: one point
+            if not selection[name]:
+                del benchmarks[name]
+            continue
+        active[:] = [index for index in active if index in selection[name]]
+        if not active:
+            del benchmarks[name]
+
+
+def discover_only(selection: Selection) -> None:
+    """Let `Benchmarks.discover` of this process give these points only.
+
+    asv has a selection of points, and fills it from `--bench` alone. A process a metric of each of 3,000 points, of
+    which a quick profile measures a twentieth, would take longer than the measuring.
+    """
+    original = Benchmarks.discover.__func__
+
+    @functools.wraps(original)
+    def discover(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(cls, *args, **kwargs)
+        narrow(found, selection)
+        return found
+
+    Benchmarks.discover = classmethod(discover)
