@@ -3,25 +3,28 @@
 The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
 """
 
-from hpml_plugins.datasets import DataSet, Split, load_data
+from hpml_plugins.datasets import Arrays, DataSet, DataSource, Split, load_data
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.measuring.rank import Rank
-from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
+from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arrays",
     "Bench",
     "Benchmark",
     "DataSet",
+    "DataSource",
     "Figure",
     "GpuType",
     "HpmlError",
     "Metric",
     "Node",
+    "Page",
     "PublishedFigure",
     "Rank",
     "Record",

@@ -1,14 +1,20 @@
-"""Every extension point, on one screen. A plugin implements any of them and marks it with `hookimpl`."""
+"""Every extension point, on one screen. A plugin implements any of them and marks it with `hookimpl`.
+
+Plugins are asked in the registry's order. Of two that offer one name the first stands, and the error names both. A
+hook that raises is named, and costs only what it would have offered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.model import Benchmark, Figure
+    from hpml_plugins.datasets import DataSource
+    from hpml_plugins.model import Benchmark, Figure, Page, Value
+    from hpml_plugins.published import GpuType, PublishedFigure
 
 PROJECT = "hpml"
 
@@ -18,7 +24,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
-    """The benchmarks this plugin offers.
+    """The benchmarks this plugin offers, with their requirements (`Requires(also=...)` for those of its own).
 
     Called once, when the registry is loaded, on every node and for every command: return values, import nothing
     heavy, do not look at the machine. What a node lacks is said by `Requires`, so that the list is the same
@@ -32,3 +38,31 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
     Called when pages are published and by `hpml plot` and `hpml table`, never where anything is measured.
     """
+
+
+@hookspec
+def hpml_pages() -> Iterable[Page]:  # type: ignore[empty-body]
+    """Whole pages of its own, linked from the plugin's page. Called when pages are published."""
+
+
+@hookspec
+def hpml_node_facts() -> Mapping[str, Value]:  # type: ignore[empty-body]
+    """More facts of this node, kept in every Record: name → value. Called once by each command that measures."""
+
+
+@hookspec
+def hpml_data() -> Iterable[DataSource]:  # type: ignore[empty-body]
+    """Data sets, for this plugin's `bench.data` and for any benchmark that names one in `Requires(data=...)`.
+
+    Called as `hpml_benchmarks` is: return values, look at no file.
+    """
+
+
+@hookspec
+def hpml_published() -> Iterable[PublishedFigure]:  # type: ignore[empty-body]
+    """Figures that others publish, each with its source, for `published_figures`. Called as `hpml_benchmarks` is."""
+
+
+@hookspec
+def hpml_gpu_types() -> Iterable[GpuType]:  # type: ignore[empty-body]
+    """Peaks of GPU types that the project does not have, for `bench.peaks`. Called as `hpml_benchmarks` is."""

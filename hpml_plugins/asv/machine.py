@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,11 +23,15 @@ from asv.console import log
 from hpml_plugins.asv.selection import discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
+from hpml_plugins.measuring.isolation import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.suite.declaration import PROFILE_VARIABLE, SUITE_VARIABLE, declare
+
+#: s that loading all plugins may take; each has a limit of its own (`host.survey`).
+_LOADING = 3600.0
 
 
 def load_machines_with_facts() -> None:
@@ -54,31 +59,55 @@ def prepare(name: str | None) -> dict[str, str]:
 
     Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it is not.
     """
-    host = make_host(read_registry())
-    for plugin in host.broken:
-        log.warning(str(plugin.error))
+    registry = read_registry()
     node = detect_node()
     machine = name or machine_name(node)
     arguments = _asv_arguments()
     results = Path(_config(arguments.get("config")).results_dir)
     scratch = _make_scratch()
-    suite = declare(
-        host,
-        node,
-        machine,
-        scratch,
-        profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
-        previous=_read_json(results / "benchmarks.json"),
-        keep=not arguments.get("dry_run"),
-        reuse=_reuse(arguments),
-    )
     file = scratch / "suite.json"
-    file.write_bytes(msgspec.json.encode(suite))
+
+    def write_suite(send: Send) -> None:
+        try:
+            host = make_host(registry, facts=True)
+            suite = declare(
+                host,
+                node,
+                machine,
+                scratch,
+                profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
+                previous=_read_json(results / "benchmarks.json"),
+                keep=not arguments.get("dry_run"),
+                reuse=_reuse(arguments),
+            )
+        except HpmlError as error:
+            send("error", str(error).encode())
+            return
+        file.write_bytes(msgspec.json.encode(suite))
+        for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
+            send("warning", str(problem).encode())
+
+    _in_another_process(write_suite)
     os.environ[SUITE_VARIABLE] = str(file)
     discover_only(selection_of(suite, host, node))
     facts = facets(node, machine, _read_json(results / machine / "machine.json"))
     save_machine(facts)
     return facts
+
+
+def _in_another_process(function: Callable[[Send], None]) -> None:
+    """Run it in a fork, so that no plugin is ever imported into asv itself. Raises HpmlError for its `error`s."""
+    errors: list[str] = []
+
+    def on_message(kind: str, payload: bytes) -> None:
+        if kind == "error":
+            errors.append(payload.decode())
+        else:
+            log.warning(payload.decode())
+
+    outcome = run_isolated(function, _LOADING, on_message)
+    if errors or outcome.fault:
+        raise HpmlError(errors[0] if errors else f"loading the plugins {outcome.fault}: {outcome.output[-500:]}")
 
 
 def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:

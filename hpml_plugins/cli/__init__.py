@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -87,5 +88,8 @@ def main() -> NoReturn:
         status = 130
     except BrokenPipeError:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
-        status = 0
+        sys.exit(0)
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+    sys.stdout = sys.stderr  # what plugins say at exit is no part of the answer
     sys.exit(status if isinstance(status, int) else 0)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from hpml_plugins.cli import Settings
+from hpml_plugins.datasets.known import also_known
 from hpml_plugins.display import quantity
+
+if TYPE_CHECKING:
+    from hpml_plugins.datasets import DataSource
 
 
 @click.group("data", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> int:
     """Show which data sets are here and how to get the others. Only `get` uses the network."""
+    context.with_resource(also_known(_of_plugins(context.obj)))
     if context.invoked_subcommand is None:
         _list()
     return 0
@@ -60,14 +68,34 @@ def show(name: str) -> int:
     return 0
 
 
+def _of_plugins(settings: Settings) -> dict[str, DataSource]:
+    """The data sets that plugins bring; none where there is no registry, as beside a copied `hpml`."""
+    from hpml_plugins.host import make_host
+    from hpml_plugins.host.offers import own_sources
+    from hpml_plugins.registry import read_registry
+
+    if not settings.registry.is_file():
+        return {}
+    host = make_host(read_registry(settings.registry))
+    for problem in host.offers.problems:
+        print(f"hpml: {problem}", file=sys.stderr)
+    return {
+        name: source
+        for plugin in host.plugins
+        for name, source in own_sources(plugin).items()
+        if host.offers.data[name].name == plugin.entry.name
+    }
+
+
 def _list() -> None:
     from hpml_plugins.datasets import find, why_missing
-    from hpml_plugins.datasets.builtin import SOURCES
     from hpml_plugins.datasets.decoded import Entry
+    from hpml_plugins.datasets.known import sources
     from hpml_plugins.datasets.places import DATA_VARIABLE, roots
 
-    width = max(map(len, SOURCES))
-    for name, source in SOURCES.items():
+    known = sources()
+    width = max(map(len, known))
+    for name, source in known.items():
         found = find(name)
         if not found:
             print(f"{name:{width}}  missing  {source.mend}")

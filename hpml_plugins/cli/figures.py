@@ -41,7 +41,8 @@ def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dra
         versions(host.plugins),
         commit_order(settings.registry.resolve().parent),
     )
-    found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
+    with host.offers.in_force():
+        found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:
         if drawable.error:
             raise drawable.error

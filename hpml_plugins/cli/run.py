@@ -7,17 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
+import msgspec
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
-from hpml_plugins.host import Host, LoadedPlugin, make_host
+from hpml_plugins.host import Host, LoadedPlugin, make_host_for
 from hpml_plugins.host.host import is_one_of, nearest
+from hpml_plugins.host.offers import data_sources
 from hpml_plugins.measuring.point import Context, measure_point
 from hpml_plugins.measuring.preload import import_before_fork
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.node.needs import data_used
 from hpml_plugins.records import append
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
@@ -47,13 +50,18 @@ def command(
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
     from hpml_plugins.cli.show import Display
 
-    host = make_host(read_registry(settings.registry))
+    host = make_host_for(read_registry(settings.registry), name)
     tasks = _tasks(host, name, choices, profile)
-    node = detect_node()
+    node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
+    for problem in host.offers.problems:
+        print(f"hpml: {problem}", file=sys.stderr)
     if len(tasks) > 1:
         import_before_fork(module for _, benchmark, _ in tasks for module in benchmark.requires.modules)
     records: list[Record] = []
-    with Display(len(tasks), quiet=as_json, debug=settings.debug) as display:
+    needed = [name for _, benchmark, params in tasks for name in data_used(benchmark, params)]
+    sources = data_sources(tasks[0][0], needed, host.offers, settings.registry.parent)
+    display = Display(len(tasks), quiet=as_json, debug=settings.debug)
+    with display, host.offers.in_force(sources):
         for plugin, benchmark, params in tasks:
             display.start(benchmark.name, params)
             sampling = plugin.entry.sampling

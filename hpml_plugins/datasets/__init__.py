@@ -3,6 +3,6 @@
 from hpml_plugins.datasets.dataset import DataSet, Split
 from hpml_plugins.datasets.loading import load_data
 from hpml_plugins.datasets.lookup import find, why_missing
-from hpml_plugins.datasets.source import DataSource, Found
+from hpml_plugins.datasets.source import Arrays, DataSource, Found
 
-__all__ = ["DataSet", "DataSource", "Found", "Split", "find", "load_data", "why_missing"]
+__all__ = ["Arrays", "DataSet", "DataSource", "Found", "Split", "find", "load_data", "why_missing"]

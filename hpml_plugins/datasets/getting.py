@@ -7,13 +7,12 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from hpml_plugins.datasets.builtin import SOURCES
 from hpml_plugins.datasets.lookup import Sources, find_under, source_of
 from hpml_plugins.datasets.source import DataSource
 from hpml_plugins.errors import DataError, HpmlError, UsageError, describe
 
 
-def download(name: str, root: Path, sources: Sources = SOURCES) -> Path:
+def download(name: str, root: Path, sources: Sources | None = None) -> Path:
     """Fetch a data set into a root, unless it is there. Returns its path.
 
     Raises UsageError where no library downloads it, DataError where that failed.
@@ -31,7 +30,7 @@ def download(name: str, root: Path, sources: Sources = SOURCES) -> Path:
     return _present(source, root, f"what was downloaded for {name}")
 
 
-def add(archive: Path, root: Path, name: str = "", sources: Sources = SOURCES) -> Path:
+def add(archive: Path, root: Path, name: str = "", sources: Sources | None = None) -> Path:
     """Unpack an archive of a data set into a root, whole or not at all. Returns the data set's path.
 
     name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links

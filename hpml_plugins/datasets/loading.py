@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.datasets.builtin import SOURCES
 from hpml_plugins.datasets.decoded import Entry
 from hpml_plugins.datasets.lookup import Sources, find, why_missing
 from hpml_plugins.datasets.source import Arrays, Found
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from hpml_plugins.datasets.dataset import DataSet
 
 
-def load_data(name: str, *, say: Callable[[str], None] = lambda text: None, sources: Sources = SOURCES) -> DataSet:
+def load_data(name: str, *, say: Callable[[str], None] = lambda text: None, sources: Sources | None = None) -> DataSet:
     """The data set of this name, found on this machine; nothing is downloaded.
 
     Decoded images are kept in the user's cache and mapped into memory from there, so that any number of processes may

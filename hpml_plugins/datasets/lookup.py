@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpml_plugins.datasets.builtin import SOURCES
+from hpml_plugins.datasets.known import sources as known
 from hpml_plugins.datasets.places import DATA_VARIABLE, roots
 from hpml_plugins.datasets.source import DataSource, Found
 from hpml_plugins.errors import UsageError
@@ -15,8 +15,9 @@ from hpml_plugins.errors import UsageError
 Sources = Mapping[str, DataSource]
 
 
-def source_of(name: str, sources: Sources = SOURCES) -> DataSource:
-    """The source of this name. Raises UsageError naming the nearest."""
+def source_of(name: str, sources: Sources | None = None) -> DataSource:
+    """The source of this name. Raises UsageError naming the nearest.  sources: those that are known, when left out."""
+    sources = known() if sources is None else sources
     if name in sources:
         return sources[name]
     near = difflib.get_close_matches(name, sources, 1)
@@ -24,7 +25,7 @@ def source_of(name: str, sources: Sources = SOURCES) -> DataSource:
     raise UsageError(f"no data set {name!r}; {hint}")
 
 
-def find(name: str, sources: Sources = SOURCES) -> Found | None:
+def find(name: str, sources: Sources | None = None) -> Found | None:
     """Where the data set lies, or None. Raises UsageError for an unknown name."""
     source = source_of(name, sources)
     for root in _roots_of(source):
@@ -41,7 +42,7 @@ def find_under(source: DataSource, root: Path) -> Path | None:
         return None
 
 
-def why_missing(name: str, sources: Sources = SOURCES) -> str:
+def why_missing(name: str, sources: Sources | None = None) -> str:
     """Why this data set cannot be loaded here, where it was looked for and the mend; empty when it can."""
     try:
         source = source_of(name, sources)

@@ -69,6 +69,8 @@ def _registry(path: Path) -> Iterator[Finding]:
     yield Finding("registry", "ok", f"{path}: {len(host.plugins)} plugins, {count} benchmarks")
     for plugin in host.broken:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
+    for problem in host.offers.problems:
+        yield Finding("plugins", "warning", problem)
 
 
 def _gpu(node: Node) -> Iterator[Finding]:

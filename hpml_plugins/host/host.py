@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 
-from hpml_plugins.errors import HpmlError, PluginError, RegistryError, UsageError
+from hpml_plugins.errors import UsageError
+from hpml_plugins.host.fitting import fit, is_one_of, nearest
+from hpml_plugins.host.guard import put_back
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
+from hpml_plugins.host.offers import Offers
+from hpml_plugins.host.survey import Survey, survey
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.registry.reader import EVERYTHING, Registry
-from hpml_plugins.registry.schema import GridChoice
 
 
 @dataclass(frozen=True)
 class Host:
-    """The loaded plugins of a registry, broken ones included."""
+    """The loaded plugins of a registry, broken ones included.
+
+    offers: what plugins offer beside benchmarks and figures, of all plugins of the registry.
+    """
 
     registry: Registry
     plugins: tuple[LoadedPlugin, ...]
+    offers: Offers = field(default_factory=Offers)
 
     @property
     def broken(self) -> list[LoadedPlugin]:
@@ -63,101 +70,38 @@ class Host:
             raise UsageError(f"no profile {profile!r}; {nearest(profile, self.registry.profiles)}")
 
 
-def make_host(registry: Registry) -> Host:
-    """Load every enabled plugin. A broken one takes no other down: it is kept with its error."""
+def make_host(registry: Registry, *, facts: bool = False) -> Host:
+    """Load every enabled plugin. A broken one takes no other down: it is kept with its error.
+
+    All are tried first in a process of their own (`host.survey`), so that one that ends or blocks the process is broken
+    too.  facts: whether plugins are asked for facts of the node.
+    """
+    return _load(registry, survey(registry, facts=facts))
+
+
+def make_host_for(registry: Registry, name: str) -> Host:
+    """The host with the one plugin that has this name or offers the benchmark of this name, to measure in.
+
+    No other is imported into this process, so that nothing that it does when imported can reach a point. A name that
+    nobody has gives the whole host, whose `find` says what is near.
+    """
+    surveyed = survey(registry, facts=True)
+    offering = surveyed.offering(name)
+    return _load(registry, surveyed, None if offering is None else {offering})
+
+
+def _load(registry: Registry, surveyed: Survey, only: Container[int] | None = None) -> Host:
     taken: dict[str, str] = {}
     plugins = []
-    for index, entry in registry.enabled:
-        loaded = load_plugin(entry, registry.path.parent, registry.at("plugins", index))
-        plugins.append(_fit(loaded, registry, index, taken))
-    return Host(registry, tuple(plugins))
+    chosen = [(index, entry) for index, entry in registry.enabled if only is None or index in only]
+    for index, entry in chosen:
+        where = registry.at("plugins", index)
+        if error := surveyed.error(index):
+            plugins.append(LoadedPlugin(entry, where, error=error))
+            continue
+        with put_back() if len(chosen) > 1 else nullcontext():
+            plugins.append(fit(load_plugin(entry, registry.path.parent, where), registry, index, taken))
+    return Host(registry, tuple(plugins), surveyed.offers)
 
 
-def _fit(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
-    """Apply the registry to what a plugin offers; its own faults and the registry's both end in `error`."""
-    if plugin.error:
-        return plugin
-    name = plugin.entry.name
-    try:
-        offered = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
-        if len(offered) < len(plugin.benchmarks):
-            raise PluginError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
-        for benchmark_name in offered:
-            if benchmark_name in taken:
-                raise PluginError(
-                    f"benchmark {benchmark_name!r} is offered by plugin {taken[benchmark_name]!r} and by {name!r}; "
-                    "rename or disable one",
-                    plugin.where,
-                )
-        fitted = _override(plugin, registry, index, offered)
-        for profile, choice in plugin.entry.profiles.items():
-            _check_profile(name, profile, choice, fitted, registry, index)
-    except HpmlError as error:
-        return replace(plugin, benchmarks=(), error=error)
-    taken.update(dict.fromkeys(fitted, name))
-    return replace(plugin, benchmarks=tuple(fitted.values()))
-
-
-def _override(
-    plugin: LoadedPlugin, registry: Registry, index: int, offered: dict[str, Benchmark]
-) -> dict[str, Benchmark]:
-    fitted = dict(offered)
-    for benchmark_name, override in plugin.entry.grid.items():
-        where = registry.at("plugins", index, "grid", benchmark_name)
-        if benchmark_name not in offered:
-            raise RegistryError(
-                f"plugin {plugin.entry.name!r} offers no benchmark {benchmark_name!r}; "
-                f"{nearest(benchmark_name, offered)}",
-                where,
-            )
-        for key in override:
-            where = registry.at("plugins", index, "grid", benchmark_name, key)
-            fitted[benchmark_name] = fitted[benchmark_name].with_grid({key: override[key]}, where)
-    if plugin.entry.timeout is not None:
-        fitted = {key: replace(value, timeout=plugin.entry.timeout) for key, value in fitted.items()}
-    return fitted
-
-
-def _check_profile(
-    plugin: str,
-    profile: str,
-    choice: GridChoice,
-    offered: dict[str, Benchmark],
-    registry: Registry,
-    index: int,
-) -> None:
-    for benchmark_name, values in choice.items():
-        where = registry.at("plugins", index, "profiles", profile, benchmark_name)
-        if benchmark_name not in offered:
-            raise RegistryError(
-                f"profile {profile!r} of {plugin!r}: no benchmark {benchmark_name!r}; "
-                f"{nearest(benchmark_name, offered)}",
-                where,
-            )
-        grid = offered[benchmark_name].grid
-        for key, chosen in values.items():
-            where = registry.at("plugins", index, "profiles", profile, benchmark_name, key)
-            if key not in grid:
-                raise RegistryError(
-                    f"profile {profile!r} of {benchmark_name!r}: no parameter {key!r}; {nearest(key, grid)}",
-                    where,
-                )
-            for value in chosen:
-                if not is_one_of(value, grid[key]):
-                    raise RegistryError(
-                        f"profile {profile!r} of {benchmark_name!r}: {key} {value!r} is not in the grid "
-                        f"({', '.join(map(str, grid[key]))}); a profile chooses points, it never adds any",
-                        where,
-                    )
-
-
-def is_one_of(value: object, values: Iterable[object]) -> bool:
-    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
-    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` with the nearest name, or the list of the known ones."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+__all__ = ["Host", "is_one_of", "make_host", "make_host_for", "nearest"]

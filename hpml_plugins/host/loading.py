@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -15,10 +15,9 @@ import pluggy
 
 from hpml_plugins import hookspecs
 from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, describe
+from hpml_plugins.host.locating import GROUP, check_pins, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry.schema import PluginEntry
-
-GROUP = "hpml"
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,17 @@ class LoadedPlugin:
 
 
 def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlugin:
-    """Import the plugin and call its hook. A fault of the plugin ends in `error`, never in an exception."""
+    """Hold the plugin against its pins, import it and call its hook.
+
+    A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to stderr: stdout may
+    be a table or JSON.
+    """
     try:
-        module = _import(entry, folder)
-        hooks = _hooks(entry.name, module)
-        return LoadedPlugin(entry, where, _ask(hooks), _provenance(entry, module), hooks=hooks)
+        origin = locate(entry, folder)
+        check_pins(entry, origin)
+        with contextlib.redirect_stdout(sys.stderr):
+            hooks = _hooks(entry.name, _import(entry, folder))
+            return LoadedPlugin(entry, where, _ask(hooks), origin.provenance(entry), hooks=hooks)
     except HpmlError as error:
         placed = error if error.where else type(error)(f"plugin {entry.name!r}: {error.what}", where)
         return LoadedPlugin(entry, where, error=placed)
@@ -99,19 +104,3 @@ def _ask(hooks: Any) -> tuple[Benchmark, ...]:
         if not isinstance(benchmark, Benchmark):
             raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
     return benchmarks
-
-
-def _provenance(entry: PluginEntry, module: Any) -> dict[str, str]:
-    """Where the code came from: the source as declared, and a hash of the plugin's own Python files."""
-    file = getattr(module, "__file__", None) or getattr(
-        sys.modules.get(getattr(module, "__module__", "")), "__file__", ""
-    )
-    source = dict(entry.sources)
-    if file:
-        path = Path(file)
-        files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-        digest = hashlib.sha256()
-        for part in files:
-            digest.update(part.relative_to(path.parent).as_posix().encode() + b"\0" + part.read_bytes() + b"\0")
-        source["sha256"] = digest.hexdigest()
-    return source

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import IO
 
 from hpml_plugins.measuring.lifeline import end_with_parent
+from hpml_plugins.measuring.orphans import adopt_orphans, end_orphans
 
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
 Send = Callable[[str, bytes], None]
@@ -47,6 +48,7 @@ def run_isolated(
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
+    adopt_orphans()
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as output:
@@ -61,6 +63,7 @@ def run_isolated(
         finally:
             left = _end_group(process.pid)
             process.join(5)
+            left = end_orphans(but=process.pid) or left
             receiver.close()
         if left and not fault:
             on_message("warning", b"the benchmark left processes behind; they were ended")

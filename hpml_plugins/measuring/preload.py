@@ -6,6 +6,15 @@ import importlib
 from collections.abc import Iterable
 from contextlib import suppress
 
+#: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
+#: processes of its own points only, for importing may change what others measure.
+SHARED = ("torch", "torchvision", "numba", "numpy", "scipy", "sklearn", "fvcore", "triton", "cupy", "matplotlib", "asv")
+
+
+def shared(modules: Iterable[str]) -> list[str]:
+    """Those of the modules that may be imported once for the points of all plugins."""
+    return [module for module in modules if module.partition(".")[0] in SHARED]
+
 
 def import_before_fork(modules: Iterable[str]) -> None:
     """Import these modules, so that the process of every point finds them loaded.

@@ -3,6 +3,7 @@
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.model.page import Page
 from hpml_plugins.model.record import MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
@@ -15,6 +16,7 @@ __all__ = [
     "Metric",
     "MetricSamples",
     "Node",
+    "Page",
     "Params",
     "Record",
     "Requires",

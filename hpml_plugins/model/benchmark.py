@@ -7,10 +7,13 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.units import unit
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.node import Node
 
 Value = str | int | float | bool
 Params = dict[str, Value]
@@ -50,6 +53,8 @@ class Requires:
     parameter's name.  data: names of data sets (`hpml data` lists them), or the name of the parameter that says which
     one.  modules: importable names; they are also what is imported once before points are forked.
     tools: programs on the PATH.  cpu_fallback: a node without any GPU measures the point on its CPU instead.
+    also: requirements of the plugin's own: each called with the node and the point, returns why it cannot be measured
+    there, or "".
     """
 
     gpus: int | str = 0
@@ -58,6 +63,7 @@ class Requires:
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     cpu_fallback: bool = False
+    also: tuple[Callable[[Node, Params], str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,10 @@ class GpuUser(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not."""
+    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not.
+
+    facts: what plugins add (`hpml_node_facts`).
+    """
 
     os: str
     arch: str
@@ -48,6 +51,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     driver: str = ""
     cuda: str = ""
     gpu_problem: str = ""
+    facts: dict[str, str | int | float | bool] = {}
 
     @property
     def gpu(self) -> str:

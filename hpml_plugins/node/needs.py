@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Callable
 
 from hpml_plugins.datasets.lookup import why_missing
+from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
 
@@ -43,7 +45,15 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
     reasons += [reason for name in data_used(benchmark, params) if (reason := why_missing(name))]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
-    return reasons
+    return reasons + [reason for ask in requires.also if (reason := _ask(ask, params, node))]
+
+
+def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node) -> str:
+    """A requirement of a plugin's own; one that raises is not met, and is named."""
+    try:
+        return str(requirement(node, dict(params)) or "")
+    except Exception as error:
+        return f"requirement {getattr(requirement, '__name__', requirement)} raised {describe(error)}"
 
 
 def is_importable(module: str) -> bool:

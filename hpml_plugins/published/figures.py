@@ -8,6 +8,7 @@ import msgspec
 
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.published.data import read_data
+from hpml_plugins.published.extra import FIGURES
 
 
 class PublishedFigure(msgspec.Struct, frozen=True):
@@ -32,14 +33,16 @@ class PublishedFigure(msgspec.Struct, frozen=True):
 def published_figures(
     about: str | None = None, quantity: str | None = None, **subject: str | int
 ) -> list[PublishedFigure]:
-    """The published figures, in the data file's order; those of a topic, a quantity or a subject where given.
+    """The published figures, in the data file's order, then those that plugins bring.
+
+    about, quantity, subject: only those of this topic, quantity or subject.
 
     `published_figures("roofline", "intensity", model="resnet18")` gives one figure a GPU. The quantities of one subject
     follow one another. Nothing is found for a topic that the file does not have.
     """
     return [
         figure
-        for figure in _read()
+        for figure in (*_read(), *FIGURES.get())
         if about in (None, figure.about)
         and quantity in (None, figure.quantity)
         and all(figure.subject.get(key) == value for key, value in subject.items())

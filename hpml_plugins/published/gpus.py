@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from hpml_plugins.published.data import read_data
+from hpml_plugins.published.extra import GPU_TYPES
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,8 +61,8 @@ _SPELLINGS = {"double": "float64", "float": "float32", "half": "float16", "uint8
 
 
 def gpu_types() -> list[GpuType]:
-    """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first."""
-    return list(_read())
+    """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first, then those that plugins bring."""
+    return [*_read(), *GPU_TYPES.get()]
 
 
 def find_gpu(nvml_name: str) -> GpuType | None:
@@ -69,7 +70,7 @@ def find_gpu(nvml_name: str) -> GpuType | None:
 
     None for an unknown card; say so then: "unknown card NAME: no published peak".
     """
-    return next((gpu for gpu in _read() if gpu.matches(nvml_name)), None)
+    return next((gpu for gpu in gpu_types() if gpu.matches(nvml_name)), None)
 
 
 @functools.cache

@@ -75,6 +75,11 @@ def _check_entries(entries: Sequence[PluginEntry], lines: Lines) -> None:
             raise RegistryError(
                 f"plugin {entry.name!r} needs exactly one of module, entry_point, path; {given} given", where
             )
+        if entry.path is not None and entry.version is not None:
+            raise RegistryError(
+                f"plugin {entry.name!r}: a file has no version to pin; pin it by sha256: (`sha256sum {entry.path}`)",
+                lines.at(("plugins", index, "version")),
+            )
         if EVERYTHING in entry.profiles:
             raise RegistryError(
                 f"profile {EVERYTHING!r} always means every point and cannot be redefined",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,12 +22,34 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     module: Annotated[str, msgspec.Meta(description="an importable module")] | None = None
     entry_point: Annotated[str, msgspec.Meta(description="a name in the entry point group 'hpml'")] | None = None
     path: Annotated[str, msgspec.Meta(description="a Python file, relative to registry.yaml")] | None = None
+    version: (
+        Annotated[
+            str, msgspec.Meta(description="pin: the installed distribution's version, in quotes; checked before import")
+        ]
+        | None
+    ) = None
+    sha256: (
+        Annotated[
+            str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", description="pin: the code's SHA-256; checked before import")
+        ]
+        | None
+    ) = None
 
     @property
     def sources(self) -> dict[str, str]:
         """The given sources; a valid entry has exactly one."""
         given = {"module": self.module, "entry_point": self.entry_point, "path": self.path}
         return {kind: name for kind, name in given.items() if name is not None}
+
+    @property
+    def source(self) -> PluginSource:
+        """Only where it comes from, pins included: what a suite carries."""
+        return PluginSource(self.name, self.module, self.entry_point, self.path, self.version, self.sha256)
+
+    @property
+    def entry(self) -> PluginEntry:
+        """An entry that says no more than the source."""
+        return PluginEntry(self.name, self.module, self.entry_point, self.path, self.version, self.sha256)
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -63,6 +86,11 @@ class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     version: Literal[1]
     plugins: list[PluginEntry]
+
+
+def plugin_name(text: str) -> str:
+    """A name that an entry may have, made of any text: `hpml-softmax` becomes `hpml_softmax`."""
+    return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9_]+", "_", text.lower())) or "plugin"
 
 
 def json_schema() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.records.newest import newest, read_all
 from hpml_plugins.records.store import Damaged
 from hpml_plugins.site.cells import graph_link
+from hpml_plugins.site.own_pages import write_own_pages
 from hpml_plugins.site.page import fill
 
 #: Where charts and their data go, below the published folder.
@@ -54,13 +55,26 @@ class ShownFigure:
 
 
 @dataclass(frozen=True)
+class ShownOrigin:
+    """One state of a plugin's code that shown Records were measured with. sha256: shortened."""
+
+    source: str
+    distribution: str
+    sha256: str
+    records: int
+    machines: str
+
+
+@dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin."""
+    """The page of one plugin. origins: where the code of the shown Records came from.  pages: title → address."""
 
     plugin: str
     address: str
     benchmarks: tuple[ShownBenchmark, ...]
     figures: tuple[ShownFigure, ...]
+    origins: tuple[ShownOrigin, ...] = ()
+    pages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -83,7 +97,7 @@ def write_plugin_pages(
     """
     problems = Problems()
     records = newest(read_all(results, problems.damaged), versions(plugins), order)
-    pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]
+    pages = [_page(plugin, records, html_dir, project, problems) for plugin in plugins if not plugin.error]
     for page in pages:
         text = fill("plugin.html", here=page.address, page=page, project=project)
         (html_dir / page.address).write_text(text, encoding="utf-8")
@@ -92,7 +106,9 @@ def write_plugin_pages(
     return problems.lines
 
 
-def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: Problems) -> PluginPage:
+def _page(
+    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, project: str, problems: Problems
+) -> PluginPage:
     name = plugin.entry.name
     try:
         figures = collect(plugin)
@@ -101,7 +117,23 @@ def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, probl
         figures = []
     shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
-    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn)
+    own, faults = write_own_pages(plugin, records, html_dir, project)
+    problems.lines += faults
+    of_plugin = [record for record in records if record.plugin == name]
+    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin), own)
+
+
+def _origins(records: Sequence[Record]) -> tuple[ShownOrigin, ...]:
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        source = record.source
+        declared = next((f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source), "")
+        distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
+        found.setdefault((declared, distribution, source.get("sha256", "")[:12]), []).append(record)
+    return tuple(
+        ShownOrigin(*key, len(those), ", ".join(sorted({record.machine for record in those})))
+        for key, those in found.items()
+    )
 
 
 def _benchmarks(plugin: LoadedPlugin) -> Iterator[ShownBenchmark]:

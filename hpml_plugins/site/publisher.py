@@ -40,7 +40,8 @@ def _write(conf: Any, benchmarks: Any, revisions: dict[str, int]) -> None:
     from asv.results import iter_results
 
     from hpml_plugins.errors import HpmlError
-    from hpml_plugins.host import make_host
+    from hpml_plugins.host import Host, make_host
+    from hpml_plugins.host.offers import Offers
     from hpml_plugins.registry import read_registry
     from hpml_plugins.site.matrix import build
     from hpml_plugins.site.offline import make_offline
@@ -53,10 +54,14 @@ def _write(conf: Any, benchmarks: Any, revisions: dict[str, int]) -> None:
     html_dir = Path(conf.html_dir)
     write_page(matrix, html_dir, conf.project, datetime.datetime.now(datetime.UTC))
     try:
-        plugins = make_host(read_registry()).plugins
+        host: Host | None = make_host(read_registry())
     except HpmlError as error:
         log.warning(f"no pages of plugins: {error}")
-        plugins = ()
-    for line in write_plugin_pages(plugins, Path(conf.results_dir), html_dir, conf.project, revisions):
+        host = None
+    offers = host.offers if host else Offers()
+    with offers.in_force():
+        plugins = host.plugins if host else ()
+        problems = write_plugin_pages(plugins, Path(conf.results_dir), html_dir, conf.project, revisions)
+    for line in [*offers.problems, *problems]:
         log.warning(line)
     make_offline(html_dir)

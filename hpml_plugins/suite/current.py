@@ -7,14 +7,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.host import load_plugin
+from hpml_plugins.host.offers import Offers, data_sources
 from hpml_plugins.measuring.point import Context, measure_point
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
+from hpml_plugins.node.needs import data_used
 from hpml_plugins.records import append, read, record_file
-from hpml_plugins.registry.schema import PluginEntry
 from hpml_plugins.suite.declaration import Declared, Suite
 
 
@@ -65,19 +68,25 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
 
 
 def _measure(suite: Suite, declared: Declared, params: Params, place: _Place) -> Record:
-    plugin = load_plugin(_entry(declared), Path(suite.folder))
+    plugin = load_plugin(declared.plugin.entry, Path(suite.folder))
     try:
         if plugin.error:
             raise plugin.error
         benchmark = _at_this_commit(declared, plugin.benchmarks)
     except HpmlError as error:
         return _without_measuring(suite, declared, params, place, "skipped", f"not available at this commit: {error}")
-    return measure_point(benchmark, params, _context(suite, declared, place, plugin.source), timeout=declared.timeout)
+    offers = _offers(suite)
+    sources = data_sources(plugin, data_used(benchmark, params), offers, Path(suite.folder))
+    context = _context(suite, declared, place, plugin.source)
+    with offers.in_force(sources):
+        return measure_point(benchmark, params, context, timeout=declared.timeout)
 
 
-def _entry(declared: Declared) -> PluginEntry:
-    source = declared.plugin
-    return PluginEntry(source.name, source.module, source.entry_point, source.path)
+def _offers(suite: Suite) -> Offers:
+    try:
+        return msgspec.convert(suite.offers, Offers)
+    except msgspec.ValidationError:
+        return Offers()  # a newer suite's, of another shape
 
 
 def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:

@@ -16,7 +16,7 @@ from hpml_plugins.model.benchmark import Benchmark, Direction, Params, Value
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry.reader import EVERYTHING, read_registry
-from hpml_plugins.registry.schema import PluginEntry, PluginSource
+from hpml_plugins.registry.schema import PluginSource
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -61,6 +61,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether to store Records.
     reuse: statuses whose stored Records are given instead of measuring again (asv's --skip-existing and its kin).
+    offers: what plugins offer beside benchmarks (`host.Offers`), as plain JSON: a commit may know another shape of it.
     """
 
     run: str
@@ -71,6 +72,7 @@ class Suite(msgspec.Struct, frozen=True):
     benchmarks: list[Declared]
     keep: bool = True
     reuse: list[str] = []
+    offers: dict[str, Any] = {}
 
     @property
     def results(self) -> Path:
@@ -100,7 +102,9 @@ def declare(
     for plugin in host.broken:
         benchmarks += [old for old in _remembered(plugin, previous or {}) if old.benchmark not in taken]
     folder = str(host.registry.path.parent.resolve())
-    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep, list(reuse))
+    offers = msgspec.to_builtins(host.offers)
+    node = msgspec.structs.replace(node, facts=host.offers.facts)
+    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers)
 
 
 def load_suite(root: Path) -> Suite:
@@ -115,7 +119,7 @@ def load_suite(root: Path) -> Suite:
 def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Declared:
     chosen = plugin.entry.profiles.get(profile, {}).get(benchmark.name, {})
     return Declared(
-        plugin=_source(plugin.entry),
+        plugin=plugin.entry.source,
         benchmark=benchmark.name,
         version=benchmark.version,
         grid={name: list(values) for name, values in benchmark.grid.items()},
@@ -127,10 +131,6 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
         precision=plugin.entry.sampling.precision,
         budget=plugin.entry.sampling.budget,
     )
-
-
-def _source(entry: PluginEntry) -> PluginSource:
-    return PluginSource(entry.name, entry.module, entry.entry_point, entry.path)
 
 
 def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Declared]:
@@ -148,7 +148,7 @@ def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Decla
             metrics = [*(old.metrics if old else []), metric]
             timeout = float(entry.get("timeout") or 60)
             found[entry["benchmark"]] = Declared(
-                _source(plugin.entry), entry["benchmark"], entry["version"], grid, timeout, metrics
+                plugin.entry.source, entry["benchmark"], entry["version"], grid, timeout, metrics
             )
         except (KeyError, ValueError, SyntaxError, TypeError):
             continue  # not an entry that we wrote

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.measuring.lifeline import end_with_parent
-from hpml_plugins.measuring.preload import import_before_fork
+from hpml_plugins.measuring.preload import import_before_fork, shared
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
 from hpml_plugins.suite.current import record_of
@@ -28,7 +28,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     """Name in the module → function, for every metric of every declared benchmark. root: the project's folder."""
     suite = load_suite(root)
     if sys.argv[1:2] == ["run_server"]:
-        import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
+        import_before_fork(shared(module for declared in suite.benchmarks for module in declared.modules))
     functions = [_function(suite, declared, metric) for declared in suite.benchmarks for metric in declared.metrics]
     return {f"track_{number}": function for number, function in enumerate(functions)}
 

@@ -1,0 +1,132 @@
+"""Finding a plugin's code without running any of it: its files, their hash, the distribution that brought them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpml_plugins.errors import PluginError
+from hpml_plugins.registry.schema import PluginSource
+
+GROUP = "hpml"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where code comes from. sha256: empty where no file was found.  distribution, version: empty for a mere file."""
+
+    file: Path | None = None
+    sha256: str = ""
+    distribution: str = ""
+    version: str = ""
+
+    def provenance(self, source: PluginSource) -> dict[str, str]:
+        """What goes into every Record: the source as declared, the distribution and its version, the hash."""
+        found = {"distribution": self.distribution, "version": self.version, "sha256": self.sha256}
+        return {**source.sources, **{key: value for key, value in found.items() if value}}
+
+
+def locate(source: PluginSource, folder: Path) -> Origin:
+    """Where the plugin's code is. Nothing is imported, not even the package that a dotted module is in.
+
+    folder: of the registry. What cannot be found is left empty: importing says better why.
+    """
+    if source.path is not None:
+        file = (folder / source.path).resolve()
+        return Origin(file, hash_of(file)) if file.is_file() else Origin()
+    module, distribution = source.module or "", None
+    if source.entry_point is not None:
+        points = importlib.metadata.entry_points(group=GROUP)
+        if source.entry_point not in points.names:
+            return Origin()
+        module, distribution = points[source.entry_point].module, points[source.entry_point].dist
+    origin = _file_of(module)
+    distribution = distribution or _distribution_of(module.partition(".")[0])
+    name, version = (distribution.name, distribution.version) if distribution else ("", "")
+    return Origin(origin, hash_of(origin) if origin else "", name, version)
+
+
+def hash_of(file: Path) -> str:
+    """SHA-256 of a plugin's code: of a single file as `sha256sum` gives it; of a package over all its Python files.
+
+    A package is hashed file by file in the order of their paths: path, a zero byte, content, a zero byte.
+    """
+    if file.name != "__init__.py":
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for part in sorted(file.parent.rglob("*.py")):
+        digest.update(part.relative_to(file.parent).as_posix().encode() + b"\0" + part.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def check_pins(source: PluginSource, origin: Origin) -> None:
+    """Raise PluginError, with what was expected, what was found and the mend, where a pin does not hold."""
+    if source.version is not None and not _same_version(source.version, origin.version):
+        found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
+        raise PluginError(
+            f"pinned to version {source.version}, found {found}; not imported: install that version, or read what "
+            "changed and correct `version:`"
+        )
+    if source.sha256 is not None and source.sha256 != origin.sha256:
+        raise PluginError(
+            f"pinned to sha256 {source.sha256}, found {origin.sha256 or 'no file'}; not imported: "
+            "put the file back, or read what changed and correct `sha256:`"
+        )
+
+
+def available(enabled: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
+    """Installed entry points of the group that no entry names: (name, module, distribution, version), by metadata.
+
+    enabled: the names of entry points that are in the registry.
+    """
+    return sorted(
+        (point.name, point.value, point.dist.name if point.dist else "", point.dist.version if point.dist else "")
+        for point in importlib.metadata.entry_points(group=GROUP)
+        if point.name not in enabled
+    )
+
+
+def _file_of(module: str) -> Path | None:
+    """The file that importing the module would run last. `importlib.util.find_spec` would import what it is in."""
+    top, *parts = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for number in range(len(parts)):
+            if spec is None or spec.submodule_search_locations is None:
+                return None
+            name = ".".join([top, *parts[: number + 1]])
+            spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+
+
+def _distribution_of(package: str) -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        pass
+    names = _packages().get(package, [])
+    return importlib.metadata.distribution(names[0]) if names else None
+
+
+@functools.cache
+def _packages() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
+def _same_version(wanted: str, found: str) -> bool:
+    if wanted == found or not found:
+        return wanted == found
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(wanted) == Version(found)
+    except InvalidVersion:
+        return False

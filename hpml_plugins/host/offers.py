@@ -1,0 +1,146 @@
+"""What plugins offer beside benchmarks: GPU peaks, published figures, data sets, facts of the node.
+
+Plain data, so that it can travel to processes that import none of those plugins. Plugins are asked in the registry's
+order; of two that offer one name the first stands and the second is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.datasets import known
+from hpml_plugins.datasets.source import DataSource
+from hpml_plugins.errors import DefinitionError, PluginError, describe
+from hpml_plugins.host.loading import LoadedPlugin, load_plugin
+from hpml_plugins.model.benchmark import Value
+from hpml_plugins.model.units import unit
+from hpml_plugins.published import GpuType, PublishedFigure, gpu_types
+from hpml_plugins.published.extra import also_published
+from hpml_plugins.registry.schema import PluginSource
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """What one plugin offers. data: names.  problems: what is wrong with it, one line each."""
+
+    gpu_types: list[GpuType] = []
+    published: list[PublishedFigure] = []
+    data: list[str] = []
+    facts: dict[str, Value] = {}
+    problems: list[str] = []
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """What all plugins offer together. data: name → the plugin that has it.  problems: one line each."""
+
+    gpu_types: list[GpuType] = []
+    published: list[PublishedFigure] = []
+    data: dict[str, PluginSource] = {}
+    facts: dict[str, Value] = {}
+    problems: list[str] = []
+
+    @contextmanager
+    def in_force(self, sources: Mapping[str, DataSource] | None = None) -> Iterator[None]:
+        """Let `find_gpu`, `published_figures`, `load_data` and their kin know of it, here and in forks made here."""
+        with also_published(self.gpu_types, self.published), known.also_known(sources or {}):
+            yield
+
+
+def ask(plugin: LoadedPlugin, *, facts: bool) -> Offered:
+    """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
+    problems: list[str] = []
+
+    def call(hook: str, check: Callable[[Any], None]) -> list[Any]:
+        try:
+            answers = list(items(plugin, hook))
+            for answer in answers:
+                check(answer)
+        except (Exception, SystemExit) as error:
+            problems.append(
+                str(PluginError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where))
+            )
+            return []
+        return answers
+
+    return Offered(
+        gpu_types=call("hpml_gpu_types", lambda each: _check_kind(each, GpuType)),
+        published=call("hpml_published", _check_published),
+        data=[source.name for source in call("hpml_data", lambda each: _check_kind(each, DataSource))],
+        facts=dict(call("hpml_node_facts", _check_fact)) if facts else {},
+        problems=problems,
+    )
+
+
+def items(plugin: LoadedPlugin, hook: str) -> Iterator[Any]:
+    """What a plugin's hook returned, piece by piece; of a mapping its pairs. Raises what the plugin raises."""
+    if plugin.hooks is not None:
+        for answer in getattr(plugin.hooks, hook)():
+            yield from answer.items() if isinstance(answer, Mapping) else answer
+
+
+def merge(offered: Iterable[tuple[PluginSource, Offered]]) -> Offers:
+    """All together, in the registry's order. Of two of one name the first stands; the built-in ones are before all."""
+    whose: dict[tuple[str, str], str] = {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
+    whose |= {("data set", name): "hpml_plugins" for name in known.sources()}
+    problems: list[str] = []
+
+    def is_new(plugin: str, kind: str, name: str) -> bool:
+        other = whose.setdefault((kind, name), plugin)
+        if other != plugin:
+            problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first stands")
+        return other == plugin
+
+    together = Offers(problems=problems)
+    for source, own in offered:
+        problems += own.problems
+        together.gpu_types.extend(each for each in own.gpu_types if is_new(source.name, "GPU type", each.name))
+        together.published.extend(own.published)
+        together.data.update({name: source for name in own.data if is_new(source.name, "data set", name)})
+        together.facts.update({key: value for key, value in own.facts.items() if is_new(source.name, "fact", key)})
+    return together
+
+
+def data_sources(plugin: LoadedPlugin, names: Iterable[str], offers: Offers, folder: Path) -> dict[str, DataSource]:
+    """The data sets that plugins bring and these points may use: the plugin's own, and those of these names.
+
+    Another plugin is loaded only where one of its data sets is named. A broken one gives none: the point is skipped.
+    """
+    own = plugin.entry
+    # another's of the same name stands where that plugin comes first in the registry
+    found = {name: each for name, each in own_sources(plugin).items() if offers.data.get(name, own).name == own.name}
+    for name in names:
+        if name not in found and (source := offers.data.get(name)):
+            theirs = own_sources(load_plugin(source.entry, folder))
+            if name in theirs:
+                found[name] = theirs[name]
+    return found
+
+
+def own_sources(plugin: LoadedPlugin) -> dict[str, DataSource]:
+    """Name → data set, of those that a plugin brings; none where asking raises."""
+    try:
+        return {source.name: source for source in items(plugin, "hpml_data") if isinstance(source, DataSource)}
+    except Exception:
+        return {}  # named when the plugins were asked
+
+
+def _check_kind(value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise DefinitionError(f"returned {type(value).__name__}, not {kind.__name__} values")
+
+
+def _check_published(value: Any) -> None:
+    _check_kind(value, PublishedFigure)
+    unit(value.unit)
+    if not value.source:
+        raise DefinitionError(f"published figure {value.what!r} has no source")
+
+
+def _check_fact(pair: Any) -> None:
+    key, value = pair
+    if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
+        raise DefinitionError(f"fact {key!r} is {type(value).__name__}, not text, a number or a bool")
