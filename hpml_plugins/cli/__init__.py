@@ -18,6 +18,8 @@ from hpml_plugins.errors import HpmlError
 _COMMANDS = {
     "list": "list_",
     "run": "run",
+    "new": "new",
+    "check": "check",
     "table": "table",
     "plot": "plot",
     "machine": "machine",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
 from hpml_plugins.measuring.sampling import Plan, remarks
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measuring.ncu import Kernel
     from hpml_plugins.measuring.rank import Backend
 
+T = TypeVar("T")
 Report = Callable[[str, float | None], None]
 
 
@@ -54,6 +55,7 @@ class Bench:
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
         self.used_data: dict[str, dict[str, str | float]] = {}
+        self.spoil: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
     def time(
@@ -138,6 +140,14 @@ class Bench:
         if not ok:
             raise CheckFailed(f"check failed: {message}")
         self.checks.append(message)
+
+    def result(self, value: T) -> T:
+        """The value as it is. Under `hpml check` a spoilt copy of it, for which `check` must then fail.
+
+        value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way into a comparison:
+        `bench.check(allclose(bench.result(y), reference), …)`.
+        """
+        return self.spoil(value) if self.spoil else value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
