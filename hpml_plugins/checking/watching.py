@@ -36,7 +36,7 @@ class Watching:
 
     def _watched_import(
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:  # noqa: A002
+    ) -> Any:
         module = self._import(name, globals, locals, fromlist, level)
         top = name.partition(".")[0]
         known = level > 0 or top in self._own or top in sys.stdlib_module_names

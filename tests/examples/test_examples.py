@@ -1,0 +1,80 @@
+"""The example packages, installed as a stranger would: available, checked, run by asv, on the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from asv_project import Project
+from support import ROOT, unavailable
+
+from hpml_plugins.records import read
+
+EXAMPLES = ROOT / "examples"
+NAMES = {"hpml-softmax": "softmax", "hpml-wrapped-cli": "openssl_speed"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both packages installed."""
+    if not shutil.which("openssl"):
+        unavailable("openssl is not installed")
+    site = tmp_path_factory.mktemp("site")
+    for name in NAMES:
+        copy = tmp_path_factory.mktemp(name)  # setuptools builds beside the sources
+        shutil.copytree(EXAMPLES / name, copy, dirs_exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+        subprocess.run([*pip, "--target", str(site), str(copy)], check=True, capture_output=True)
+    return site
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tests_of_an_example_pass_hpml_check_among_them(name: str, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_both_are_available_then_measured_by_asv_and_on_the_page(
+    site: Path, make_project: Callable[[str], Project]
+) -> None:
+    project = make_project("version: 1\nplugins: []\n")
+    path = {"PYTHONPATH": str(site)}
+    hpml = [sys.executable, "-m", "hpml_plugins"]
+    listed = json.loads(project.run(*hpml, "list", "--available", "--json", **path).stdout)
+    assert {row["entry_point"]: row["distribution"] for row in listed} == {own: name for name, own in NAMES.items()}
+    project.write(
+        "registry.yaml",
+        """
+        version: 1
+        plugins:
+          - {name: softmax, entry_point: softmax, version: "1.0.0", sampling: {budget: 0.1}}
+          - name: openssl_speed
+            entry_point: openssl_speed
+            grid: {openssl_speed: {algorithm: [sha256], size: [1024]}}
+        """,
+    )
+    project.commit("examples")
+    assert json.loads(project.run(*hpml, "list", "--available", "--json", **path).stdout) == []
+    ran = project.asv("run", **path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    records = [record for file in project.path.glob("results/*/records/*.jsonl") for record in read(file)]
+    assert {record.benchmark for record in records if record.status == "ok"} == {"softmax", "openssl_speed"}
+    for record in records:
+        name = {own: name for name, own in NAMES.items()}[record.plugin]
+        if record.status == "ok":
+            assert (record.source["distribution"], record.source["version"]) == (name, "1.0.0")
+    published = project.asv("publish", **path)
+    assert published.returncode == 0, published.stdout + published.stderr
+    html = project.path / "html"
+    assert "openssl_speed" in (html / "gpus.html").read_text()
+    page = (html / "plugin-softmax.html").read_text()
+    assert "hpml-softmax 1.0.0" in page
+    assert "figures/softmax-bandwidth.svg" in page
