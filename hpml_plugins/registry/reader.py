@@ -99,5 +99,7 @@ def _explain(error: msgspec.ValidationError, lines: Lines) -> RegistryError:
         return RegistryError(f"unknown key {unknown[1]!r}; {mend}", lines.at((*path, unknown[1])))
     if missing := re.search(r"missing required field `(.+)`", message):
         return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
+    if re.match(r"Expected `str.*, got `(int|float)`", message):
+        message += "; put it in quotes"
     at = ".".join(str(part) for part in path)
     return RegistryError(f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path)))

@@ -106,6 +106,13 @@ def test_the_profiles_are_those_of_all_plugins_with_full_first(write: Callable[[
     assert registry.profiles == ["full", "quick", "night"]
 
 
+def test_a_version_without_quotes_is_told_to_have_them(tmp_path: Path) -> None:
+    path = tmp_path / "registry.yaml"
+    path.write_text("version: 1\nplugins:\n  - name: a\n    module: b\n    version: 1.2\n")
+    with pytest.raises(RegistryError, match=r"registry.yaml:5: .*got `float`; put it in quotes"):
+        read_registry(path)
+
+
 def test_the_json_schema_in_docs_is_the_one_that_is_checked() -> None:
     assert json.loads((ROOT / "docs" / "registry.schema.json").read_text()) == json_schema()
 

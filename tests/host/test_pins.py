@@ -1,0 +1,100 @@
+"""Pins hold before anything of a plugin is imported; where code came from is known without importing it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TOY
+
+from hpml_plugins.errors import RegistryError
+from hpml_plugins.host import Host
+from hpml_plugins.host.changes import changes
+from hpml_plugins.host.locating import hash_of, locate
+from hpml_plugins.model.record import Record
+from hpml_plugins.records import append
+from hpml_plugins.registry.schema import PluginSource
+
+HostOf = Callable[..., Host]
+#: Leaves a trace when imported.
+TRACED = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n" + TOY
+
+
+def installed(folder: Path, version: str) -> None:
+    """A distribution `packed-toy` as pip would leave it."""
+    (folder / "packed").mkdir(parents=True)
+    (folder / "packed" / "__init__.py").write_text("raise SystemExit('the package was imported')")
+    (folder / "packed" / "toy.py").write_text(TRACED.replace('"toy"', '"packed"'))
+    info = folder / "packed_toy-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: packed-toy\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text("[hpml]\npacked = packed.toy\n")
+    (info / "top_level.txt").write_text("packed\n")
+
+
+def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_its_files(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_bytes(b"x = 1\n")
+    assert hash_of(tmp_path / "one.py") == hashlib.sha256(b"x = 1\n").hexdigest()
+    (tmp_path / "__init__.py").write_bytes(b"")
+    assert hash_of(tmp_path / "__init__.py") == hashlib.sha256(b"__init__.py\0\0one.py\0x = 1\n\0").hexdigest()
+
+
+def test_a_pinned_file_that_changed_is_not_imported_and_the_others_run(host_of: HostOf, tmp_path: Path) -> None:
+    good = hashlib.sha256(TOY.replace('"toy"', '"other"').lstrip("\n").encode()).hexdigest()
+    host = host_of(
+        f"""
+        version: 1
+        plugins:
+          - {{name: toy, path: toy.py, sha256: "{"0" * 64}"}}
+          - {{name: other, path: other.py, sha256: "{good}"}}
+        """,
+        toy=TRACED,
+        other=TOY.replace('"toy"', '"other"'),
+    )
+    ((broken,), found) = host.broken, hash_of(tmp_path / "toy.py")
+    assert f"pinned to sha256 {'0' * 64}, found {found}; not imported" in str(broken.error)
+    assert "registry.yaml:3" in str(broken.error)
+    assert not (tmp_path / "imported").exists()
+    assert [benchmark.name for _, benchmark in host.benchmarks()] == ["other"]
+
+
+@pytest.mark.parametrize(("pin", "fits"), [("1.2", True), ("1.2.0", True), ("1.3", False)])
+def test_a_version_is_the_distributions_and_is_looked_at_without_importing(
+    host_of: HostOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pin: str, fits: bool
+) -> None:
+    installed(tmp_path / "site", "1.2")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    origin = locate(PluginSource("p", entry_point="packed"), tmp_path)
+    assert (origin.distribution, origin.version) == ("packed-toy", "1.2")
+    assert locate(PluginSource("p", module="packed.toy"), tmp_path) == origin
+    assert "packed" not in sys.modules
+    host = host_of(f'version: 1\nplugins:\n  - {{name: p, entry_point: packed, version: "{pin}"}}\n')
+    said = str(host.broken[0].error)  # with a pin that fits, importing its package is what fails
+    assert ("the package was imported" if fits else "pinned to version 1.3, found packed-toy 1.2") in said
+
+
+def test_a_file_has_no_version_to_pin(host_of: HostOf) -> None:
+    with pytest.raises(RegistryError, match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256"):
+        host_of('version: 1\nplugins:\n  - {name: toy, path: toy.py, version: "1"}\n', toy=TOY)
+
+
+def test_changes_since_the_last_run_are_said_once_there_was_one(host_of: HostOf, tmp_path: Path) -> None:
+    host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n", toy=TOY)
+    results = tmp_path / "results"
+    assert changes(host.plugins, results) == {}
+
+    def ran(started: float, **source: str) -> None:
+        record = Record(
+            benchmark="toy", plugin="toy", version="1", params={}, status="ok", started=started, source=source
+        )
+        append(results / "m" / "records" / "c.jsonl", record)
+
+    ran(86400.0, path="toy.py", sha256="0" * 64)
+    assert changes(host.plugins, results) == {
+        "toy": f"its code, sha256 was {'0' * 12}, is {host.plugins[0].source['sha256'][:12]} (last run 1970-01-02)"
+    }
+    ran(2 * 86400.0, **host.plugins[0].source)
+    assert changes(host.plugins, results) == {}
