@@ -24,7 +24,8 @@ def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "re
 
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring points.
     """
-    from hpml_plugins.checking import check, find_target
+    from hpml_plugins.checking.check import check
+    from hpml_plugins.checking.target import find_target
 
     findings = list(check(find_target(plugin, Path(registry)), limit=limit))
     broken = [f"{each.subject}: {each.what}; mend: {each.mend}" for each in findings if each.state == "broken"]
@@ -42,7 +43,8 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """Called by pytest for each test: one that asks for `hpml_finding` runs for each finding."""
     if "hpml_finding" not in metafunc.fixturenames:
         return
-    from hpml_plugins.checking import check, find_target
+    from hpml_plugins.checking.check import check
+    from hpml_plugins.checking.target import find_target
 
     name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
     findings = list(check(find_target(name), limit=60.0))

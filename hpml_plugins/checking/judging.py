@@ -132,20 +132,21 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         what = f"{len(unchecked)} points were measured without any bench.check"
         yield Finding(name, "broken", what, "bench.check(result agrees with a reference, 'what differs')")
         return
-    noticed = {each.kind: each.reason.startswith("check failed") for each in tried if each.kind}
-    ended = {each.kind: each.reason for each in tried if each.kind and each.status == "failed"}
+    spoilt = {each.kind: each for each in tried if each.kind}
+    noticed = {kind: each.reason.startswith("check failed") for kind, each in spoilt.items()}
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a spoilt result")
+        elif spoilt["off"].status != "ok":
+            what = f"a spoilt result ended otherwise than by its check: {spoilt['off'].reason}"
+            yield Finding(name, "warning", what, RESULT)
         elif noticed["nan"]:
             yield Finding(name, "warning", "its check notices NaN but not a result 10 % off", "tighten its tolerance")
-        elif ended:
-            yield Finding(name, "warning", f"a spoilt result ended otherwise than by its check: {ended}", RESULT)
         else:
             yield Finding(name, "broken", "its check passes for a spoilt result", "compare with a reference")
     elif noticed.get("noise"):
         yield Finding(name, "ok", "its check fails when torch's results are disturbed")
-    elif noticed:
+    elif spoilt:
         yield Finding(name, "warning", "whether its check notices a wrong result could not be tried", RESULT)
 
 

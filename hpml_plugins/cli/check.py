@@ -23,7 +23,8 @@ def command(settings: Settings, plugin: str, limit: float, results: Path | None,
     """
     import msgspec
 
-    from hpml_plugins.checking import check, find_target
+    from hpml_plugins.checking.check import check
+    from hpml_plugins.checking.target import find_target
     from hpml_plugins.cli.doctor import SIGNS
 
     findings = []

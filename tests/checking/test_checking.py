@@ -96,7 +96,7 @@ FOUND = [
     ("import", "broken", "changes environment variables when loaded", "do that in measure"),
     ("determinism", "broken", "two processes got different version of versioned", "no sets, dates or random"),
     ("hooks", "broken", "ZeroDivisionError: division by zero", ""),
-    ("check", "broken", "wrong.py:17: bench.check of a constant checks nothing", "compare the result"),
+    ("check", "broken", "wrong.py:15: bench.check of a constant checks nothing", "compare the result"),
     ("never_checks", "broken", "1 points were measured without any bench.check", "bench.check(result agrees"),
     ("passes_what_is_spoilt", "broken", "its check passes for a spoilt result", "compare with a reference"),
     ("notices_nan_only", "warning", "notices NaN but not a result 10 % off", "tighten"),

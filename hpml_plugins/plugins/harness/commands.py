@@ -21,14 +21,13 @@ def measure(bench, *, size):
 def hpml_benchmarks():
     return [Benchmark(__name__, measure, [Metric("zero", "s", "lower")], grid={"size": [1, 2, 3]})]
 """
-PLUGINS = 10
 
 
-def measure(bench: Bench) -> dict[str, Samples]:
-    """Time of `hpml list` over ten small plugins, from starting the process to its end."""
+def measure(bench: Bench, *, plugins: int) -> dict[str, Samples]:
+    """Time of `hpml list` over so many small plugins, from starting the process to its end."""
     with tempfile.TemporaryDirectory() as folder:
         lines = ["version: 1", "plugins:"]
-        for number in range(PLUGINS):
+        for number in range(plugins):
             Path(folder, f"p{number}.py").write_text(_PLUGIN)
             lines.append(f"  - {{name: p{number}, path: p{number}.py}}")
         Path(folder, "registry.yaml").write_text("\n".join(lines))
@@ -45,5 +44,7 @@ LIST = Benchmark(
     "harness_list",
     measure,
     [Metric("time", "s", "lower", "whole process")],
-    description="Time of `hpml list` over ten plugins.",
+    grid={"plugins": [10, 200]},
+    version="2",  # 1: ten plugins, no parameter
+    description="Time of `hpml list` over small plugins.",
 )
