@@ -119,9 +119,11 @@ def _measured(seen: Seen, plain: Sequence[Tried]) -> Iterator[Finding]:
         count = sum(each.status == "skipped" for each in plain)
         yield Finding(seen.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
     measured = sum(each.status == "ok" for each in plain)
-    left = total - len(plain)
+    left = total - sum(each.status != "unfinished" for each in plain)
     more = f"; {left} not reached in the time (--limit gives more)" if left else ""
-    if measured:
+    if measured == 0 and any(each.status == "unfinished" for each in plain):
+        yield Finding(seen.name, "warning", "no point was done in the time", "hpml check --limit gives more")
+    elif measured:
         yield Finding(seen.name, "ok", f"{measured} of {total} points measured{more}")
 
 

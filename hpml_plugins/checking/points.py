@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -39,7 +41,10 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One point measured. kind: how it was spoilt, or "".  relaxed: without the GPUs that it asks for."""
+    """One point measured. kind: how it was spoilt, or "".  relaxed: without the GPUs that it asks for.
+
+    status: a Record's, or "unfinished" where the check's time ended it and not its own timeout.
+    """
 
     benchmark: str
     params: dict[str, Value]
@@ -66,7 +71,6 @@ def smallest_first(benchmark: Benchmark) -> list[Params]:
 
 def try_points(target: Target, limit: float) -> Iterator[Tried]:
     """The smallest point of each benchmark as it is and spoilt; then all other points until `limit` s have passed."""
-    deadline = time.monotonic() + limit
     plugin = load_plugin(target.source.entry, target.folder)
     file = locate(target.source, target.folder).file or target.folder
     node = detect_node()
@@ -74,13 +78,18 @@ def try_points(target: Target, limit: float) -> Iterator[Tried]:
     chosen = [(_relaxed(each) if not node.gpus else each, smallest_first(each)) for each in plugin.benchmarks]
     import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
 
+    deadline = time.monotonic() + limit
+    share = limit / max(1, len(chosen))
+
     def attempt(benchmark: Benchmark, params: Params, kind: Kind | None = None) -> Tried:
-        seconds = max(1.0, min(benchmark.timeout, deadline - time.monotonic()))
+        seconds = min(benchmark.timeout, max(share, deadline - time.monotonic()))
         record = measure_point(_observed(benchmark, file, kind), params, context, timeout=seconds)
         told = [text.removeprefix(_MARK) for text in record.warnings if text.startswith(_MARK)]
         watched = msgspec.json.decode(told[0], type=Watched) if told else None
         relaxed = benchmark.requires != _declared(plugin.benchmarks, benchmark.name).requires
-        return Tried(benchmark.name, params, kind or "", record.status, record.reason, record.checks, watched, relaxed)
+        out_of_time = "timed out" in record.reason and seconds < benchmark.timeout
+        status = "unfinished" if out_of_time else record.status
+        return Tried(benchmark.name, params, kind or "", status, record.reason, record.checks, watched, relaxed)
 
     with Offers().in_force(own_sources(plugin)):
         for benchmark, points in chosen:
@@ -96,6 +105,17 @@ def try_points(target: Target, limit: float) -> Iterator[Tried]:
                 if time.monotonic() > deadline:
                     return
                 yield attempt(benchmark, params)
+
+
+def with_what_they_need(modules: set[str]) -> set[str]:
+    """The modules, and the packages that their distributions require: numba brings llvmlite."""
+    found = set(modules)
+    for module in modules:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            for text in importlib.metadata.requires(module) or ():
+                if "extra ==" not in text:
+                    found.add(re.split(r"[^A-Za-z0-9_-]", text)[0].replace("-", "_").lower())
+    return found
 
 
 def _declared(benchmarks: Sequence[Benchmark], name: str) -> Benchmark:
@@ -123,7 +143,7 @@ def _observed(benchmark: Benchmark, file: Path, kind: Kind | None) -> Benchmark:
             with watching, disturbed_torch() if kind == "noise" else contextlib.nullcontext():
                 return benchmark.measure(bench, **params)
         finally:
-            modules = {module.partition(".")[0] for module in benchmark.requires.modules}
+            modules = with_what_they_need({module.partition(".")[0] for module in benchmark.requires.modules})
             programs = {Path(tool).name for tool in benchmark.requires.tools}
             seen = Watched(sorted(watching.imports - modules), sorted(watching.programs - programs), results)
             bench.warn(_MARK + msgspec.json.encode(seen).decode())

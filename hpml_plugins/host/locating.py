@@ -7,6 +7,7 @@ import hashlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,12 +113,13 @@ def _distribution_of(package: str) -> importlib.metadata.Distribution | None:
         return importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
     except (importlib.metadata.PackageNotFoundError, ValueError):
         pass
-    names = _packages().get(package, [])
+    names = _packages(tuple(sys.path)).get(package, [])
     return importlib.metadata.distribution(names[0]) if names else None
 
 
 @functools.cache
-def _packages() -> Mapping[str, list[str]]:
+def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Package → distributions on this path, which is only there to tell one answer from another."""
     return importlib.metadata.packages_distributions()
 
 

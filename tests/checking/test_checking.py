@@ -12,6 +12,7 @@ from support import TOY
 
 from hpml_plugins.checking.check import check
 from hpml_plugins.checking.judging import judge_definition
+from hpml_plugins.checking.points import with_what_they_need
 from hpml_plugins.checking.probe import Probe, Seen
 from hpml_plugins.checking.spoiling import spoilt
 from hpml_plugins.checking.target import find_target
@@ -182,6 +183,22 @@ def test_what_is_spoilt_differs_by_hand() -> None:
     assert spoilt((1, {"a": "x"}), "off") == (2, {"a": "x?"})
     with pytest.raises(TypeError, match="cannot spoil a object"):
         spoilt(object(), "off")
+
+
+def test_what_a_required_module_needs_itself_need_not_be_required() -> None:
+    assert with_what_they_need({"numba", "no_such"}) >= {"numba", "llvmlite", "numpy", "no_such"}
+
+
+def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: Write) -> None:
+    text = TOY.replace("    bench.check(", "    import time; time.sleep(size)\n    bench.check(").replace(
+        "[10, 1000]", "[30]"
+    )
+    found = list(check(find_target(str(write("slow.py", text))), limit=1))
+    assert [each.what for each in found if each.subject == "toy" and each.state == "warning"] == [
+        "has no description",
+        "no point was done in the time",
+    ]
+    assert not [each for each in found if each.state == "broken"]
 
 
 def test_an_array_is_spoilt_in_a_copy() -> None:
