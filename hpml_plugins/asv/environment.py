@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from asv.console import log
 
 from hpml_plugins.measuring import lifeline
 from hpml_plugins.measuring.versions import torch_build
-from hpml_plugins.suite.declaration import RESULTS_VARIABLE
+from hpml_plugins.suite.declaration import MACHINE_VARIABLE, RESULTS_VARIABLE
 
 _BUILD = "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir} {build_dir}"
 _INSTALL = (
@@ -65,6 +66,12 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
     def name(self) -> str:
         """Python, torch and CUDA versions and no path, so that results of one node type share a name."""
         return str(super().name) + self._stack
+
+    @property
+    def dir_name(self) -> str:
+        """A folder for each machine: nodes of one type that share env/ would build their commits over one another."""
+        own = f"{super().dir_name} {os.environ.get(MACHINE_VARIABLE, '')}"
+        return hashlib.sha256(own.encode()).hexdigest()[:32]
 
     def check_presence(self) -> bool:
         """Whether its folder exists and was made for the same settings."""

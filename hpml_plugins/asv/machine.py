@@ -26,9 +26,16 @@ from hpml_plugins.host import make_host
 from hpml_plugins.measuring.isolation import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.records.machine_lock import MachineTaken, take_machine
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.suite.declaration import PROFILE_VARIABLE, SUITE_VARIABLE, declare
+from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
+
+
+#: asv's commands (its classes) that write results; `asv machine` only looks.
+_WRITING = ("Run", "Continuous", "Find")
+#: Exit status of a run that found its machine taken (EX_TEMPFAIL of sysexits.h: try again later).
+TAKEN = 75
 
 #: s that loading all plugins may take; each has a limit of its own (`host.survey`).
 _LOADING = 3600.0
@@ -46,6 +53,8 @@ def load_machines_with_facts() -> None:
     def load(*args: Any, machine_name: str | None = None, **kwargs: Any) -> Any:
         try:
             facts = prepare(machine_name or kwargs.get("machine"))
+        except MachineTaken as error:
+            _refuse(error, TAKEN)
         except HpmlError as error:
             _refuse(error)
         kwargs.pop("force_interactive", None)
@@ -57,13 +66,18 @@ def load_machines_with_facts() -> None:
 def prepare(name: str | None) -> dict[str, str]:
     """Validate the registry, write the suite for the benchmark processes, and return the facets of this machine.
 
-    Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it is not.
+    Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it is not, and
+    MachineTaken when another process, here or on another node, writes this machine's results.
     """
     registry = read_registry()
     node = detect_node()
     machine = name or machine_name(node)
     arguments = _asv_arguments()
     results = Path(_config(arguments.get("config")).results_dir)
+    asked = getattr(getattr(arguments.get("func"), "__self__", None), "__name__", "")
+    if asked in _WRITING and not arguments.get("dry_run"):
+        _keep_machine(results, machine)
+    os.environ[MACHINE_VARIABLE] = machine
     scratch = _make_scratch()
     file = scratch / "suite.json"
 
@@ -136,6 +150,14 @@ def save_machine(facts: dict[str, str]) -> None:
     asv_machine.MachineCollection.save(facts["machine"], facts)
 
 
+def _keep_machine(results: Path, machine: str) -> None:
+    """Take the machine's folder until this process ends."""
+    lock = take_machine(results, machine)
+    if not lock.exclusive:
+        log.warning(f"{results}: this file system has no locks; see to it that no other node is called {machine!r}")
+    atexit.register(lock.release)
+
+
 def _config(path: str | None) -> Any:
     try:
         return Config.load(path)
@@ -179,7 +201,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _refuse(error: HpmlError) -> NoReturn:
+def _refuse(error: HpmlError, status: int = 2) -> NoReturn:
     log.flush()
     print(f"hpml: {error}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(status)

@@ -26,6 +26,7 @@ _COMMANDS = {
     "doctor": "doctor",
     "bundle": "bundle",
     "data": "data",
+    "merge": "merge",
     "schema": "schema",
 }
 

@@ -22,6 +22,7 @@ from hpml_plugins.registry.schema import PluginSource
 SUITE_VARIABLE = "HPML_SUITE"
 PROFILE_VARIABLE = "HPML_PROFILE"
 RESULTS_VARIABLE = "HPML_RESULTS"
+MACHINE_VARIABLE = "HPML_MACHINE"
 
 
 class DeclaredMetric(msgspec.Struct, frozen=True):

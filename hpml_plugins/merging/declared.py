@@ -1,0 +1,136 @@
+"""The union of benchmarks.json and of machine.json: what one knows, all know."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+Entries = dict[str, Any]
+#: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
+FORMAT = "version"
+
+
+def join_benchmarks(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+    """Every benchmark of both, and what was decided between, in words.
+
+    Of two versions of a benchmark the higher one; of one version a grid with the values of both, so that no point that
+    a node measured is missing from the page.
+    """
+    joined, said = dict(ours), []
+    for name, entry in theirs.items():
+        if name not in joined:
+            joined[name] = entry
+        elif name != FORMAT and joined[name] != entry:
+            joined[name], words = _join_entry(joined[name], entry)
+            said += [f"{name}: {word}" for word in words]
+        elif name == FORMAT:
+            joined[name] = max(joined[name], entry)
+    return joined, said
+
+
+def keep_known(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
+    """What to write when one node declares `written` and the folder knows `found`.
+
+    The writer's own words count, but nothing is lost: benchmarks that it does not have stay, and a grid of the same
+    version keeps its values, the writer's first.
+    """
+    kept = dict(written)
+    for name, entry in found.items():
+        if name not in kept:
+            kept[name] = entry
+        elif _is_entry(entry) and _is_entry(kept[name]) and _same_shape(entry, kept[name]):
+            values = [
+                [*mine, *(value for value in theirs if value not in mine)]
+                for mine, theirs in zip(kept[name]["params"], entry["params"], strict=True)
+            ]
+            kept[name] = {**kept[name], "params": values}
+    return kept
+
+
+def join_machine(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+    """The facts of both. Where they differ the one that sorts last, said in words: no order of merging is better."""
+    joined, said = dict(ours), []
+    for key, value in theirs.items():
+        if key in joined and joined[key] != value:
+            chosen = max(joined[key], value, key=_canonical)
+            said.append(f"{key} is {joined[key]!r} and {value!r}; {chosen!r} is kept")
+            joined[key] = chosen
+        else:
+            joined[key] = value
+    return joined, said
+
+
+def _join_entry(ours: Any, theirs: Any) -> tuple[Any, list[str]]:
+    if not (_is_entry(ours) and _is_entry(theirs)):
+        return max(ours, theirs, key=lambda entry: (_is_entry(entry), _canonical(entry))), ["one is no declaration"]
+    first, second = _rank(ours), _rank(theirs)
+    if first != second:
+        newer = ours if first > second else theirs
+        if first[0] != second[0]:
+            return newer, [f"version {newer['version']} is kept, of {ours['version']} and {theirs['version']}"]
+        return newer, [f"its parameters differ; {', '.join(newer['param_names']) or 'none'} is kept"]
+    params = [_join_values(*pair) for pair in zip(ours["params"], theirs["params"], strict=True)]
+    rest = max((_without_grid(ours), _without_grid(theirs)), key=_canonical)
+    return {**rest, "params": params}, []
+
+
+def _join_values(ours: list[str], theirs: list[str]) -> list[str]:
+    """The values of both: in the order of the one that has them all, else sorted.
+
+    Sorted is the least of all orders: whoever has all values in an order of his own wins over it, whenever he comes.
+    """
+    both = _sorted({*ours, *theirs})
+    orders = [values for values in (ours, theirs) if len(values) == len(both) and _sorted(set(values)) == both]
+    return max([both, *orders], key=lambda values: (values != both, _canonical(values)))
+
+
+def _sorted(values: set[str]) -> list[str]:
+    def key(value: str) -> tuple[int, float, str]:
+        try:
+            number = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            number = None
+        is_number = isinstance(number, int | float) and number == number
+        return (0, float(number), value) if is_number else (1, 0.0, value)
+
+    return sorted(values, key=key)
+
+
+def _rank(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return _version(entry["version"]), _canonical(entry["param_names"])
+
+
+def _version(text: Any) -> tuple[int, Version | str]:
+    try:
+        return 1, Version(str(text))
+    except InvalidVersion:  # asv's own is a hash of the code
+        return 0, str(text)
+
+
+def _same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return bool(one["version"] == other["version"] and one["param_names"] == other["param_names"])
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether it is a declaration as asv writes them."""
+    if not isinstance(entry, dict) or "version" not in entry:
+        return False
+    names, params = entry.get("param_names"), entry.get("params")
+    return (
+        isinstance(names, list)
+        and isinstance(params, list)
+        and len(names) == len(params)
+        and all(isinstance(values, list) and all(isinstance(value, str) for value in values) for values in params)
+    )
+
+
+def _without_grid(entry: Mapping[str, Any]) -> Entries:
+    return {key: value for key, value in entry.items() if key != "params"}
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
