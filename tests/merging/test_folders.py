@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -45,7 +44,7 @@ def parts(tmp_path: Path) -> list[Path]:
 
 def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
     whole = tree(ROOT / "results")
-    for number, order in enumerate(itertools.permutations(parts)):
+    for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):
         into = tmp_path / f"into{number}"
         assert merge_folders(order, into).skipped == []
         assert tree(into) == whole
