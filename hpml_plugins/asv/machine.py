@@ -31,7 +31,6 @@ from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
 
-
 #: asv's commands (its classes) that write results; `asv machine` only looks.
 _WRITING = ("Run", "Continuous", "Find")
 #: Exit status of a run that found its machine taken (EX_TEMPFAIL of sysexits.h: try again later).

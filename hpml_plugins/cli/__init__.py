@@ -26,6 +26,8 @@ _COMMANDS = {
     "doctor": "doctor",
     "bundle": "bundle",
     "data": "data",
+    "submit": "submit",
+    "jobs": "jobs",
     "merge": "merge",
     "schema": "schema",
 }

@@ -1,4 +1,4 @@
-"""`hpml schema`: the JSON schema of registry.yaml, for editors."""
+"""`hpml schema`: the JSON schema of registry.yaml and cluster.yaml, for editors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import click
 
 
 @click.command("schema")
-def command() -> int:
+@click.option("--cluster", is_flag=True, help="Of cluster.yaml instead.")
+def command(cluster: bool) -> int:
     """Print the JSON schema of registry.yaml."""
-    from hpml_plugins.registry import json_schema
+    if cluster:
+        from hpml_plugins.cluster.schema import json_schema
+    else:
+        from hpml_plugins.registry import json_schema
 
     print(json.dumps(json_schema(), indent=2, sort_keys=True))
     return 0

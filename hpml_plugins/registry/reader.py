@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hpml_plugins.errors import RegistryError
+from hpml_plugins.registry.explaining import explain
 from hpml_plugins.registry.lines import Lines
 from hpml_plugins.registry.schema import PluginEntry, RegistryFile
 
@@ -57,7 +56,7 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
     try:
         file = msgspec.convert(lines.document, RegistryFile)
     except msgspec.ValidationError as error:
-        raise _explain(error, lines) from None
+        raise explain(error, lines, RegistryFile) from None
     _check_entries(file.plugins, lines)
     return Registry(path, tuple(file.plugins), lines)
 
@@ -85,21 +84,3 @@ def _check_entries(entries: Sequence[PluginEntry], lines: Lines) -> None:
                 f"profile {EVERYTHING!r} always means every point and cannot be redefined",
                 lines.at(("plugins", index, "profiles", EVERYTHING)),
             )
-
-
-def _explain(error: msgspec.ValidationError, lines: Lines) -> RegistryError:
-    message, _, spelled = str(error).partition(" - at `")
-    path: list[str | int] = [
-        int(index) if index else key for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled.rstrip("`"))
-    ]
-    if unknown := re.search(r"unknown field `(.+)`", message):
-        known = [f.encode_name for f in msgspec.structs.fields(PluginEntry if path else RegistryFile)]
-        near = difflib.get_close_matches(unknown[1], known, 1)
-        mend = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        return RegistryError(f"unknown key {unknown[1]!r}; {mend}", lines.at((*path, unknown[1])))
-    if missing := re.search(r"missing required field `(.+)`", message):
-        return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
-    if re.match(r"Expected `str.*, got `(int|float)`", message):
-        message += "; put it in quotes"
-    at = ".".join(str(part) for part in path)
-    return RegistryError(f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path)))

@@ -31,7 +31,9 @@ def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     print(f"{kills} kills of writers in {runs} folders of 16 machines; nothing lost")
 
 
-def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(make_project: Callable[[str], Project]) -> None:
+def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(
+    make_project: Callable[[str], Project],
+) -> None:
     project = make_project("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     with take_machine(project.path / "results", "node"):
         done = project.asv("run", "--machine", "node")

@@ -148,6 +148,6 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
             take_machine(results, name, wait=5).release()
         except MachineTaken as error:
             missing.append(str(error))
-    if left := [path for path in results.rglob("*.partial")]:
+    if left := list(results.rglob("*.partial")):
         missing.append(f"left over: {left}")
     return missing

@@ -126,9 +126,7 @@ def test_the_newer_measurement_of_a_benchmark_counts_and_what_it_lacks_is_said()
         made._stats["toy.track_x"] = made._samples["toy.track_x"] = None
     said = results.join(old, new)
     assert old.get_result_value("toy.track_x", [["10", "20"]])[0] == 1.5
-    assert said == [
-        "toy.track_x: the newer run has no number for 1 point that an older has; the Records keep them"
-    ]
+    assert said == ["toy.track_x: the newer run has no number for 1 point that an older has; the Records keep them"]
 
 
 def test_a_grid_keeps_the_order_of_the_one_that_has_all_values() -> None:

@@ -1,0 +1,45 @@
+"""`hpml submit` without Slurm: the same command measures here."""
+
+from __future__ import annotations
+
+import json
+
+from conftest import Site
+
+from hpml_plugins.node import detect_node, machine_name
+
+
+def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
+    done = site.hpml("submit")
+    assert done.returncode == 0, done.stdout + done.stderr
+    machine = machine_name(detect_node())
+    assert f"{machine}  machine {machine}, 1 commit: job " in done.stdout
+    assert "[100.00%]" in done.stdout
+    assert [record.status for record in site.records(machine)] == ["ok"] * 12
+    (job,) = json.loads(site.hpml("jobs", "--json").stdout)
+    assert (job["state"], job["attempts"], job["progress"]) == ("done", 1, 1.0)
+    assert "0 commits: nothing to do" in site.hpml("submit", "--commits", "NEW").stdout
+
+
+def test_a_local_target_prepares_its_python_and_files_under_its_machine(site: Site) -> None:
+    site.cluster(
+        """
+        version: 1
+        targets:
+          - name: desk
+            machine: under-the-desk
+            executor: local
+            python: {setup: ["export HPML_PROFILE=full", "test -e asv.conf.json"]}
+        """
+    )
+    done = site.hpml("submit", "--bench", "slow")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(site.records("under-the-desk")) == 12
+
+
+def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
+    site.cluster("version: 1\ntargets:\n  - {name: h100, partition: h100}\n")
+    site.env["PATH"] = "/usr/bin-without-slurm"
+    done = site.hpml("submit")
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("hpml: ") and "Traceback" not in done.stderr
