@@ -1,6 +1,6 @@
 #!/bin/sh
 # get-tools.sh PYTHON: fetch what tests need and Python packages do not bring, where this machine lets us: the browser
-# that the page tests drive, and Fashion-MNIST. What cannot be had is said.
+# that the page tests drive, Slurm, and Fashion-MNIST. What cannot be had is said.
 set -u
 python=$1
 
@@ -18,6 +18,12 @@ have_fashion_mnist() {
     [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]
 }
 
+have_slurm() {
+    for name in munged slurmctld slurmd sbatch scontrol; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null || return 1
+    done
+}
+
 can_install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
@@ -32,6 +38,13 @@ if ! have_fashion_mnist && can_install; then
     install dataset-fashion-mnist
 fi
 have_fashion_mnist || echo "NO FASHION-MNIST: its test will be skipped. Install it: apt-get install dataset-fashion-mnist"
+
+if ! have_slurm && can_install; then
+    echo "installing Slurm for the tests of clusters (apt-get)"
+    install slurm-wlm
+    install munge
+fi
+have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install it: apt-get install slurm-wlm munge"
 
 have_browser && exit 0
 if can_install; then

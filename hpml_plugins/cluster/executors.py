@@ -51,6 +51,8 @@ def slurm_executor(target: Target, order: Order, folder: Path, *, only_script: b
         signal_delay_s=target.warning,
         dependency="singleton",
         wckey="hpml",
+        # asv runs once, on the first node, and leaves the job's nodes to what it starts there
+        srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
         setup=setup_lines(target, order.project),
         additional_parameters={"requeue": True, "chdir": str(order.project), **target.options},
         **{key: value for key, value in given.items() if value is not None},
