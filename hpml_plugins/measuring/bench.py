@@ -113,6 +113,7 @@ class Bench:
         backend: Backend | None = None,
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
+        nodes: int = 1,
     ) -> list[Any]:
         """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what each returned.
 
@@ -123,14 +124,30 @@ class Bench:
 
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
         timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
+        nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
+        i, and the function must be a module's. Skip what has too few: `bench.nodes`.
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
         from hpml_plugins.measuring.ranks import run_ranks
 
         return run_ranks(
-            self, function, count, args, backend=backend, timeout=timeout, environment=dict(environment or {})
+            self,
+            function,
+            count,
+            args,
+            backend=backend,
+            timeout=timeout,
+            environment=dict(environment or {}),
+            nodes=nodes,
         )
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
+        from hpml_plugins.measuring.nodes import nodes_here
+
+        return nodes_here()
 
     def check(self, ok: object, message: str) -> None:
         """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.

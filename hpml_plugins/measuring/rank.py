@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, UsageError, describe
 from hpml_plugins.measuring.bench import Bench
@@ -40,7 +39,10 @@ LAST_WORDS = 0.3
 
 @dataclass(frozen=True)
 class Team:
-    """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s."""
+    """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s.
+
+    nodes: on how many machines they are; on more than one torch's launcher has given each its place.
+    """
 
     folder: str
     count: int
@@ -52,6 +54,12 @@ class Team:
     plan: Plan
     timeout: float
     environment: dict[str, str] = field(default_factory=dict)
+    nodes: int = 1
+
+    @property
+    def on_a_node(self) -> int:
+        """How many of them each node has."""
+        return self.count // self.nodes
 
     def report_of(self, index: int) -> Path:
         """The file in which a rank says how it ended."""
@@ -78,16 +86,23 @@ class Report:
 class Rank(Bench):
     """A Bench with a place among others, whose torch.distributed group is up.
 
-    index: 0 to count − 1.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cuda:index" or "cpu".
+    index: 0 to count − 1.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the index
+    among the ranks of its node.
     """
 
-    def __init__(self, index: int, team: Team, report: Callable[[str, float | None], None] | None = None) -> None:
-        gpus = team.count if team.backend == "nccl" else 0
+    def __init__(
+        self,
+        index: int,
+        team: Team,
+        report: Callable[[str, float | None], None] | None = None,
+        local: int | None = None,
+    ) -> None:
+        gpus = team.on_a_node if team.backend == "nccl" else 0
         super().__init__(team.node, team.params, gpus=gpus, seed=team.seed, plan=team.plan, report=report)
         self.index = index
         self.count = team.count
         self.backend = team.backend
-        self.device = f"cuda:{index}" if gpus else "cpu"
+        self.device = f"cuda:{index if local is None else local}" if gpus else "cpu"
         self._team = team
         self._control: Any = None
 
@@ -174,15 +189,18 @@ class Rank(Bench):
         import torch.distributed as dist
 
         # Fair shares: as many threads as cores on each rank would have every one wait for the others'.
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self.count))
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._team.on_a_node))
         card = None
         if self.backend == "nccl":
             card = torch.device(self.device)
             torch.cuda.set_device(card)
-        # A file, not a port: nobody else can take it between choosing and using it.
+        # A file, not a port: nobody else can take it between choosing and using it. Over several nodes the launcher's.
+        meeting: dict[str, Any] = {"init_method": "env://"}
+        if self._team.nodes == 1:
+            meeting = {"store": dist.FileStore(str(Path(self._team.folder, "store")), self.count)}
         dist.init_process_group(
             self.backend,
-            store=dist.FileStore(str(Path(self._team.folder, "store")), self.count),
+            **meeting,
             rank=self.index,
             world_size=self.count,
             timeout=timedelta(seconds=self._team.timeout + 60),  # ours must be first, to say who hangs
@@ -202,14 +220,32 @@ class Rank(Bench):
             torch.cuda.synchronize()
 
 
-def live(index: int, team: Team, function: Callable[..., Any], args: tuple[Any, ...], progress: Connection) -> None:
-    """What the launcher starts: run the function in its place and leave a report. Raises for a failed one."""
-    end_with_parent(team.parent)
+class Listener(Protocol):
+    """Who is told of progress: text and share."""
+
+    def send(self, obj: Any, /) -> None:
+        """Take it."""
+
+
+def live(
+    index: int,
+    team: Team,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    progress: Listener,
+    local: int | None = None,
+) -> None:
+    """What the launcher starts: run the function in its place and leave a report. Raises for a failed one.
+
+    local: the place among the ranks of this node, where there are several nodes.
+    """
+    end_with_parent(team.parent if team.nodes == 1 else None)
     faulthandler.enable(2)
     _listen_for_where(team.stack_of(index))
-    os.environ.update(_variables(index, team))
+    if team.nodes == 1:
+        os.environ.update(_variables(index, team))
     os.environ.update(team.environment)
-    rank = Rank(index, team, (lambda text, share: progress.send((text, share))) if index == 0 else None)
+    rank = Rank(index, team, (lambda text, share: progress.send((text, share))) if index == 0 else None, local)
     try:
         with rank.connected():
             report = Report("ok", value=function(rank, *args))

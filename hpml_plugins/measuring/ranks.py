@@ -40,11 +40,22 @@ def run_ranks(
     backend: Backend | None = None,
     timeout: float | None = None,
     environment: dict[str, str] | None = None,
+    nodes: int = 1,
 ) -> list[Any]:
     """Run `function(rank, *args)` on so many ranks; see Bench.ranks. No process is left, whatever happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
-    _check(bench, count, chosen)
+    _check(bench, count // nodes, chosen)
     limit = _limit(bench, timeout)
+    if nodes > 1:
+        from hpml_plugins.measuring.nodes import run_on_nodes
+
+        found = run_on_nodes(
+            bench, function, count, nodes, args, backend=chosen, limit=limit, environment=environment or {}
+        )
+        if failed := [(report.at, index) for index, report in enumerate(found) if report.kind != "ok"]:
+            index = min(failed, key=lambda pair: (pair[0] == 0, pair))[1]  # 0: it left no report
+            raise _error(index, found[index])
+        return _merge(bench, found)
     method = _start_method()
     with tempfile.TemporaryDirectory(prefix="hpml-ranks-") as folder:
         team = Team(

@@ -38,6 +38,23 @@ def measure_collectives_gloo(bench: Bench, *, collective: str, size: str, ranks:
     return _measure(bench, collective, size, ranks, backend="gloo", in_place=collective == "broadcast")
 
 
+def measure_allreduce_nodes_gloo(bench: Bench, *, size: str, nodes: int) -> Mapping[str, Samples]:
+    """All-reduce (float32, sum) of `size`, in place, over gloo between so many nodes, one process on each."""
+    _skip_too_few(bench, nodes)
+    return _measure(bench, "all_reduce", size, nodes, backend="gloo", in_place=True, nodes=nodes)
+
+
+def measure_allreduce_nodes_nccl(bench: Bench, *, size: str, nodes: int, gpus: int) -> Mapping[str, Samples]:
+    """All-reduce (float32, sum) of `size`, in place, over NCCL between so many nodes, with so many GPUs of each."""
+    _skip_too_few(bench, nodes)
+    return _measure(bench, "all_reduce", size, nodes * gpus, backend="nccl", in_place=True, nodes=nodes)
+
+
+def _skip_too_few(bench: Bench, nodes: int) -> None:
+    if bench.nodes < nodes:
+        bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+
+
 def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> tuple[Samples, str]:
     """Check and time the collective on one rank; samples of one call's time, and NCCL's version."""
     from hpml_plugins.plugins.allreduce.buffers import Buffers
@@ -65,7 +82,7 @@ def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> tuple[S
 
 
 def _measure(
-    bench: Bench, collective: str, size: str, ranks: int, *, backend: Any, in_place: bool
+    bench: Bench, collective: str, size: str, ranks: int, *, backend: Any, in_place: bool, nodes: int = 1
 ) -> dict[str, Samples]:
     nbytes = size_in_bytes(size)
     bus_factor(collective, ranks)  # refuses what has none, before anything is started
@@ -75,15 +92,22 @@ def _measure(
         if smallest < (needed := buffers * nbytes + BESIDE_BUFFERS):
             bench.skip(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     with tempfile.TemporaryDirectory(prefix="hpml-nccl-") as folder:
-        environment = logging_to(folder) if backend == "nccl" else {}
+        logged = backend == "nccl" and nodes == 1  # other nodes do not see the folder
         time, nccl = bench.ranks(
-            on_rank, ranks, collective, nbytes, in_place, backend=backend, environment=environment
+            on_rank,
+            ranks,
+            collective,
+            nbytes,
+            in_place,
+            backend=backend,
+            environment=logging_to(folder) if logged else {},
+            nodes=nodes,
         )[0]  # fmt: skip
         about: dict[str, str | float] = {"place": "in" if in_place else "out"}
         if backend == "nccl":
             chosen = read_choice(folder, collective)
             about |= {"nccl": nccl, **chosen}
-            if not chosen:
+            if logged and not chosen:
                 bench.warn("NCCL did not tell its algorithm and protocol")
     time = replace(time, info={**time.info, **about})
     return {
@@ -151,4 +175,24 @@ COLLECTIVES_GLOO = Benchmark(
     version="1",
     timeout=120,
     description="All-gather, reduce-scatter and broadcast of float32 over gloo between processes on one CPU.",
+)
+ALLREDUCE_NODES_GLOO = Benchmark(
+    "allreduce_nodes_gloo",
+    measure_allreduce_nodes_gloo,
+    metrics=METRICS,
+    grid={"size": ("1KiB", "1MiB", "128MiB"), "nodes": (2, 4)},
+    requires=GLOO,
+    version="1",
+    timeout=180,
+    description="All-reduce of float32 over gloo between nodes of a Slurm job, one process on each.",
+)
+ALLREDUCE_NODES_NCCL = Benchmark(
+    "allreduce_nodes_nccl",
+    measure_allreduce_nodes_nccl,
+    metrics=METRICS,
+    grid={"size": ("1KiB", "1MiB", "128MiB", "1GiB", "8GiB"), "nodes": (2, 4), "gpus": (1, 8)},
+    requires=Requires(gpus="gpus", modules=("torch",)),
+    version="1",
+    timeout=180,
+    description="All-reduce of float32 over NCCL between the GPUs of several nodes of a Slurm job.",
 )
