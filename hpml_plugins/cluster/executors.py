@@ -85,6 +85,8 @@ def script(target: Target, order: Order, folder: Path) -> str:
     """What would be given to sbatch, or run here."""
     if target.executor == "local":
         words = asv_run(target, order, folder).command()
+        if order.profile:
+            words = ["env", f"HPML_PROFILE={order.profile}", *words]
         lines = [*setup_lines(target, order.project), shlex.join(words)]
         return "\n".join(["# here, one after the other, by submitit's local executor", *lines, ""])
     executor = slurm_executor(target, order, folder, only_script=True)

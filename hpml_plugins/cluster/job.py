@@ -17,12 +17,15 @@ from typing import Any
 
 from hpml_plugins.cluster.state import COMMITS, JobState, read_state, write_state
 from hpml_plugins.errors import HpmlError, one_line
+from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.records.lock import SILENCE
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.
 SOME_FAILED, TAKEN = 2, 75
 #: s to go on asking for a machine that is taken: a node that died seems to hold it so long.  s between two questions.
 PATIENCE, PAUSE = SILENCE + 60, 5.0
+#: s to wait for the end that a SIGTERM has announced: a job that ends by itself meanwhile is not queued again.
+FAREWELL = 600.0
 
 
 @dataclass
@@ -56,6 +59,8 @@ class AsvRun:
             return status
         reason = refusal or _ending(status)
         self._end(state, "interrupted" if status < 0 else "failed", reason)
+        if status == -signal.SIGTERM:
+            time.sleep(FAREWELL)
         raise HpmlError(reason)
 
     def checkpoint(self) -> Any:
@@ -63,7 +68,7 @@ class AsvRun:
         from submitit.helpers import DelayedSubmission
 
         if self._process:
-            os.kill(self._process.pid, signal.SIGKILL)  # Records are whole after each point; its own processes end too
+            self._process.kill()  # Records are whole after each point; its own processes end with it
         self._stopped = True
         before = read_state(Path(self.folder))
         if before:
@@ -83,7 +88,9 @@ class AsvRun:
     def _run_once(self, again: bool) -> tuple[int, str]:
         refusal = ""
         command = self.command(again=again)
-        with subprocess.Popen(command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE, preexec_fn=_prepare_asv
+        ) as process:
             self._process = process
             for line in process.stderr or ():
                 sys.stderr.buffer.write(line)
@@ -124,6 +131,15 @@ class AsvRun:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_process": None, "_stopped": False}
+
+
+def _prepare_asv() -> None:
+    """In asv's process, before it starts: it ends with this one, and leaves the warning before the end to it.
+
+    The warning (SIGUSR2) goes to every process of the job.
+    """
+    end_with_parent()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def _ending(status: int) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 from conftest import Site
+from toy_slurm import command_lines, wait_for
 
 from hpml_plugins.node import detect_node, machine_name
 
@@ -43,3 +46,21 @@ def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
     done = site.hpml("submit")
     assert done.returncode in (1, 2)
     assert done.stderr.startswith("hpml: ") and "Traceback" not in done.stderr
+
+
+def test_a_local_job_that_is_cancelled_leaves_no_process_and_the_next_run_goes_on(site: Site) -> None:
+    site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
+    command = [sys.executable, "-m", "hpml_plugins", "submit"]
+    with subprocess.Popen(
+        command, cwd=site.project.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as run:
+        wait_for(lambda: site.records("desk"), "a record")
+        (job,) = json.loads(site.hpml("jobs", "--json").stdout)
+        assert (job["state"], job["attempts"]) == ("running", 1)
+        assert "cancelled" in site.hpml("jobs", "desk", "--cancel").stdout
+        assert run.wait(60) == 1
+    wait_for(lambda: not [line for line in command_lines().values() if str(site.project.path) in line], "no process")
+    done = site.hpml("jobs")
+    assert done.returncode == 1
+    assert "failed" in done.stdout or "lost" in done.stdout
+    assert len(site.records("desk")) < 12

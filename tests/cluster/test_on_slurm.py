@@ -32,7 +32,7 @@ def wait_for_state(site: Site, target: str, *states: str) -> dict[str, Any]:
         found.update(jobs(site)[target])
         return found["state"] in states
 
-    toy_slurm.wait_for(reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=240)
+    toy_slurm.wait_for(reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=900)
     return found
 
 
@@ -127,12 +127,11 @@ def test_a_requeued_job_goes_on_where_it_stopped(slurm_site: Site, slurm: toy_sl
 
 @pytest.mark.slow
 def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(slurm_site: Site) -> None:
-    # Slurm counts time limits in minutes; a warning 50 s before the end comes after 10 s, and again after 10 s
-    slurm_site.project.write(
-        "slow.py", (slurm_site.project.path / "slow.py").read_text().replace("sleep(0.3)", "sleep(1.5)")
-    )
+    # Slurm counts time limits in minutes: the warning, 150 s before the end, comes after 30 s. 12 points take 12 · 4 s.
+    source = (slurm_site.project.path / "slow.py").read_text()
+    slurm_site.project.write("slow.py", source.replace("sleep(0.3)", "sleep(4)"))
     slurm_site.project.commit("slower")
-    slurm_site.cluster("version: 1\ntargets:\n  - {name: first, partition: a, hours: 0.0166, warning: 50}\n")
+    slurm_site.cluster("version: 1\ntargets:\n  - {name: first, partition: a, hours: 0.05, warning: 150}\n")
     submit(slurm_site)
     found = wait_for_state(slurm_site, "first", "done", "failed", "lost")
     assert found["state"] == "done", logs(slurm_site)
@@ -150,6 +149,7 @@ def test_a_node_that_dies_and_comes_back_finishes_its_job(slurm_site: Site, slur
     assert jobs(slurm_site)["second"]["state"] == "pending"
     slurm.start_node("n2")
     found = wait_for_state(slurm_site, "second", "done", "failed", "lost")
-    assert (found["state"], found["attempts"]) == ("done", 2), logs(slurm_site)
+    assert found["state"] == "done", logs(slurm_site)
+    assert found["attempts"] >= 2  # Slurm may start it once more while the node comes and goes
     assert 2 <= kept < 12
     assert numbers(slurm_site, "two") == POINTS
