@@ -245,6 +245,6 @@ def test_a_wrong_place_or_collective_names_the_right_ones(gpu_node: Node, node: 
 
 def test_backends_are_benchmarks_of_their_own() -> None:
     def backend(benchmark: Benchmark) -> str:
-        return "nccl" if benchmark.requires.gpus == "ranks" else "gloo"
+        return "nccl" if benchmark.requires.gpus else "gloo"
 
     assert all(name.endswith(backend(benchmark)) for name, benchmark in BENCHMARKS.items())
