@@ -20,7 +20,7 @@ from asv.commands import make_argparser
 from asv.config import Config
 from asv.console import log
 
-from hpml_plugins.asv.selection import discover_only, selection_of
+from hpml_plugins.asv.selection import Selection, discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.measuring.isolation import Send, run_isolated
@@ -97,30 +97,38 @@ def prepare(name: str | None) -> dict[str, str]:
             send("error", str(error).encode())
             return
         file.write_bytes(msgspec.json.encode(suite))
+        send("selection", msgspec.json.encode(selection_of(suite, host, node)))
         for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
             send("warning", str(problem).encode())
 
-    _in_another_process(write_suite)
+    told = _in_another_process(write_suite)
     os.environ[SUITE_VARIABLE] = str(file)
-    discover_only(selection_of(suite, host, node))
+    discover_only(msgspec.json.decode(told["selection"], type=Selection))
     facts = facets(node, machine, _read_json(results / machine / "machine.json"))
     save_machine(facts)
     return facts
 
 
-def _in_another_process(function: Callable[[Send], None]) -> None:
-    """Run it in a fork, so that no plugin is ever imported into asv itself. Raises HpmlError for its `error`s."""
+def _in_another_process(function: Callable[[Send], None]) -> dict[str, bytes]:
+    """Run it in a fork, so that no plugin is ever imported into asv itself; what it told, by kind.
+
+    Its `warning`s are shown. Raises HpmlError for its `error`s.
+    """
     errors: list[str] = []
+    told: dict[str, bytes] = {}
 
     def on_message(kind: str, payload: bytes) -> None:
         if kind == "error":
             errors.append(payload.decode())
-        else:
+        elif kind == "warning":
             log.warning(payload.decode())
+        else:
+            told[kind] = payload
 
     outcome = run_isolated(function, _LOADING, on_message)
     if errors or outcome.fault:
         raise HpmlError(errors[0] if errors else f"loading the plugins {outcome.fault}: {outcome.output[-500:]}")
+    return told
 
 
 def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:

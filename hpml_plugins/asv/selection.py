@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 from asv.benchmarks import Benchmarks
@@ -14,7 +13,7 @@ from hpml_plugins.node import unmet
 from hpml_plugins.suite.declaration import Suite
 
 #: asv's benchmark name → the indices of its points, counted as asv counts them.
-Selection = Mapping[str, frozenset[int]]
+Selection = dict[str, set[int]]
 
 
 def selection_of(suite: Suite, host: Host, node: Node) -> Selection:
@@ -23,7 +22,7 @@ def selection_of(suite: Suite, host: Host, node: Node) -> Selection:
     A point that the node cannot measure is asked for through its first metric alone: that one writes the Record with
     the reason, and the others have nothing to add. Benchmarks that are remembered from another node are left to asv.
     """
-    found: dict[str, frozenset[int]] = {}
+    found: Selection = {}
     declared = {each.benchmark: each for each in suite.benchmarks}
     for _, benchmark in host.benchmarks():
         points = list(enumerate(benchmark.points()))
@@ -31,7 +30,7 @@ def selection_of(suite: Suite, host: Host, node: Node) -> Selection:
         lacking = {index for index, params in points if index in chosen and unmet(benchmark, params, node)}
         for number, metric in enumerate(benchmark.metrics):
             wanted = chosen if number == 0 else chosen - lacking
-            found[f"{benchmark.name}.track_{metric.name}"] = frozenset(wanted)
+            found[f"{benchmark.name}.track_{metric.name}"] = wanted
     return found
 
 

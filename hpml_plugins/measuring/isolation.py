@@ -41,11 +41,14 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
+    watch: Callable[[], float] = lambda: LISTENING,
 ) -> Outcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
+    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
+    it next; what it raises ends the group and is raised here.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     adopt_orphans()
@@ -59,7 +62,7 @@ def run_isolated(
         sender.close()
         assert process.pid is not None
         try:
-            fault = _listen(process, receiver, timeout, on_message)
+            fault = _listen(process, receiver, timeout, on_message, watch)
         finally:
             left = _end_group(process.pid)
             process.join(5)
@@ -97,6 +100,7 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
+    watch: Callable[[], float],
 ) -> str:
     deadline = time.monotonic() + timeout
     while True:
@@ -104,7 +108,7 @@ def _listen(
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
         try:
-            if not receiver.poll(min(remaining, LISTENING)):
+            if not receiver.poll(min(remaining, watch())):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return describe_exit(process.exitcode)
