@@ -111,6 +111,6 @@ def hpml_benchmarks():
     return [
         Benchmark(
             "misbehaves", measure, [Metric("zero", "s", "lower")], {"way": list(WAYS)}, Requires(modules=("torch",)),
-            timeout=10,
+            timeout=5,
         )
     ]  # fmt: skip

@@ -26,7 +26,7 @@ FATAL = {
 #: how a point misbehaves → how its Record says so; the others are measured
 FAULTS = {
     "crash": "died of SIGSEGV (segmentation fault)",
-    "hang": "timed out after 10 s",
+    "hang": "timed out after 5 s",
     "end": "ended with exit status 5 before it reported",
     "leave": "ended with exit status 6 before it reported",
 }
