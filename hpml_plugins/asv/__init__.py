@@ -6,6 +6,7 @@ An Environment (`environment_type: node`), OutputPublishers (our pages), and the
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.files import write_json_atomically
 from hpml_plugins.asv.machine import load_machines_with_facts
+from hpml_plugins.asv.publishing import improve_publish
 from hpml_plugins.site.publisher import GpuTypes
 
 __all__ = ["GpuTypes", "NodeEnvironment", "setup"]
@@ -15,3 +16,4 @@ def setup() -> None:
     """Called by asv once it has imported this module."""
     load_machines_with_facts()
     write_json_atomically()
+    improve_publish()

@@ -9,15 +9,36 @@ from typing import Any
 from urllib.parse import quote
 
 from hpml_plugins import display
-from hpml_plugins.site.readings import Reading
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The newest result of one point on one GPU type. value: None when it failed, NaN when not measured.
+
+    low, high: asv's 99 % interval of the median.  date: of the commit, ms since 1970.  usual: the commit is its
+    column's newest, and the column has one machine, so that the cell need not say so.
+    """
+
+    value: float | None
+    low: float
+    high: float
+    commit: str
+    date: float
+    machine: str
+    usual: bool = False
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a number."""
+        return self.value is not None and abs(self.value) != float("inf") and self.value == self.value
 
 
 @dataclass(frozen=True)
 class Cell:
     """What one point gave on one GPU type.
 
-    status: "ok", "failed", "skipped" or "" for nothing at all.  value: the number at full precision, for the
-    page's script.  ratio: against the base; empty where there is none.  title: the tooltip.  link: asv's graph.
+    status: "ok", "failed", "skipped" or "" for nothing at all.  value: the number at seven digits, for the
+    page's script.  ratio: against the base; empty where there is none.  title: the tooltip.  link: its history.
     """
 
     status: str = ""
@@ -32,10 +53,10 @@ class Cell:
 
 def direction_of(benchmark: Mapping[str, Any]) -> str:
     """ "lower", "higher", or "" where a benchmark that is not ours does not let it be known."""
-    if "direction" in benchmark:
+    if benchmark.get("direction") in ("lower", "higher"):
         return str(benchmark["direction"])
     is_cost = benchmark.get("type") == "time" or benchmark.get("unit") in ("seconds", "bytes")
-    return "lower" if is_cost else ""
+    return "lower" if is_cost and "direction" not in benchmark else ""
 
 
 def unit_of(benchmark: Mapping[str, Any]) -> str:
@@ -49,27 +70,20 @@ def graph_link(name: str, selection: Mapping[str, str]) -> str:
     return f"index.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
 
 
-def make_cell(
-    name: str,
-    benchmark: Mapping[str, Any],
-    own: Mapping[str, str],
-    reading: Reading | None,
-    base: Reading | None,
-    hash_length: int,
-) -> Cell:
-    """The cell of one reading.
+def history_link(name: str, point: str) -> str:
+    """The address of a point's history.  point: as `display.point` spells it."""
+    return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
 
-    own: the point, as asv's `p-NAME` → value.  base: the reading of the same point on the base GPU type.
-    """
+
+def make_cell(benchmark: Mapping[str, Any], link: str, reading: Reading | None, base: Reading | None) -> Cell:
+    """The cell of one reading.  link: to the point's history.  base: the reading on the base GPU type."""
     if reading is None:
-        return Cell(title="no result")
-    day = datetime.datetime.fromtimestamp(reading.date / 1000, datetime.UTC).date().isoformat()
-    origin = f"commit {reading.commit[:hash_length]} of {day}, on {reading.machine}"
-    link = graph_link(name, {"machine": reading.machine, **own})
+        return Cell()
+    origin = "" if reading.usual else f"commit {reading.commit[:8]} of {day(reading.date)}, on {reading.machine}"
     if reading.value is None:
-        return Cell("failed", "failed", title=f"failed: {origin}", link=link)
+        return Cell("failed", "failed", title=origin, link=link)
     if not reading.measured:
-        return Cell("skipped", "–", title="not measured here")
+        return Cell("skipped", "–")
     unit = unit_of(benchmark)
     times = None
     if base is not None and base is not reading and base.value is not None:
@@ -78,12 +92,17 @@ def make_cell(
         status="ok",
         text=display.quantity(reading.value, unit),
         interval=display.interval(reading.value, reading.low, reading.high, unit),
-        value=repr(float(reading.value)),
+        value=f"{reading.value:.7g}",
         ratio="base" if base is reading else display.ratio(times) if times is not None else "",
         judgement=display.judge(times) if times is not None else "",
         title=origin,
         link=link,
     )
+
+
+def day(date: float) -> str:
+    """The day of a commit: ms since 1970 as 2026-01-31."""
+    return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).date().isoformat()
 
 
 def _quoted(text: str) -> str:

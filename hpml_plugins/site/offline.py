@@ -12,7 +12,7 @@ from hpml_plugins.site.vendor import asset_for, read_asset
 #: asv's navigation ends with the title of the graph; our pages are linked in front of it.
 _NAVBAR_ANCHOR = ("li", "nav-li-graphdisplay")
 #: Our pages, as asv's own navbar names them; the templates have a navigation of their own.
-PAGES = {"gpus.html": "GPU types", "plugins.html": "Plugins"}
+PAGES = {"gpus.html": "GPU types", "history.html": "History", "nodes.html": "Nodes", "plugins.html": "Plugins"}
 
 
 def make_offline(html_dir: Path) -> None:

@@ -16,11 +16,16 @@ PAGE = "gpus.html"
 
 def write_page(matrix: Matrix, html_dir: Path, project: str, published: datetime.datetime) -> Path:
     """Write `gpus.html` of a matrix, and what it loads, into the published folder; returns its path."""
-    for name in ("site.css", "gpus.js"):
-        (html_dir / name).write_bytes(static(name))
+    write_static(html_dir, "site.css", "gpus.js")
     page = html_dir / PAGE
     page.write_text(render(matrix, project, published), encoding="utf-8")
     return page
+
+
+def write_static(html_dir: Path, *names: str) -> None:
+    """Put files of our own `static/` folder into the published one."""
+    for name in names:
+        (html_dir / name).write_bytes(static(name))
 
 
 def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:

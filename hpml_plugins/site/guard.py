@@ -1,0 +1,70 @@
+"""Two faults of asv's scripts, mended in the copies that are published: names taken for markup, and direction.
+
+asv shows the facts of machines, the code and the names of benchmarks as HTML, so that whoever can put a file into
+results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpml_plugins.site.vendor import static
+
+#: script → (what asv wrote, what is published), each at least once in asv 0.6.6.
+PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
+    "summarylist.js": (
+        ("details.push(key + ': ' + val);", "details.push(hpml_text(key + ': ' + val));"),
+        (
+            "if (change > 5) {",
+            "if (hpml_higher_is_better(row.name)) { change = -change; }\n                if (change > 5) {",
+        ),
+    ),
+    "graphdisplay.js": (
+        ("details.push(key + ': ' + val);", "details.push(hpml_text(key + ': ' + val));"),
+        (
+            """$('<li><a href="#' + bm_name + '">' + name + '</li>')""",
+            """$('<li><a href="#' + hpml_text(bm_name) + '">' + hpml_text(name) + '</li>')""",
+        ),
+        ("title: bm.code,", "title: hpml_text(bm.code),"),
+    ),
+    "summarygrid.js": (
+        ("""href="#' + bm.name +""", """href="#' + hpml_text(bm.name) +"""),
+        ("""'<div id="summarygrid-' + bm.name + '\"""", """'<div id="summarygrid-' + hpml_text(bm.name) + '\""""),
+        ("""'<div class="benchmark-text">' + display_name +""", """'<div class="benchmark-text">' + hpml_text(display_name) +"""),
+        ("title: bm.name,", "title: hpml_text(bm.name),"),
+        ("title: bm.code,", "title: hpml_text(bm.code),"),
+    ),
+    "regressions.js": (
+        (
+            "var factor = new_value / old_value;",
+            "var factor = hpml_higher_is_better(benchmark_basename) ? old_value / new_value : new_value / old_value;",
+        ),
+        (
+            "var factor = last_value / best_value;",
+            "var factor = hpml_higher_is_better(benchmark_basename) ? best_value / last_value : last_value / best_value;",
+        ),
+        ('data-sort="factor">Factor<', 'data-sort="factor">Worse by<'),
+    ),
+}  # fmt: skip
+_SCRIPT = "guard.js"
+
+
+def guard(html_dir: Path) -> Iterator[str]:
+    """Mend asv's scripts in the published folder; yields a warning for each fault that is not where it was."""
+    (html_dir / _SCRIPT).write_bytes(static(_SCRIPT))
+    for name, patches in PATCHES.items():
+        path = html_dir / name
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        for old, new in patches:
+            if new not in text:
+                if old not in text:
+                    yield f"asv's {name} has no {old!r} any more; what it guarded against is not mended there"
+                text = text.replace(old, new)
+        if text:
+            path.write_text(text, encoding="utf-8")
+    index = html_dir / "index.html"
+    text = index.read_text(encoding="utf-8")
+    tag = f'<script src="{_SCRIPT}"></script>'
+    if tag not in text:
+        index.write_text(text.replace("</title>", f"</title>\n    {tag}", 1), encoding="utf-8")

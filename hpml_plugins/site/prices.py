@@ -1,0 +1,63 @@
+"""What a GPU costs and draws: prices that the user gives, and published powers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hpml_plugins.published import find_gpu
+from hpml_plugins.site.errors import SiteError
+from hpml_plugins.site.gpu_type import GpuType
+
+#: Beside the registry. No file, no prices.
+FILE = "gpu-prices.yaml"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    prices: dict[str, float]
+    currency: str = ""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """prices: GPU type, as asv's `gpu` names it → price of one GPU for one hour, in `currency`."""
+
+    prices: dict[str, float] = field(default_factory=dict)
+    currency: str = ""
+
+    def price(self, kind: GpuType) -> float | None:
+        """Of all GPUs of this type's machine for an hour; None where no price is given."""
+        return _together(self.prices.get(kind.gpu), kind)
+
+    def watts(self, kind: GpuType) -> float | None:
+        """The published power of all its GPUs, W; None for an unknown card."""
+        card = find_gpu(kind.gpu) if kind.kind == 0 else None
+        return _together(card.power, kind) if card else None
+
+
+def read_costs(folder: Path) -> Costs:
+    """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
+    import yaml
+
+    path = folder / FILE
+    if not path.is_file():
+        return Costs()
+    try:
+        read = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _File)
+    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise SiteError(
+            f"{error}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`", str(path)
+        ) from None
+    for name, price in read.prices.items():
+        if not (price > 0 and math.isfinite(price)):
+            raise SiteError(f"the price of {name!r} is {price}, not above 0", str(path))
+    return Costs(read.prices, read.currency)
+
+
+def _together(one: float | None, kind: GpuType) -> float | None:
+    if one is None or not kind.num_gpu.isdecimal() or kind.num_gpu == "0":
+        return None
+    return one * int(kind.num_gpu)
