@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asv.results import iter_results
 
-from hpml_plugins.site.cells import Cell, direction_of, graph_link, unit_of
+from hpml_plugins.site.cells import Cell, direction_of, graph_link, history_link, unit_of
+from hpml_plugins.site.gpu_type import gpu_type
+from hpml_plugins.site.history import History, read_history
 from hpml_plugins.site.matrix import Matrix, build
 from hpml_plugins.site.page import render
-from hpml_plugins.site.readings import gpu_type
+from hpml_plugins.site.prices import Costs
 
 NAN = float("nan")
 NASTY = "<script>alert(1)</script>"
 NEW, OLD = "b" * 40, "a" * 40
 DAY = 86_400_000
+ORDER = {OLD: 0, NEW: 1}
 
 TIME = {
     "name": "softmax.track_time", "benchmark": "softmax", "metric": "time", "plugin": "p", "direction": "lower",
@@ -55,7 +57,7 @@ def add(add_result: Add) -> Add:
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Callable[[], Matrix]:
-    return lambda: build(iter_results(str(tmp_path / "results")), BENCHMARKS)
+    return lambda: build(read_history(tmp_path / "results", BENCHMARKS, ORDER), BENCHMARKS)
 
 
 def cells(matrix: Matrix, group: int = 0) -> list[list[Cell]]:
@@ -74,7 +76,7 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
         ["5.000 ms", "2.000 ms"],
     ]
     assert made.groups[0].rows[0].point == "one point"
-    assert cells(made)[0][0] == Cell(title="no result")
+    assert cells(made)[0][0] == Cell()
     assert (made.commits, made.machines) == (1, 2)
 
 
@@ -104,7 +106,7 @@ def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, ma
 def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None], RATE["name"]: [1.0, 2.0]})
     (skipped,), (failed,) = cells(matrix(), 1)
-    assert (skipped.text, skipped.title, skipped.status) == ("–", "not measured here", "skipped")
+    assert (skipped.text, skipped.link, skipped.status) == ("–", "", "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
 
 
@@ -193,6 +195,40 @@ def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
     assert link == "index.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"
 
 
+def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
+    assert history_link("a.track_b", "n=1, mode=x&y") == "history.html#a.track_b?n%3D1%2C%20mode%3Dx%26y"
+
+
+def test_the_mean_of_a_group_is_geometric_and_over_the_points_that_both_have(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
+    add(A100, OLD, DAY, {TIME["name"]: [0.002, 0.008], RATE["name"]: [1e9, NAN]})
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.001], RATE["name"]: [4e9, 5e8]})
+    rate, time = matrix().groups
+    assert (time.means[0].ratio, time.means[1].ratio, time.means[1].text) == ("", "▲ 4.00×", "2 of 2")  # √(2 · 8)
+    assert (rate.means[1].ratio, rate.means[1].text) == ("▲ 4.00×", "1 of 2")
+
+
+def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, tmp_path: Path) -> None:
+    add({**H200, "num_gpu": "2"}, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(machine("odd", gpu="Unheard of", num_gpu="4"), OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    history = read_history(tmp_path / "results", BENCHMARKS, ORDER)
+    made = build(history, BENCHMARKS, Costs({"NVIDIA H200": 3.5}, "USD"))
+    known, odd = made.columns
+    assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
+    assert (odd.price, odd.watts) == (None, None)
+    assert made.groups[0].paid
+    assert "7 USD/h" in render(made, "p", datetime.datetime.now(datetime.UTC))
+
+
+def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(H200, NEW, 2 * DAY, {TIME["name"]: [0.003, NAN]})
+    (new,), (old,) = cells(matrix())
+    assert (new.title, old.title) == ("", "commit aaaaaaaa of 1970-01-02, on node1")
+    assert matrix().columns[0].newest == NEW
+
+
 class _Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -214,7 +250,7 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     }  # fmt: skip
     benchmarks = {str(nasty["name"]): nasty}
     add_result(machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY), OLD, DAY, {nasty["name"]: [1.0]}, benchmarks=benchmarks)
-    made = build(iter_results(str(tmp_path / "results")), benchmarks)
+    made = build(read_history(tmp_path / "results", benchmarks, ORDER), benchmarks)
     read = _Tags()
     read.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
     assert read.scripts == ["gpus.js"]
@@ -230,7 +266,7 @@ def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], 
 
 
 def test_a_site_without_results_says_how_to_get_some() -> None:
-    assert "asv run" in render(build([], {}), "p", datetime.datetime.now(datetime.UTC))
+    assert "asv run" in render(build(History(), {}), "p", datetime.datetime.now(datetime.UTC))
 
 
 def test_importing_the_publisher_is_cheap() -> None:
@@ -239,13 +275,14 @@ def test_importing_the_publisher_is_cheap() -> None:
     assert ran.stdout.strip() == "set()"
 
 
-def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path) -> None:
+def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
     from asv.util import UserError
 
     from hpml_plugins.site.publisher import GpuTypes
 
+    monkeypatch.chdir(tmp_path)
     conf = SimpleNamespace(results_dir=str(tmp_path / "results"), html_dir=str(tmp_path), project="p", hash_length=8)
     with pytest.raises(UserError, match=r"asv publish") as caught:
         GpuTypes.publish(conf, None, {}, None, {})

@@ -7,11 +7,12 @@ from hpml_plugins.plugins.harness.commands import LIST
 from hpml_plugins.plugins.harness.fidelity import FIDELITY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
 from hpml_plugins.plugins.harness.planning import PLAN
+from hpml_plugins.plugins.harness.publish import PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
 from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread and the watcher's cost."""
-    return [LIST, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER]
+    """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's."""
+    return [LIST, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH]

@@ -110,8 +110,9 @@
         var benchmark = shown.benchmark, lines = styled();
         by_id('title').textContent = benchmark.title + (shown.point[1] ? ': ' + shown.point[1] : '');
         document.title = by_id('title').textContent;
-        by_id('facts').textContent = (benchmark.unit ? benchmark.unit + '. ' : '') +
-            (benchmark.direction ? 'The ' + benchmark.direction + ', the better. ' : '') +
+        by_id('facts').textContent = [benchmark.unit && 'In ' + benchmark.unit,
+            benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
+            function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
             'Bands are asv\'s 99 % intervals of the median. A triangle marks a change of level: up or down as the values ' +
             'went, red for the worse.';
         show_links();
