@@ -1,6 +1,7 @@
 #!/bin/sh
 # get-tools.sh PYTHON: fetch what tests need and Python packages do not bring, where this machine lets us: the browser
-# that the page tests drive, Slurm, and Fashion-MNIST. What cannot be had is said.
+# that the page tests drive, axe-core, which they ask about accessibility, Slurm, and Fashion-MNIST. What cannot be had is
+# said.
 set -u
 python=$1
 
@@ -45,6 +46,14 @@ if ! have_slurm && can_install; then
     install munge
 fi
 have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install it: apt-get install slurm-wlm munge"
+
+axe=.tools/axe.min.js
+if [ ! -e "$axe" ]; then
+    echo "fetching axe-core for the accessibility tests (npm registry)"
+    mkdir -p .tools && (cd .tools && npm pack --silent axe-core@4.10.3 >/dev/null 2>&1 &&
+        tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js . && rmdir package && rm axe-core-*.tgz)
+fi
+[ -e "$axe" ] || echo "NO AXE-CORE: the accessibility tests will be skipped. They need npm, and its registry, once"
 
 have_browser && exit 0
 if can_install; then

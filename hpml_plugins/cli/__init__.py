@@ -22,6 +22,8 @@ _COMMANDS = {
     "check": "check",
     "table": "table",
     "plot": "plot",
+    "compare": "compare",
+    "export": "export",
     "machine": "machine",
     "doctor": "doctor",
     "bundle": "bundle",

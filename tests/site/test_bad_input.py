@@ -1,0 +1,97 @@
+"""What can lie in results/ and must not end `asv publish`, run a script or leave html/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from site_history import BENCHMARKS, FLOP, FOREIGN, H200, NAN, TIME, benchmark
+
+NAMES = (
+    "<script>alert(1)</script>",
+    "../../../../tmp/out",
+    "a/b\\c",
+    "quote\" and ' too",
+    "n" * 200,
+    "\u202eright to left",
+    "🚀 rocket",
+)
+
+
+def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(project: Any) -> None:
+    project.add(H200, 0, {FLOP["name"]: [8.2e9]})
+    folder = project.results / "node1"
+    good = next(path for path in folder.glob("*.json") if path.name != "machine.json").read_text()
+    (folder / "half.json").write_text(good[: len(good) // 2])
+    (folder / "list.json").write_text("[1, 2, 3]")
+    (folder / "null.json").write_text("null")
+    (folder / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    (folder / "shape.json").write_text(json.dumps({**json.loads(good), "results": ["a"]}))
+    odd = json.loads(good)
+    odd["results"] = {name: ["text", *row[1:]] for name, row in odd["results"].items()}
+    (folder / "text.json").write_text(json.dumps(odd))
+    (project.results / "other").mkdir()
+    (project.results / "other" / "machine.json").write_text('{"machine": ')
+    (project.results / "other" / "x.json").write_text(good)
+    said = project.publish()
+    for name in ("half.json", "list.json", "null.json", "bytes.json", "shape.json", "text.json", "other"):
+        assert name in said, said
+    assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
+
+
+def test_infinities_and_nan_are_no_numbers(project: Any) -> None:
+    project.add(H200, 0, {TIME["name"]: [0.001, float("inf"), NAN, float("-inf")]})
+    project.publish()
+    page = (project.html / "gpus.html").read_text()
+    assert "1.000 ms" in page
+    assert page.count('class="skipped"') == 3
+    assert "inf" not in (project.html / "history" / "0" / "0.json").read_text().lower()
+
+
+def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_survived(project: Any) -> None:
+    project.add(H200, 0, {FLOP["name"]: [1e9]})
+    project.commits.append(("f" * 40, 86_400_000))
+    project.add(H200, -1, {FLOP["name"]: [5e9]})
+    bare = {key: value for key, value in H200.items() if key not in ("gpu", "num_gpu")} | {"machine": "bare"}
+    project.add(bare, 1, {FLOP["name"]: [2e9]})
+    gone = benchmark("gone.track_x")
+    project.add(H200, 2, {"gone.track_x": [1.0]}, benchmarks={**BENCHMARKS, "gone.track_x": gone})
+    said = project.publish()
+    assert "ffffffff" in said
+    page = (project.html / "gpus.html").read_text()
+    assert "1.000 GFLOP" in page and "2.000 GFLOP" in page and "5.000 GFLOP" not in page
+    assert ">unknown<" in page
+    assert "gone" not in page
+
+
+def test_wild_names_are_text_and_no_file_leaves_the_folder(project: Any) -> None:
+    from asv.benchmarks import Benchmarks
+    from asv.util import write_json
+
+    wild = {
+        f"x{number}.track_y": benchmark(
+            f"x{number}.track_y",
+            {name: [name]},
+            benchmark=name,
+            metric=name,
+            plugin=name,
+            pretty_name=name,
+            unit=name,
+            code=name,
+        )
+        for number, name in enumerate(NAMES)
+    }
+    write_json(str(project.results / "benchmarks.json"), wild, Benchmarks.api_version)
+    before = {path for path in project.folder.parent.rglob("*") if project.html not in path.parents}
+    for number, name in enumerate(NAMES):
+        machine = {**H200, "machine": f"m{number}", "gpu": name, "cpu": name, "ram": name}
+        project.add(machine, 0, {each: [1.0] for each in wild}, benchmarks=wild)
+    project.publish()
+    after = {path for path in project.folder.parent.rglob("*") if project.html not in path.parents}
+    assert {path.name for path in after - before} <= {"html", *(f"m{n}" for n in range(7)), "machine.json"} | {
+        path.name for path in after if project.results in path.parents
+    }
+    for page in project.html.glob("*.html"):
+        assert "<script>alert" not in page.read_text(), page
+    assert "&lt;script&gt;alert(1)" in (project.html / "gpus.html").read_text()
+    assert FOREIGN["name"] not in (project.html / "gpus.html").read_text()

@@ -1,0 +1,66 @@
+"""`asv publish` on a real history: one list of regressions, the same on our page, on asv's and in the feed."""
+
+from __future__ import annotations
+
+import json
+import random
+import xml.etree.ElementTree as ET
+from typing import Any
+
+from site_history import BANDWIDTH, H200, TIME, around
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) -> None:
+    dice = random.Random(1)
+    for day in range(12):
+        faster, slower = (0.5, 2.0) if day >= 6 else (1.0, 1.0)
+        noise = [1 + 0.002 * dice.uniform(-1, 1) for _ in range(4)]
+        project.add(
+            H200,
+            day,
+            {
+                # the first point gets faster, the second slower; the others only tremble
+                TIME["name"]: [around(1e-3 * f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
+                BANDWIDTH["name"]: [around(1e9 / f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
+            },
+        )
+    project.publish()
+    found = json.loads((project.html / "regressions.json").read_text())["regressions"]
+    assert sorted((row[0], row[3]) for row in found) == [
+        ("vector_add.track_bandwidth(1000, 'fast')", 1),
+        ("vector_add.track_time(1000, 'fast')", 1),
+    ]
+    for row in found:
+        ((single, revision, before, after),) = row[6]
+        assert single is None  # surely one commit's
+        assert revision == 6
+        assert after / before == (2 if "time" in row[0] else 0.5) or abs(after / before - 1) > 0.4
+    text = (project.html / "regressions.html").read_text()
+    assert "2 regressions in 8 series" in text
+    assert text.count("% lower") == 1 and text.count("% higher") == 1
+    commit = project.commits[6][0]
+    assert commit[:8] in text
+    feed = ET.parse(project.html / "regressions.xml").getroot()
+    titles = [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
+    assert sorted(title.split(": ", 1)[1] for title in titles) == [
+        "vector_add · bandwidth n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
+        "vector_add · time n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
+    ]
+    points = json.loads((project.html / "history" / "1" / "0.json").read_text())
+    (change,) = points["lines"][0]["changes"]
+    assert (change[0], change[3]) == (6, "better")
+
+
+def test_a_point_that_quick_runs_leave_out_does_not_bend_the_summary_graph(project: Any) -> None:
+    nan = float("nan")
+    for day in range(12):
+        # every third run is a quick one: it measures the cheap point and leaves the dear ones out
+        values = [1e-3, 1e-2, 1e-1, 1.0] if day % 3 else [1e-3, nan, nan, nan]
+        project.add(H200, day, {TIME["name"]: values})
+    project.publish()
+    summary = json.loads((project.html / "graphs" / "summary" / f"{TIME['name']}.json").read_text())
+    assert len(summary) == 12
+    # the geometric mean of all four points throughout: (1e-3 · 1e-2 · 1e-1 · 1) ** 0.25
+    assert {round(value, 9) for _, value in summary} == {round(1e-6**0.25, 9)}
