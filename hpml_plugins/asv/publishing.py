@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from asv import graph, util
@@ -118,7 +118,7 @@ def _sound_machine_files(original: Callable[[str], Iterator[str]]) -> Callable[[
         for path in original(results_dir):
             try:
                 facts = util.load_json(path, Machine.api_version)
-                if not isinstance(facts, dict) or facts.get("machine") != os.path.basename(os.path.dirname(path)):
+                if not isinstance(facts, dict) or facts.get("machine") != Path(path).parent.name:
                     raise ValueError
             except (util.UserError, ValueError, TypeError, OSError):
                 log.warning(f"{path} is not a machine's facts; the machine is left out")

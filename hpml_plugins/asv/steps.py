@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -55,7 +56,7 @@ def choose_levels(y: list[float], w: list[float], beta: float | None = None, **m
 def _floor(levels: list[float]) -> float:
     """asv's floor of the noise: a tenth of the smallest jump, or a thousandth of the level."""
     if len(levels) > 2:
-        least = 0.1 * min(abs(b - a) for a, b in zip(levels, levels[1:], strict=False))
+        least = 0.1 * min(abs(b - a) for a, b in itertools.pairwise(levels))
     else:
         least = 0.001 * min(abs(level) for level in levels)
     return max(1e-300, least)

@@ -50,7 +50,7 @@ def command(
         return done.stdout.strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found = compare(*sides, records, commit_order(repository))
+    found = compare(sides[0], sides[1], records, commit_order(repository))
     if not len(found):
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":

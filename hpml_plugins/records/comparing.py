@@ -57,7 +57,8 @@ def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int
     """A row for each point and metric that both sides measured.
 
     Of each side the newest Record of a point, on one machine where the sides are commits or environments. ratio: how
-    many times better B is.  verdict: better or worse where the 95 % intervals of the medians do not overlap, "~" where they do, "?" where there are too few samples to tell.
+    many times better B is.  verdict: better or worse where the 95 % intervals of the medians do not overlap, "~" where
+    they do, "?" where there are too few samples to tell.
     order: commit → its place in history.
     """
     everything = [record for record in records if record.status == "ok"]

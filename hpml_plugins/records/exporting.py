@@ -72,9 +72,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         "strings": pyarrow.list_(pyarrow.string()),
         "timestamp": pyarrow.timestamp("us", tz="UTC"),
     }
-    schema = pyarrow.schema(
-        [(name, kinds.get(kind) or getattr(pyarrow, kind)()) for name, kind in COLUMNS.items()]
-    )
+    schema = pyarrow.schema([(name, kinds.get(kind) or getattr(pyarrow, kind)()) for name, kind in COLUMNS.items()])
     found = [row for record in records for row in rows(record)]
     table = pyarrow.table({name: [row.get(name) for row in found] for name in COLUMNS}, schema=schema)
     try:

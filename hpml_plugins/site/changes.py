@@ -7,6 +7,7 @@ knows only that more is worse. Here it is handed times as they are and throughpu
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ def changes(
 ) -> list[Change]:
     """Every change of level that is larger than the threshold, the scatter around both levels and their intervals."""
     found = []
-    for old, new in zip(steps, steps[1:], strict=False):
+    for old, new in itertools.pairwise(steps):
         if beyond_noise(old, new, band, threshold):
             rises = new[2] > old[2]
             verdict = "" if not direction else "worse" if rises == (direction == "lower") else "better"

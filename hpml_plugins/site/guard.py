@@ -31,18 +31,21 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
     "summarygrid.js": (
         ("""href="#' + bm.name +""", """href="#' + hpml_text(bm.name) +"""),
         ("""'<div id="summarygrid-' + bm.name + '\"""", """'<div id="summarygrid-' + hpml_text(bm.name) + '\""""),
-        ("""'<div class="benchmark-text">' + display_name +""", """'<div class="benchmark-text">' + hpml_text(display_name) +"""),
+        (
+            """'<div class="benchmark-text">' + display_name +""",
+            """'<div class="benchmark-text">' + hpml_text(display_name) +""",
+        ),
         ("title: bm.name,", "title: hpml_text(bm.name),"),
         ("title: bm.code,", "title: hpml_text(bm.code),"),
     ),
     "regressions.js": (
         (
             "var factor = new_value / old_value;",
-            "var factor = hpml_higher_is_better(benchmark_basename) ? old_value / new_value : new_value / old_value;",
+            "var factor = hpml_worse_by(benchmark_basename, old_value, new_value);",
         ),
         (
             "var factor = last_value / best_value;",
-            "var factor = hpml_higher_is_better(benchmark_basename) ? best_value / last_value : last_value / best_value;",
+            "var factor = hpml_worse_by(benchmark_basename, best_value, last_value);",
         ),
         ('data-sort="factor">Factor<', 'data-sort="factor">Worse by<'),
     ),

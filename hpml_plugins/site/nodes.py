@@ -102,7 +102,7 @@ def _coverage(
     for index, point in enumerate(point_names(benchmark)):
         record = newest.get((machine, title, point))
         if record is not None:
-            status, reason = record.status, record.reason
+            status, reason = str(record.status), record.reason
         else:
             codes = lines.status[rows, :, index] if lines is not None and rows else np.zeros((0, 0), np.uint8)
             status, reason = _by_asv(codes)

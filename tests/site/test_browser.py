@@ -184,7 +184,7 @@ def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its
     assert "NVIDIA H200 ×1 15.00 µs" in tab.locator("#reading").inner_text()
     tab.get_by_label("Point").select_option("n=1000, mode=fast")
     tab.wait_for_url("**fast")
-    assert "n=1000, mode=fast" in tab.locator("h1").inner_text()
+    tab.locator("h1", has_text="n=1000, mode=fast").wait_for()
     tab.get_by_role("button", name="NVIDIA A100 ×2").click()
     assert tab.locator("#chart .line").count() == 1
     site.open("history.html#no.such.benchmark")
@@ -231,15 +231,14 @@ def test_ratios_per_price_and_per_watt_are_of_times_and_rates_alone(site: Site) 
     flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1")
     assert flop.locator(".ratio").inner_text() == ""
     site.open("gpus.html#per=watts")
-    # 2 × 400 W against 700 W: 1.333 · 800 / 700 = 1.52
-    assert h200.locator(".ratio").inner_text() == "▲ 1.52×"
+    assert h200.locator(".ratio").inner_text() == ""  # nobody publishes the power of a card called "NVIDIA A100"
 
 
 def test_the_slash_key_goes_to_the_search(site: Site) -> None:
-    for page, field in (("gpus.html", "filter"), ("history.html", "find")):
+    for page, name in (("gpus.html", "filter"), ("history.html", "find")):
         tab = site.open(page)
         tab.keyboard.press("/")
-        assert tab.evaluate("document.activeElement.id") == field
+        assert tab.evaluate("document.activeElement.id") == name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,3 +11,8 @@ function hpml_higher_is_better(name) {
     var benchmark = window.$.asv.main_json.benchmarks[name];
     return benchmark !== undefined && benchmark.direction === 'higher';
 }
+
+function hpml_worse_by(name, before, after) {
+    'use strict';
+    return hpml_higher_is_better(name) ? before / after : after / before;
+}
