@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,13 @@ def _leave_to_us(cls: Any, conf: Any, repo: Any, benchmarks: Any, graphs: Any, r
 
 
 def _remember_graph_data() -> None:
-    """asv sorts and averages each graph three times; its numbers do not change in between."""
-    original_get, original_add = graph.Graph.get_data, graph.Graph.add_data_point
+    """asv sorts and averages each graph three times, and spells its path for each number; neither changes."""
+    original_add, original_graph = graph.Graph.add_data_point, graph.GraphSet.get_graph
 
-    @functools.wraps(original_get)
+    @functools.wraps(_original_get_data)
     def get_data(self: Any) -> Any:
         if "_hpml_data" not in vars(self):
-            self._hpml_data = original_get(self)
+            self._hpml_data = reduced(self)
         return self._hpml_data
 
     @functools.wraps(original_add)
@@ -69,7 +70,41 @@ def _remember_graph_data() -> None:
         vars(self).pop("_hpml_data", None)
         original_add(self, *arguments, **named)
 
-    graph.Graph.get_data, graph.Graph.add_data_point = get_data, add_data_point
+    @functools.wraps(original_graph)
+    def get_graph(self: Any, benchmark_name: str, params: dict[str, Any]) -> Any:
+        known = vars(self).setdefault("_hpml_graphs", {})
+        key = benchmark_name, *params.items()
+        if key not in known:
+            known[key] = original_graph(self, benchmark_name, params)
+        return known[key]
+
+    graph.Graph.get_data, graph.Graph.add_data_point, graph.GraphSet.get_graph = get_data, add_data_point, get_graph
+
+
+def reduced(of: Any) -> list[tuple[int, Any, Any]]:
+    """asv's `Graph.get_data`: (revision, values, weights) in order, without the empty ends.
+
+    Where each revision has one result, as is usual, there is nothing to average; asv averages each number by itself.
+    """
+    if of.n_series is None or any(len(found) > 1 for found in of.data_points.values()):
+        return list(_original_get_data(of))
+    nothing = [None] * of.n_series
+    rows = []
+    for revision in sorted(of.data_points):
+        values, weights = of.data_points[revision], of.data_weights[revision]
+        rows.append((revision, _known(values[0]) if values else nothing, _known(weights[0]) if weights else nothing))
+    full = [place for place, (_, values, _) in enumerate(rows) if any(value is not None for value in values)]
+    rows = rows[full[0] : full[-1] + 1] if full else []
+    if of.scalar_series:
+        return [(revision, values[0], weights[0]) for revision, values, weights in rows]
+    return rows
+
+
+def _known(values: list[Any]) -> list[Any]:
+    return [None if value is None or value != value else value for value in values]
+
+
+_original_get_data = graph.Graph.get_data
 
 
 def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,14 +135,17 @@ def _check(result: Any) -> None:
     for name, values in result._results.items():
         if values is None:
             continue
-        for place, value in enumerate(values):
-            if value is not None and not isinstance(value, int | float):
-                raise TypeError
-            if value in (float("inf"), float("-inf")):
-                values[place] = float("nan")  # asv's word for "no number"; infinities end its step detection
+        if not set(map(type, values)) <= _NUMBERS:
+            raise TypeError
+        if math.inf in values or -math.inf in values:
+            # asv's word for "no number"; infinities end its step detection
+            values[:] = [math.nan if value in (math.inf, -math.inf) else value for value in values]
         known = result._benchmark_params[name]
         if known is not None and not isinstance(known, list):
             raise TypeError
+
+
+_NUMBERS = {float, int, bool, type(None)}
 
 
 def _sound_machine_files(original: Callable[[str], Iterator[str]]) -> Callable[[str], Iterator[str]]:

@@ -7,8 +7,9 @@ import random
 
 import pytest
 from asv import step_detect
+from asv.graph import Graph
 
-from hpml_plugins.asv.publishing import carry
+from hpml_plugins.asv.publishing import carry, reduced
 from hpml_plugins.asv.steps import choose_levels
 
 
@@ -36,3 +37,18 @@ def test_short_and_constant_series_are_taken_as_asv_takes_them(series: list[floa
 def test_gaps_of_a_series_keep_its_last_number() -> None:
     assert carry([None, 1.0, None, float("nan"), 3.0, None]) == [1.0, 1.0, 1.0, 1.0, 3.0, 3.0]
     assert carry([None, None]) == [None, None]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_graph_is_reduced_as_asv_reduces_it(twice: bool) -> None:
+    nan = float("nan")
+    for several in (False, True):
+        of = Graph("b", {"machine": "m"})
+        for revision, value in ((7, 1.0), (2, nan), (3, 2.0), (9, None), (5, nan)):
+            values = [value, 2.0 if revision == 3 else nan] if several and value is not None else value
+            of.add_data_point(revision, values, [0.5, nan] if several and value is not None else 0.5)
+            if twice and revision == 3:
+                of.add_data_point(revision, values, [1.5, 1.0] if several else 1.5)
+        assert reduced(of) == Graph.get_data(of)
+        assert [row[0] for row in reduced(of)] == [3, 5, 7]
+    assert reduced(Graph("empty", {})) == []
