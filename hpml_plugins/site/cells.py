@@ -38,7 +38,8 @@ class Cell:
     """What one point gave on one GPU type.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  value: the number at seven digits, for the
-    page's script.  ratio: against the base; empty where there is none.  title: the tooltip.  link: its history.
+    page's script.  ratio: against the base; empty where there is none.  title: the tooltip.
+    linked: to its row's history.
     """
 
     status: str = ""
@@ -48,7 +49,7 @@ class Cell:
     ratio: str = ""
     judgement: str = ""
     title: str = ""
-    link: str = ""
+    linked: bool = False
 
 
 def direction_of(benchmark: Mapping[str, Any]) -> str:
@@ -75,13 +76,13 @@ def history_link(name: str, point: str) -> str:
     return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
 
 
-def make_cell(benchmark: Mapping[str, Any], link: str, reading: Reading | None, base: Reading | None) -> Cell:
-    """The cell of one reading.  link: to the point's history.  base: the reading on the base GPU type."""
+def make_cell(benchmark: Mapping[str, Any], reading: Reading | None, base: Reading | None) -> Cell:
+    """The cell of one reading.  base: the reading on the base GPU type."""
     if reading is None:
         return Cell()
     origin = "" if reading.usual else f"commit {reading.commit[:8]} of {day(reading.date)}, on {reading.machine}"
     if reading.value is None:
-        return Cell("failed", "failed", title=origin, link=link)
+        return Cell("failed", "failed", title=origin, linked=True)
     if not reading.measured:
         return Cell("skipped", "–")
     unit = unit_of(benchmark)
@@ -96,7 +97,7 @@ def make_cell(benchmark: Mapping[str, Any], link: str, reading: Reading | None, 
         ratio="base" if base is reading else display.ratio(times) if times is not None else "",
         judgement=display.judge(times) if times is not None else "",
         title=origin,
-        link=link,
+        linked=True,
     )
 
 

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 Step = tuple[int, int, float, float, float]
 #: Smallest part of the level that counts, where asv.conf.json says nothing (`regressions_thresholds`).
 THRESHOLD = 0.05
+#: Readings of a level on either side of a change: two that say how well they are known, or three. A single run that
+#: stands out has often been a busy machine; the next one tells.
+ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,21 @@ class Regressed:
 
 @dataclass(frozen=True)
 class Band:
-    """The intervals of one series' readings, by ascending revision, where they have any."""
+    """The intervals of one series' readings, by ascending revision, where they have any.
+
+    readings: the revisions of all its readings.
+    """
 
     revisions: list[int]
     low: list[float]
     high: list[float]
+    readings: list[int]
+
+    def enough(self, first: int, last: int) -> bool:
+        """Whether revisions first ≤ r < last have as many readings as a level needs."""
+        intervals = bisect.bisect_left(self.revisions, last) - bisect.bisect_left(self.revisions, first)
+        readings = bisect.bisect_left(self.readings, last) - bisect.bisect_left(self.readings, first)
+        return intervals >= ENOUGH_WITH_INTERVAL or readings >= ENOUGH
 
     def over(self, first: int, last: int) -> tuple[float, float] | None:
         """The median of the lower and of the upper bounds of revisions first ≤ r < last; None where there are none."""
@@ -82,8 +95,11 @@ def beyond_noise(old: Step, new: Step, band: Band | None, threshold: float) -> b
     difference = abs(new[2] - old[2])
     if not difference > max(threshold * abs(old[2]), old[4], new[4]):
         return False
-    before = band.over(old[0], old[1]) if band else None
-    after = band.over(new[0], new[1]) if band else None
+    if band is None:
+        return True
+    if not (band.enough(old[0], old[1]) and band.enough(new[0], new[1])):
+        return False
+    before, after = band.over(old[0], old[1]), band.over(new[0], new[1])
     return before is None or after is None or before[1] < after[0] or after[1] < before[0]
 
 

@@ -38,11 +38,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a benchmark metric, with one cell a column.  precision: its dtype, where it has such a parameter."""
+    """One point of a benchmark metric, with one cell a column.
+
+    precision: its dtype, where it has such a parameter.  link: to its history.
+    """
 
     point: str
     cells: tuple[Cell, ...]
     precision: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,10 +172,9 @@ def _group(name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[R
         readings = [column[number] for column in columns]
         if all(reading is None for reading in readings):
             continue
-        link = history_link(name, label)
-        cells = tuple(make_cell(benchmark, link, reading, readings[0]) for reading in readings)
+        cells = tuple(make_cell(benchmark, reading, readings[0]) for reading in readings)
         precision = "" if precise is None else str(points[number][precise]).strip("'\"")
-        rows.append(Row(label or "one point", cells, precision))
+        rows.append(Row(label or "one point", cells, precision, history_link(name, label)))
     unit = unit_of(benchmark)
     direction = direction_of(benchmark)
     return Group(

@@ -155,7 +155,9 @@ def _bands(history: History, name: str, row: int | None) -> list[Band]:
         low, high = lines.low[row, :, point], lines.high[row, :, point]
         kept = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (lines.status[row, :, point] == OK))
         revisions = [history.revisions[place] for place in kept]
-        found.append(Band(revisions, low[kept].tolist(), high[kept].tolist()))
+        read = np.flatnonzero(lines.status[row, :, point] == OK)
+        readings = [history.revisions[place] for place in read]
+        found.append(Band(revisions, low[kept].tolist(), high[kept].tolist(), readings))
     return found
 
 

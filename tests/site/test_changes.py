@@ -17,7 +17,7 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]
 def band(*bounds: tuple[float, float]) -> Band:
     """The same interval at each of ten revisions."""
     revisions = list(range(10 * len(bounds)))
-    return Band(revisions, [bounds[r // 10][0] for r in revisions], [bounds[r // 10][1] for r in revisions])
+    return Band(revisions, [bounds[r // 10][0] for r in revisions], [bounds[r // 10][1] for r in revisions], revisions)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,14 @@ def test_intervals_are_taken_over_the_whole_level_and_not_at_two_points() -> Non
     odd = band((0.9, 1.1), (1.4, 1.6))
     odd.low[10] = 0.5
     assert regressed(steps(1.0, 1.5), "lower", odd) is not None
+
+
+@pytest.mark.parametrize(
+    ("intervals", "readings", "counts"),
+    [([0, 1, 10, 11], [0, 1, 10, 11], True), ([0, 1, 10], [0, 1, 10], False), ([], [0, 1, 2, 10, 11, 12], True),
+     ([], [0, 1, 10, 11], False)],
+)  # fmt: skip
+def test_a_single_run_that_stands_out_is_no_change_yet(intervals: list[int], readings: list[int], counts: bool) -> None:
+    low, high = ([(0.9 if r < 10 else 1.4) + more for r in intervals] for more in (0, 0.2))
+    found = regressed(steps(1.0, 1.5), "lower", Band(intervals, low, high, readings))
+    assert (found is not None) == counts

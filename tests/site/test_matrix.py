@@ -106,7 +106,7 @@ def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, ma
 def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None], RATE["name"]: [1.0, 2.0]})
     (skipped,), (failed,) = cells(matrix(), 1)
-    assert (skipped.text, skipped.link, skipped.status) == ("–", "", "skipped")
+    assert (skipped.text, skipped.linked, skipped.status) == ("–", False, "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
 
 

@@ -179,6 +179,14 @@
         return wanted.toString() ? '#' + wanted : location.pathname + location.search;
     }
 
+    /* Every cell of a row leads where its head does; spelled once, the page is a quarter smaller. */
+    listed.forEach(function (rows) {
+        rows.forEach(function (row) {
+            var address = row.cells[0].querySelector('a').getAttribute('href');
+            row.querySelectorAll('td > a').forEach(function (link) { link.setAttribute('href', address); });
+        });
+    });
+
     heads.forEach(function (th) {
         var button = document.createElement('button');
         button.type = 'button';
