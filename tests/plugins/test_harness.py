@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hpml_plugins import Node
 from hpml_plugins.model import Benchmark
 from hpml_plugins.plugins.harness import hpml_benchmarks
+from hpml_plugins.plugins.harness.made_history import History, make_history
+from hpml_plugins.plugins.harness.publish import configure, publish
 from hpml_plugins.testing import Context, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -36,3 +40,14 @@ def test_what_needs_a_gpu_is_skipped_here_with_the_reason(node: Node) -> None:
     record = measure_point(BENCHMARKS["harness_fidelity"], {"case": "vecadd_10m"}, Context(node))
     assert record.status == "skipped"
     assert "needs 1 GPU" in record.reason
+
+
+def test_a_made_history_is_published_by_asv_alone_and_with_our_pages(tmp_path: Path) -> None:
+    commits = make_history(tmp_path, History(3, machines=2, benchmarks=2, points=2))
+    configure(tmp_path)
+    alone, whole = publish(tmp_path, "alone.json"), publish(tmp_path, "asv.conf.json")
+    assert (alone.pages, whole.pages > 0, whole.pages_cpu > 0) == (0.0, True, True)
+    page = (tmp_path / "html" / "gpus.html").read_text()
+    assert "3 commits" in page and commits[-1][:8] in page
+    assert "made01 · bandwidth" in page
+    assert not (tmp_path / "html-alone" / "gpus.html").exists()

@@ -124,7 +124,8 @@ H200 = {
     "ram": "1",
 }
 A100 = {**H200, "machine": "node2", "gpu": "NVIDIA A100", "num_gpu": "2"}
-LAPTOP = {**H200, "machine": "laptop", "gpu": "none", "num_gpu": "0", "cpu": "Xeon W"}
+WILD = "<img src=x onerror=alert(1)>"
+LAPTOP = {**H200, "machine": "laptop", "gpu": "none", "num_gpu": "0", "cpu": "Xeon W", "ram": WILD}
 
 
 def around(middle: float, spread: float = 0.02) -> list[float]:

@@ -258,6 +258,15 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
         assert not serious
 
 
+def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
+    tab = site.open("index.html#/summarylist")
+    tab.locator("#summarylist-navigation .btn", has_text="laptop").hover()
+    tip = tab.locator(".tooltip-inner")
+    tip.wait_for()
+    assert "ram: <img src=x onerror=alert(1)>" in tip.inner_text()
+    assert tip.locator("img").count() == 0
+
+
 def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
     tab = site.open("index.html#vector_add.track_time?x-axis=mode&machine=node1")
     tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
