@@ -3,6 +3,7 @@
 The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
 """
 
+from hpml_plugins.complexity import ModelCount, Work, build_model, count_model
 from hpml_plugins.datasets import Arrays, DataSet, DataSource, Split, load_data
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
@@ -23,6 +24,7 @@ __all__ = [
     "GpuType",
     "HpmlError",
     "Metric",
+    "ModelCount",
     "Node",
     "Page",
     "PublishedFigure",
@@ -33,6 +35,9 @@ __all__ = [
     "Series",
     "Split",
     "Table",
+    "Work",
+    "build_model",
+    "count_model",
     "find_gpu",
     "gpu_types",
     "hookimpl",

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins import HpmlError
-from hpml_plugins.plugins.flops import zoo
+from hpml_plugins.complexity import zoo
+from hpml_plugins.errors import HpmlError
 
 #: Of a factory that names no shape: a picture of the usual size.
 USUAL_SHAPE = (3, 224, 224)

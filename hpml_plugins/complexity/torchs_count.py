@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hpml_plugins.plugins.flops.tracing import plain_attention
+from hpml_plugins.complexity.tracing import plain_attention
 
 #: Operators that give zeros of the right shape instead of being computed, and those that leave their input as it is.
 _SAME_SHAPE = ("relu", "sigmoid", "silu", "gelu", "hardswish", "hardsigmoid")

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from hpml_plugins import HpmlError
+from hpml_plugins.errors import HpmlError
 
 #: Models with auxiliary classifiers, which serve training only: without them neither their work nor their
 #: parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
 USUAL_SIZE = 224
-#: torchvision publishes multiply-adds in G with three decimals: shufflenet_v2_x0_5's 40.5 M are "0.04".
-ROUNDED = 1e6
 
 
 def require_classifier(name: str) -> None:
@@ -34,7 +32,7 @@ def image_size(name: str) -> int:
 
 
 def published_multiply_adds(name: str, size: int) -> float | None:
-    """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded to `ROUNDED`."""
+    """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded to 1 M."""
     return next((weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size), None)
 
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.plugins.flops.formulas import (
+from hpml_plugins.complexity.formulas import (
     attention_multiply_adds,
     batched_product_multiply_adds,
     einsum_multiply_adds,
 )
-from hpml_plugins.plugins.flops.operators import MULTIPLY_ADD, WITHOUT_ARITHMETIC, WITHOUT_TRAFFIC, in_place
+from hpml_plugins.complexity.operators import MULTIPLY_ADD, WITHOUT_ARITHMETIC, WITHOUT_TRAFFIC, in_place
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Operation:
 
     layer: path of the module whose `forward` called it, "" for the model's own.  name: fvcore's name, such as "conv".
     multiply_adds: 0 where it is not made of them.  apart: fvcore's count of what is not (normalisation, pooling).
-    counted: whether fvcore or this plugin has a count, or the operator does no arithmetic.  activations,
+    counted: whether fvcore or this package has a count, or the operator does no arithmetic.  activations,
     activation_bytes: what new memory holds of its results.  bytes: of the tensors it reads and writes.
     """
 
