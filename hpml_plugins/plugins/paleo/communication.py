@@ -1,0 +1,59 @@
+"""The benchmark `paleo_communication`: an all-reduce of a model's gradients, for the percent of peak of the links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples, build_model
+from hpml_plugins.plugins.paleo.formulas import FLOAT32, ring_all_reduce_time
+
+
+def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
+    """Sum the gradients of a model over the ranks, all in one buffer; their bytes, and the time of one all-reduce."""
+    import torch
+    import torch.distributed as dist
+
+    elements = sum(parameter.numel() for parameter in build_model(model)[0].parameters())
+    gradients = torch.full((elements,), float(rank.index + 1), device=rank.device)
+    dist.all_reduce(gradients)
+    # 1 + 2 + … + n
+    whole = rank.count * (rank.count + 1) // 2
+    rank.check(bool((gradients == whole).all()), "the sum of the gradients differs")
+    gradients.zero_()  # summed again and again, ones would overflow
+    return gradients.nbytes, rank.time(lambda: dist.all_reduce(gradients), budget=1.0)
+
+
+def measure(bench: Bench, *, model: str, ranks: int) -> dict[str, Any]:
+    """All-reduce of the float32 gradients of `model` over `ranks` GPUs of this node; over gloo where there is none.
+
+    Raises HpmlError for fewer than two ranks and for an unknown model.
+    """
+    if ranks < 2:
+        raise HpmlError(f"{ranks} rank exchanges nothing; use two or more")
+    if bench.device == "cpu" and ranks > 2:
+        bench.skip("more than two ranks are measured on GPUs only")
+    nbytes, time = bench.ranks(on_rank, ranks, model)[0]
+    if bench.device == "cpu" or not (bench.peaks and bench.peaks.nvlink):
+        bench.warn("no percent of peak of the links: no published NVLink peak")
+    return {
+        "bytes": nbytes,
+        "time": time,
+        # over a link that moves 1 B/s: bytes that cross one
+        "bus_bandwidth": ring_all_reduce_time(nbytes, ranks, 1.0) / time,
+    }
+
+
+COMMUNICATION = Benchmark(
+    "paleo_communication",
+    measure,
+    metrics=[
+        Metric("bytes", "B", "lower", "of the gradients, float32"),
+        Metric("time", "s", "lower", "of one all-reduce of all gradients, the mean over ranks"),
+        Metric("bus_bandwidth", "B/s", "higher", "2 (n − 1) / n · bytes / time, as nccl-tests defines it"),
+    ],
+    grid={"model": ("resnet50", "vgg16"), "ranks": (2, 4, 8)},
+    requires=Requires(gpus="ranks", cpu_fallback=True, modules=("torch", "torchvision")),
+    version="1",
+    timeout=120,
+    description=f"All-reduce of a model's gradients ({FLOAT32} B each) on the GPUs of one node.",
+)

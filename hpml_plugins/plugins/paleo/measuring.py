@@ -1,0 +1,130 @@
+"""The benchmark `paleo_measure`: what a forward pass and a training step take here, whole and layer by layer."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples, count_model
+from hpml_plugins.plugins.paleo import precisions
+from hpml_plugins.plugins.paleo.costs import LayerCost, layer_costs
+from hpml_plugins.plugins.paleo.predicting import MODELS
+
+#: s of sampling a whole pass.
+BUDGET = 0.5
+
+
+def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
+    """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
+
+    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: "float32" (TF32
+    forbidden), "tf32", "float64", "bfloat16" or "float16", of weights, activations and gradients.
+    Raises HpmlError for an unknown model or precision, and for a model that cannot be traced or taken apart; skips
+    where the node lacks the precision, and batches on a CPU.
+    """
+    if batch < 1:
+        raise HpmlError(f"batch is {batch}; use 1 or more")
+    capability = bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""
+    if reason := precisions.lacks(dtype, bench.device, capability):
+        bench.skip(reason)
+    if bench.device == "cpu" and batch > 1:
+        bench.skip(f"a batch of {batch} is measured on GPUs only")
+    bench.progress("counting", 0.0)
+    costs = layer_costs(count_model(model), batch, dtype)
+
+    # not at the top: they import torch
+    from hpml_plugins.plugins.paleo.layers import take_apart, time_alone, time_synchronised
+    from hpml_plugins.plugins.paleo.network import Network
+
+    network = Network(model, dtype, batch, bench.device, bench.seed)
+    error = network.error()
+    tolerance = precisions.TOLERANCE[dtype]
+    bench.check(error < tolerance, f"scores differ from float64's on the CPU by {error:.1e} of their length")
+
+    bench.progress("timing the whole", 0.2)
+    forward = bench.time(network.forward, budget=BUDGET, name="forward")
+    visible = forward
+    if bench.device == "cuda":
+        visible = bench.time(network.forward, launch="visible", budget=BUDGET, name="forward_visible")
+
+    graph = take_apart(network.network, model)
+    layers, scores = time_alone(bench, graph, network.images)
+    bench.check(_close(scores, network.forward(), tolerance), "layer by layer the scores differ from the whole's")
+    passes = time_synchronised(graph, network.images, layers)
+
+    network.network.train()
+    training = bench.time(network.train, budget=BUDGET, name="training")
+    bench.check(network.gradients_finite(), "the loss or a gradient is not finite")
+
+    precisions.say_which_peak(bench, dtype)
+    attach_layers(bench, costs, layers, passes)
+    hidden = sum(layer.seconds for layer in layers)
+    synchronised = Samples.of([sum(taken) for taken in passes], "s")
+    return {
+        "forward": forward,
+        "forward_visible": visible,
+        "layers_hidden": Samples.of([hidden], "s"),
+        "layers_synchronised": synchronised,
+        "hidden_ratio": hidden / forward.median,
+        "synchronised_ratio": synchronised.median / forward.median,
+        "training": training,
+        "rate": sum(cost.flop for cost in costs) / forward,
+        "training_rate": sum(cost.training_flop for cost in costs) / training,
+    }
+
+
+def attach_layers(bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]) -> None:
+    """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between synchronisations."""
+    synchronised = [statistics.median(each) for each in zip(*passes, strict=True)]
+    rows: dict[str, dict[str, Any]] = {}
+    for layer, seconds in zip(layers, synchronised, strict=True):
+        row = rows.setdefault(layer.path, {"leaf": True, "calls": 0, "alone": 0.0, "synchronised": 0.0})
+        row["leaf"] = row["leaf"] and layer.leaf
+        row["calls"] += 1
+        row["alone"] += layer.seconds
+        row["synchronised"] += seconds
+    for path, row in rows.items():
+        # a leaf of torch.fx may have modules of its own inside (attention has its projection)
+        inside = [cost for cost in costs if cost.layer == path or (row["leaf"] and cost.layer.startswith(f"{path}."))]
+        row["type"] = next((cost.type for cost in inside if cost.layer == path), "")
+        row["flops"] = sum(cost.flop for cost in inside)
+        row["bytes"] = sum(cost.nbytes for cost in inside)
+    if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows.values())) > 0:
+        bench.warn(f"{missing / 1e9:.3g} GFLOP were counted in layers that were not timed alone")
+    columns: dict[str, list[float | str]] = {"layer": list(rows)}
+    for name in ("type", "calls", "flops", "bytes", "alone", "synchronised"):
+        columns[name] = [row[name] for row in rows.values()]
+    units = {"calls": "1", "flops": "FLOP", "bytes": "B", "alone": "s", "synchronised": "s"}
+    bench.series("layers", columns, units)
+
+
+def _close(found: Any, wanted: Any, tolerance: float) -> bool:
+    difference = (found.double() - wanted.double()).norm() / wanted.double().norm()
+    return bool(difference <= tolerance)
+
+
+MEASURE = Benchmark(
+    "paleo_measure",
+    measure,
+    metrics=[
+        Metric("forward", "s", "lower", "of the whole batch; on a GPU its own time, launches hidden"),
+        Metric(
+            "forward_visible",
+            "s",
+            "lower",
+            "the same as a loop of passes takes it: launches show where they are slower",
+        ),
+        Metric("layers_hidden", "s", "lower", "sum over layers, each timed alone, launches hidden"),
+        Metric("layers_synchronised", "s", "lower", "sum over layers in a pass with a synchronisation after each"),
+        Metric("hidden_ratio", "1", "lower", "layers_hidden / forward; descriptive: neither direction is better"),
+        Metric("synchronised_ratio", "1", "lower", "layers_synchronised / forward: what measuring layers adds"),
+        Metric("training", "s", "lower", "forward, loss and backward of the whole batch; no optimiser"),
+        Metric("rate", "FLOP/s", "higher", "counted FLOP / forward"),
+        Metric("training_rate", "FLOP/s", "higher", "counted FLOP of forward and backward / training"),
+    ],
+    grid={"model": MODELS, "dtype": ("float32", "tf32", "float64"), "batch": (1, 32)},
+    requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "torchvision", "fvcore.nn")),
+    version="1",
+    timeout=180,
+    description="A forward pass and a training step, whole and layer by layer, against their FLOP: percent of peak.",
+)

@@ -1,0 +1,78 @@
+"""The benchmark `paleo_predict`: nothing is run but the count; the times are those of published cards."""
+
+from __future__ import annotations
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires, count_model, gpu_types
+from hpml_plugins.plugins.paleo.costs import layer_costs, predict
+from hpml_plugins.plugins.paleo.precisions import default_ppp, require_precision
+
+#: Of which the metrics are: one CUDA device of it, half of the board.
+REFERENCE = "Tesla K80"
+MODELS = ("vgg16", "googlenet", "resnet50")
+
+
+def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
+    """Predict the time of one picture's forward pass and training step for every GPU type that publishes a peak.
+
+    model: as `hpml_plugins.count_model` takes it.  dtype: "float32", "float64", "tf32", "bfloat16" or "float16".
+    Raises HpmlError for an unknown model or precision; skips where the K80 of the metrics has no peak in that
+    precision, and names the other types that have none.
+    """
+    require_precision(dtype)
+    ppp = default_ppp("compute")
+    count = count_model(model)
+    costs = layer_costs(count, 1, dtype)
+    bench.check(sum(cost.flop for cost in costs) == count.total.flops, "FLOP of the layers differ from the model's")
+    bench.check(count.total.flops == count.torch_flops, "fvcore's count differs from torch's own flop_counter")
+
+    found = {gpu.name: (gpu, predict(costs, gpu, dtype, ppp)) for gpu in gpu_types()}
+    predicted = {name: (gpu, one) for name, (gpu, one) in found.items() if one}
+    if lacking := [name for name, (_, one) in found.items() if not one]:
+        bench.warn(f"left out, no published {dtype} peak: {', '.join(lacking)}")
+    if REFERENCE not in predicted:
+        bench.skip(f"{REFERENCE}, of which the metrics are, has no published {dtype} peak")
+    times = [one for _, one in predicted.values()]
+    bench.series(
+        "gpus",
+        {
+            "gpu": list(predicted),
+            "peak_of": [one.peak_of for one in times],
+            "peak": [one.peak for one in times],
+            "bandwidth": [gpu.bandwidth for gpu, _ in predicted.values()],
+            "at_peak": [one.at_peak for one in times],
+            "forward": [one.forward for one in times],
+            "training": [one.training for one in times],
+        },
+        {"peak": "FLOP/s", "bandwidth": "B/s", "at_peak": "s", "forward": "s", "training": "s"},
+    )
+    _, reference = predicted[REFERENCE]
+    bench.series(
+        "layers",
+        {
+            "layer": [cost.layer for cost in costs],
+            "type": [cost.type for cost in costs],
+            "flops": [cost.flop for cost in costs],
+            "bytes": [cost.nbytes for cost in costs],
+            "training_flops": [cost.training_flop for cost in costs],
+            "training_bytes": [cost.training_bytes for cost in costs],
+            "k80_forward": reference.layers,
+        },
+        {"flops": "FLOP", "bytes": "B", "training_flops": "FLOP", "training_bytes": "B", "k80_forward": "s"},
+    )
+    return {"k80_at_peak": reference.at_peak, "k80_forward": reference.forward, "k80_training": reference.training}
+
+
+PREDICT = Benchmark(
+    "paleo_predict",
+    measure,
+    metrics=[
+        Metric("k80_at_peak", "s", "lower", "forward, one picture: FLOP over the published peak of half a K80"),
+        Metric("k80_forward", "s", "lower", "forward, one picture, by PALEO with its own percent of peak"),
+        Metric("k80_training", "s", "lower", "forward and backward, one picture, by PALEO"),
+    ],
+    grid={"model": MODELS, "dtype": ("float32", "float64")},
+    requires=Requires(modules=("torch", "torchvision", "fvcore.nn")),
+    version="1",
+    timeout=120,
+    description="PALEO: predicted time of one picture on every GPU type with published peaks; the metrics are a K80's.",
+)
