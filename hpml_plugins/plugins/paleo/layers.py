@@ -19,9 +19,10 @@ from hpml_plugins import Bench, HpmlError
 
 Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
-#: Of one layer alone: s of warming up, of sampling, and the wanted half-width of the median's interval. There are up to
-#: a hundred different ones in a model, and the card is warm from the one before.
-WARM_UP, BUDGET, PRECISION = 0.02, 0.03, 0.02
+#: Of one layer alone: s of warming up, s of sampling, samples at least (a short layer's is the mean of up to 200 calls),
+#: and the wanted half-width of the median's interval. There are up to a hundred different layers in a model, and the
+#: card is warm from the one before.
+WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
 #: Passes with synchronisations: at most so many, s, at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
 
@@ -54,7 +55,7 @@ class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy he
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if n.op == "call_module":
             return self.visit(n, self.fetch_attr(n.target), args, kwargs)
-        call = n.target if n.op == "call_function" else getattr(torch.Tensor, n.target)
+        call = n.target if n.op == "call_function" else getattr(type(args[0]), n.target)
         return self.visit(n, call, args, kwargs)
 
 
@@ -92,7 +93,7 @@ def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]
         return call(*args, **kwargs)
 
     before = bench.plan
-    bench.plan = replace(before, warm_up=WARM_UP, precision=PRECISION)
+    bench.plan = replace(before, warm_up=WARM_UP, precision=PRECISION, fewest=FEWEST)
     # the timer collects garbage before each layer: what torch's import has left need not be looked through each time
     gc.collect()
     gc.freeze()

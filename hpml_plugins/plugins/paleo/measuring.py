@@ -36,6 +36,11 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
     from hpml_plugins.plugins.paleo.layers import take_apart, time_alone, time_synchronised
     from hpml_plugins.plugins.paleo.network import Network
 
+    if bench.device == "cpu":
+        import torch
+
+        # small layers on many threads measure how threads wait for one another; and for one core a sum can be compared
+        torch.set_num_threads(1)
     network = Network(model, dtype, batch, bench.device, bench.seed)
     error = network.error()
     tolerance = precisions.TOLERANCE[dtype]
