@@ -21,7 +21,8 @@ def draw_predicted(sheet: Any, table: Table) -> None:
         axes.set(title=precision, xlabel="s for one picture", xscale="log")
     grid[0].set_yticks(range(len(names)), names, fontsize=8)
     grid[0].invert_yaxis()
-    grid[0].legend()
+    handles, labels = grid[0].get_legend_handles_labels()
+    sheet.legend(handles, labels, loc="outside lower center", ncol=len(labels))
 
 
 def draw_against(sheet: Any, table: Table) -> None:

@@ -11,7 +11,7 @@ from hpml_plugins.plugins.paleo.costs import LayerCost, layer_costs
 from hpml_plugins.plugins.paleo.predicting import MODELS
 
 #: s of sampling a whole pass.
-BUDGET = 0.5
+BUDGET = 0.3
 
 
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
