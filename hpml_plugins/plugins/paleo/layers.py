@@ -20,8 +20,8 @@ from hpml_plugins import Bench, HpmlError
 Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 #: Of one layer alone: s of warming up, s of sampling, samples at least (of short layers each the mean of up to 200
-#: calls), and the wanted half-width of the median's interval. There are up to a hundred different layers in a model, and the
-#: card is warm from the one before.
+#: calls), and the wanted half-width of the median's interval. There are up to 140 different layers in
+#: a model, and the card is warm from the one before.
 WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
 #: Passes with synchronisations: at most so many, s, at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
