@@ -16,6 +16,7 @@ from hpml_plugins.cli import Settings
 @click.option("--commits", default="", metavar="NEW|ALL|RANGE", help="Which; the newest of each branch when left out.")
 @click.option("--profile", default="", help="Only the points of this profile.")
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
+@click.option("--skip-existing", is_flag=True, help="Go on after a job that was cancelled or lost: keep its points.")
 @click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch, submit nothing.")
 @click.pass_obj
 def command(
@@ -25,6 +26,7 @@ def command(
     commits: str,
     profile: str,
     bench: tuple[str, ...],
+    skip_existing: bool,
     dry_run: bool,
 ) -> int:
     """Measure on each TARGET of cluster.yaml (all when none is named): one Slurm job runs `asv run` there.
@@ -50,7 +52,7 @@ def command(
     except UserError as error:
         raise UsageError(str(error), str(project / "asv.conf.json")) from None
     cluster = find_cluster(project, file)
-    order = Order(project, project / conf.results_dir, commits, profile, bench)
+    order = Order(project, project / conf.results_dir, commits, profile, bench, skip_existing)
     planned = plan(cluster.choose(names), order, History(project, conf.branches))
 
     from hpml_plugins.cluster import executors, submit

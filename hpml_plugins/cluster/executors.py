@@ -78,7 +78,7 @@ def asv_run(target: Target, order: Order, folder: Path) -> AsvRun:
     """What the job calls."""
     local = target.executor == "local" and target.gpus is None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if local else None
-    return AsvRun(str(folder), str(order.project), target.machine_name, order.profile, order.bench, visible)
+    return AsvRun(str(folder), str(order.project), target.machine_name, order.profile, order.bench, visible, order.keep)
 
 
 def script(target: Target, order: Order, folder: Path) -> str:

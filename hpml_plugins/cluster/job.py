@@ -31,7 +31,8 @@ FAREWELL = 600.0
 @dataclass
 class AsvRun:
     """`asv run` over the commits of a job's folder. project: where asv.conf.json is.  visible: CUDA_VISIBLE_DEVICES to
-    give back, which submitit's local executor takes away; None leaves it as it is."""
+    give back, which submitit's local executor takes away; None leaves it as it is.  keep: what is measured already is
+    not measured again."""
 
     folder: str
     project: str
@@ -39,6 +40,7 @@ class AsvRun:
     profile: str = ""
     bench: tuple[str, ...] = ()
     visible: str | None = None
+    keep: bool = False
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     _stopped: bool = field(default=False, repr=False)
 
@@ -100,7 +102,7 @@ class AsvRun:
         return process.returncode, refusal
 
     def command(self, *, again: bool = False) -> list[str]:
-        """The command. again: what an earlier attempt has measured is kept."""
+        """The command. again: what an earlier attempt has measured is kept, as `keep` has it from the first."""
         words = [
             sys.executable,
             "-m",
@@ -112,7 +114,7 @@ class AsvRun:
         ]
         for pattern in self.bench:
             words += ["--bench", pattern]
-        return [*words, "--skip-existing"] if again else words
+        return [*words, "--skip-existing"] if again or self.keep else words
 
     def environment(self) -> dict[str, str]:
         """The variables that asv gets."""

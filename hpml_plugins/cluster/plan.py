@@ -12,13 +12,17 @@ from hpml_plugins.cluster.schema import Target
 
 @dataclass(frozen=True)
 class Order:
-    """What every target is asked for. project: its folder, which the nodes see.  commits: see `History.wanted`."""
+    """What every target is asked for. project: its folder, which the nodes see.  commits: see `History.wanted`.
+
+    keep: what is measured already is not measured again.
+    """
 
     project: Path
     results: Path
     commits: str = ""
     profile: str = ""
     bench: tuple[str, ...] = ()
+    keep: bool = False
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
     assert done.stderr.startswith("hpml: ") and "Traceback" not in done.stderr
 
 
-def test_a_local_job_that_is_cancelled_leaves_no_process_and_the_next_run_goes_on(site: Site) -> None:
+def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit"]
     with subprocess.Popen(

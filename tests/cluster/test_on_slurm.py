@@ -78,6 +78,10 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(s
     found = wait_for_state(slurm_site, "first", "cancelled")
     assert found["reason"] == "cancelled"
     assert slurm_site.hpml("jobs").returncode == 0
+    kept = slurm_site.records("first")
+    submit(slurm_site, "first", "--skip-existing")
+    toy_slurm.wait_for(lambda: numbers(slurm_site, "first") == POINTS, "the rest", lambda: logs(slurm_site), 240)
+    assert slurm_site.records("first")[: len(kept)] == kept
 
 
 def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_site: Site) -> None:
