@@ -18,11 +18,12 @@ from hpml_plugins.records import read
 __all__ = ["make_project"]
 
 PLUGIN = """
+    import os
     import time
     from hpml_plugins import Benchmark, Metric, hookimpl
 
     def measure(bench, *, number):
-        time.sleep(0.3)
+        time.sleep(float(os.environ.get("TOY_SECONDS", "0.3")))
         return {"square": number ** 2}
 
     @hookimpl

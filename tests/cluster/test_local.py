@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -51,8 +52,9 @@ def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit"]
+    slow = {**os.environ, "TOY_SECONDS": "5"}  # that it is cancelled before it is done, however busy the machine
     with subprocess.Popen(
-        command, cwd=site.project.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as run:
         wait_for(lambda: site.records("desk"), "a record")
         (job,) = json.loads(site.hpml("jobs", "--json").stdout)

@@ -43,7 +43,15 @@ def alive(folder: Path) -> list[int]:
     """The process numbers that ranks left in the folder and that still run."""
     numbers = [int(path.name) for path in folder.iterdir()]
     assert numbers
-    return [number for number in numbers if Path(f"/proc/{number}").exists()]
+    return [number for number in numbers if _runs(number)]
+
+
+def _runs(number: int) -> bool:
+    # Who has died may still be listed: whoever adopted it has not asked how it ended.
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def sums(rank: Rank, offset: int) -> dict[str, Any]:
