@@ -108,10 +108,11 @@ def build(history: History, benchmarks: Benchmarks, costs: Costs | None = None) 
     columns = tuple(_column(kind, rows_of[kind], history, costs or Costs()) for kind in types)
     names = sorted(history.lines, key=lambda name: _order(name, benchmarks[name]))
     newest = {kind: column.newest for kind, column in zip(types, columns, strict=True)}
-    groups = []
+    groups: list[Group] = []
     for name in names:
         found = [_newest(history, history.lines[name], rows_of[kind], newest[kind]) for kind in types]
-        groups.append(_group(name, benchmarks[name], found))
+        group = _group(name, benchmarks[name], found)
+        groups += [group] * bool(group.rows)
     machines = {place.machine for place in history.places}
     return Matrix(columns, tuple(groups), len(history.commits), len(machines), currency=(costs or Costs()).currency)
 
@@ -170,8 +171,8 @@ def _group(name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[R
     rows = []
     for number, label in enumerate(point_names(benchmark)):
         readings = [column[number] for column in columns]
-        if all(reading is None for reading in readings):
-            continue
+        if not any(reading is not None and (reading.value is None or reading.measured) for reading in readings):
+            continue  # nobody has a number or a failure; why is on the page of nodes
         cells = tuple(make_cell(benchmark, reading, readings[0]) for reading in readings)
         precision = "" if precise is None else str(points[number][precise]).strip("'\"")
         rows.append(Row(label or "one point", cells, precision, history_link(name, label)))

@@ -105,9 +105,16 @@ def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, ma
 
 def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None], RATE["name"]: [1.0, 2.0]})
-    (skipped,), (failed,) = cells(matrix(), 1)
+    add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    skipped, failed = (row[1] for row in cells(matrix(), 1))
     assert (skipped.text, skipped.linked, skipped.status) == ("–", False, "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
+
+
+def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [NAN, 0.002], RATE["name"]: [NAN, NAN]})
+    (group,) = matrix().groups
+    assert [row.cells[0].text for row in group.rows] == ["2.000 ms"]
 
 
 def test_a_benchmark_that_failed_at_every_point_is_shown_as_failed(add: Add, matrix: Callable[[], Matrix]) -> None:
