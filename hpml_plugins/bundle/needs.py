@@ -47,7 +47,7 @@ class Plan:
 
 
 def read_project(root: Path) -> Project:
-    """Read pyproject.toml and constraints.txt. What [tool.hpml] says is only to publish is left out."""
+    """Read pyproject.toml and constraints.txt. What [tool.hpml] says nodes do without is left out."""
     path = root / "pyproject.toml"
     try:
         table = tomllib.loads(path.read_text())
@@ -56,7 +56,7 @@ def read_project(root: Path) -> Project:
         raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"not a project: {error}", str(path)) from None
-    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("only-to-publish", ())}
+    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
     wanted = [_requirement(text, str(path)) for text in project.get("dependencies", ())]
     # the node environment builds each commit with pip, which a node's Python may lack
     wanted.append(Requirement("pip"))

@@ -20,7 +20,7 @@ PROJECT = """
     dependencies = ["asv>=0.6", "torch>=2.11", "numpy>=2.1,<2.5", "click>=8", "Drawing.Only==1"]
 
     [tool.hpml]
-    only-to-publish = ["drawing-only"]
+    not-on-nodes = ["drawing-only"]
 """
 PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
 

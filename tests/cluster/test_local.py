@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
-from conftest import Site
+from cluster_site import Site
 from toy_slurm import command_lines, wait_for
 
 from hpml_plugins.node import detect_node, machine_name
@@ -49,12 +50,22 @@ def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
     assert done.stderr.startswith("hpml: ") and "Traceback" not in done.stderr
 
 
+def ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit"]
     slow = {**os.environ, "TOY_SECONDS": "5"}  # that it is cancelled before it is done, however busy the machine
-    with subprocess.Popen(
-        command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    with subprocess.Popen(  # as from a shell's background, where SIGINT is ignored
+        command,
+        cwd=site.project.path,
+        env=slow,
+        preexec_fn=ignore_interrupts,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as run:
         wait_for(lambda: site.records("desk"), "a record")
         (job,) = json.loads(site.hpml("jobs", "--json").stdout)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import toy_slurm
-from conftest import Site
+from cluster_site import Site
 
 POINTS = list(range(12))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest import Site
+from cluster_site import Site
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.cli.submit import command

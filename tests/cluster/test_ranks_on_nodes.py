@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Site
+from cluster_site import Site
 from test_on_slurm import logs, submit, wait_for_state
 
 from hpml_plugins import Bench, Node
