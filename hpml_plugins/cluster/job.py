@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,9 +46,6 @@ class AsvRun:
 
     def __call__(self) -> int:
         """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not measure."""
-        with suppress(ValueError):  # not in the main thread
-            # Started from a shell's background it would inherit that SIGINT is ignored, and could not be cancelled.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         before = read_state(Path(self.folder))
         attempts = before.attempts + 1 if before else 1
         state = JobState("running", socket.gethostname(), attempts, time.time())

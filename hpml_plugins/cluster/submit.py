@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import time
@@ -36,6 +37,9 @@ def submit(planned: Planned, order: Order, jobs: Path) -> tuple[Path, Any]:
         raise
     write_whole(folder / COMMITS, "".join(f"{commit}\n" for commit in planned.commits).encode())
     write_order(folder, said)
+    if target.executor == "local":
+        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         job = executor.submit(executors.asv_run(target, order, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
