@@ -7,6 +7,7 @@ from typing import Any
 
 from asv.benchmarks import Benchmarks
 
+from hpml_plugins.asv.parts import keep_part, my_part
 from hpml_plugins.host import Host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import unmet
@@ -61,6 +62,7 @@ def discover_only(selection: Selection) -> None:
     def discover(cls: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(cls, *args, **kwargs)
         narrow(found, selection)
+        keep_part(found, *my_part())
         return found
 
     Benchmarks.discover = classmethod(discover)

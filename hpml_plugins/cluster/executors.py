@@ -78,7 +78,12 @@ def asv_run(target: Target, order: Order, folder: Path) -> AsvRun:
     """What the job calls."""
     local = target.executor == "local" and target.gpus is None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if local else None
-    return AsvRun(str(folder), str(order.project), target.machine_name, order.profile, order.bench, visible, order.keep)
+    what = (str(folder), str(order.project), target.machine_name, order.profile, order.bench, visible, order.keep)
+    if target.side_by_side:
+        from hpml_plugins.cluster.side_by_side import SideBySide
+
+        return SideBySide(*what, results=str(order.results), probe=target.probe)
+    return AsvRun(*what)
 
 
 def script(target: Target, order: Order, folder: Path) -> str:
@@ -88,6 +93,8 @@ def script(target: Target, order: Order, folder: Path) -> str:
         if order.profile:
             words = ["env", f"HPML_PROFILE={order.profile}", *words]
         lines = [*setup_lines(target, order.project), shlex.join(words)]
+        if target.side_by_side:
+            lines.insert(0, "# one such process for each GPU, side by side, each with a part of the work")
         return "\n".join(["# here, one after the other, by submitit's local executor", *lines, ""])
     executor = slurm_executor(target, order, folder, only_script=True)
     return str(executor._make_submission_file_text(executor._submitit_command_str, ""))

@@ -69,13 +69,16 @@ class AsvRun:
         """Called by submitit when the time is nearly up, or the node is wanted by others: stop, and go on later."""
         from submitit.helpers import DelayedSubmission
 
-        if self._process:
-            self._process.kill()  # Records are whole after each point; its own processes end with it
         self._stopped = True
+        self._stop()
         before = read_state(Path(self.folder))
         if before:
             self._end(before, "interrupted", "stopped because its time is nearly up or the node is wanted; it goes on")
         return DelayedSubmission(self)
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.kill()  # Records are whole after each point; its own processes end with it
 
     def _run(self, *, again: bool) -> tuple[int, str]:
         """asv's exit status, and the line in which it refused to go on, "" when it did not."""
@@ -91,7 +94,7 @@ class AsvRun:
         refusal = ""
         command = self.command(again=again)
         with subprocess.Popen(
-            command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE, preexec_fn=_prepare_asv
+            command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE, preexec_fn=prepare_asv
         ) as process:
             self._process = process
             for line in process.stderr or ():
@@ -135,7 +138,7 @@ class AsvRun:
         return {**self.__dict__, "_process": None, "_stopped": False}
 
 
-def _prepare_asv() -> None:
+def prepare_asv() -> None:
     """In asv's process, before it starts: it ends with this one, and leaves the warning before the end to it.
 
     The warning (SIGUSR2) goes to every process of the job.

@@ -65,6 +65,13 @@ def _check(file: ClusterFile, lines: Lines) -> None:
         python = target.python
         if sum(bool(way) for way in (python.venv, python.container)) > 1:
             raise RegistryError("either a venv or a container, not both", lines.at(("targets", index, "python")))
+        if target.side_by_side and not target.probe:
+            where = lines.at(("targets", index, "side_by_side"))
+            raise RegistryError("side_by_side needs a probe, as in `probe: vecadd_cuda -p millions=10`", where)
+        if target.side_by_side and target.nodes > 1:
+            raise RegistryError("side_by_side is for one node", lines.at(("targets", index, "nodes")))
+        if target.probe and not target.side_by_side:
+            raise RegistryError("a probe is for side_by_side alone", lines.at(("targets", index, "probe")))
         slurms = ("partition", "constraint", "account", "qos", "options")
         given = [key for key in slurms if getattr(target, key)]
         if target.executor == "local" and given:

@@ -37,6 +37,11 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     gpus: Annotated[int, Meta(ge=0, description="on each node")] | None = None
     cpus: Annotated[int, Meta(ge=1)] | None = None
     nodes: Annotated[int, Meta(ge=1)] = 1
+    side_by_side: Annotated[bool, Meta(description="a queue for each GPU of the node, each measuring a part")] = False
+    probe: Annotated[
+        str,
+        Meta(description="for side_by_side: NAME [-p KEY=VALUE]..., a short point to measure interference"),
+    ] = ""
     hours: Annotated[float, Meta(gt=0, description="the job's time limit; it is started again when it ends")] = 24.0
     restarts: Annotated[int, Meta(ge=0, description="after the time limit, at most")] = 20
     warning: Annotated[int, Meta(ge=1, description="s before the time limit at which the job stops by itself")] = 90

@@ -44,11 +44,11 @@ def lock_declarations(folder: Path) -> Lock:
     return take(folder / ".benchmarks.lock", wait=PATIENCE)
 
 
-def merge_folders(sources: Iterable[Path], into: Path, *, dry_run: bool = False) -> Report:
+def merge_folders(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> Report:
     """Put the union of all into one results folder; the others are only read.
 
     A machine that is being measured in `into` is not waited for: MachineTaken says so. A file that is damaged or not
-    ours is named and left alone, and the rest goes on.
+    ours is named and left alone, and the rest goes on.  locked: a machine that the caller has taken in `into`.
     """
     report = Report()
     for source in map(find_results, sources):
@@ -56,7 +56,7 @@ def merge_folders(sources: Iterable[Path], into: Path, *, dry_run: bool = False)
             continue
         _merge_declared(source, into, report, dry_run)
         for folder in sorted(path for path in source.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            _merge_machine(folder, into, report, dry_run)
+            _merge_machine(folder, into, report, dry_run, locked=folder.name == locked)
         _name_foreign(source, report, lambda path: path.is_dir() or path.name == DECLARED)
     return report
 
@@ -71,13 +71,13 @@ def _merge_declared(source: Path, into: Path, report: Report, dry_run: bool) -> 
         _merge_json(source / DECLARED, into / DECLARED, declared.join_benchmarks, report, dry_run)
 
 
-def _merge_machine(folder: Path, into: Path, report: Report, dry_run: bool) -> None:
+def _merge_machine(folder: Path, into: Path, report: Report, dry_run: bool, *, locked: bool) -> None:
     target = into / folder.name
     found = [path for path in (*folder.glob("*.json"), *(folder / RECORDS).glob("*.jsonl")) if path.is_file()]
     if not found:
         report.skipped.append(f"{folder}: not a machine's folder")
         return
-    lock = None if dry_run else take_machine(into, folder.name)
+    lock = None if dry_run or locked else take_machine(into, folder.name)
     try:
         _merge_json(folder / MACHINE, target / MACHINE, declared.join_machine, report, dry_run, folder.name)
         for path in sorted(folder.glob("*.json")):
