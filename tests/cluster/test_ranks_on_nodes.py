@@ -19,6 +19,10 @@ plugins:
     module: hpml_plugins.plugins.allreduce
     sampling: {budget: 0.2}
     grid: {allreduce_nodes_gloo: {size: [1KiB], nodes: [2, 4]}}
+  - name: scaling
+    module: hpml_plugins.plugins.scaling
+    sampling: {budget: 0.2}
+    grid: {scaling_ddp_nodes_gloo: {batch: [32], nodes: [2], scaling: [weak]}}
 """
 ACROSS = """
     import os
@@ -63,6 +67,11 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     assert reduced.status == "ok", reduced.reason + reduced.output
     time, bus = (reduced.metrics[name].samples[0] for name in ("time", "bus_bandwidth"))
     assert bus == pytest.approx(1024 / time * 2 * (2 - 1) / 2)  # nccl-tests: S/t · 2 (n − 1)/n
+    trained = records["scaling_ddp_nodes_gloo", 2, 32, "weak"]
+    assert trained.status == "ok", trained.reason + trained.output
+    assert "DDP's gradient is the mean of the ranks' own" in trained.checks
+    speedup, efficiency = (trained.metrics[name].samples[0] for name in ("speedup", "efficiency"))
+    assert speedup == pytest.approx(2 * efficiency)  # over two ranks
     lacking = records["allreduce_nodes_gloo", "1KiB", 4]
     assert (lacking.status, lacking.reason) == (
         "skipped",

@@ -7,6 +7,8 @@ from hpml_plugins.plugins.scaling.ddp import (
     measure_ddp,
     measure_ddp_cpu,
     measure_ddp_graph,
+    measure_ddp_nodes_gloo,
+    measure_ddp_nodes_nccl,
     measure_ddp_strong,
     measure_vgg,
 )
@@ -110,6 +112,18 @@ DDP_CPU = Benchmark(
     CPU, timeout=120,
     description="DistributedDataParallel over gloo between processes on the CPU: the same code, a small model.",
 )  # fmt: skip
+DDP_NODES_NCCL = Benchmark(
+    "scaling_ddp_nodes_nccl", measure_ddp_nodes_nccl, METRICS,
+    {"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": DTYPES},
+    ALL_GPUS, timeout=300,
+    description="DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18.",
+)  # fmt: skip
+DDP_NODES_GLOO = Benchmark(
+    "scaling_ddp_nodes_gloo", measure_ddp_nodes_gloo, METRICS,
+    {"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
+    CPU, timeout=180,
+    description="DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a small model.",
+)  # fmt: skip
 LARGE_BATCH_CPU = Benchmark(
     "scaling_large_batch_cpu", measure_large_batch_cpu, LARGE_METRICS,
     {"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
@@ -119,5 +133,5 @@ LARGE_BATCH_CPU = Benchmark(
 
 BENCHMARKS = [
     SINGLE, DDP, DDP_GRAPH, DDP_STRONG, DP, DP_STRONG, VGG16, WIRE_DDP, WIRE_DP, SMALL_BATCH, LARGE_BATCH,
-    SINGLE_CPU, DDP_CPU, LARGE_BATCH_CPU,
+    SINGLE_CPU, DDP_CPU, LARGE_BATCH_CPU, DDP_NODES_NCCL, DDP_NODES_GLOO,
 ]  # fmt: skip

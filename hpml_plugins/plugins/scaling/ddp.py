@@ -48,6 +48,24 @@ def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: Dtype, ranks: int, scali
     return measure_job(bench, Job(SMALL, share, batch, dtype), ranks, scaling)
 
 
+def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: Scaling) -> Result:
+    """The small model over gloo, one process on each of so many nodes of a Slurm job."""
+    _skip_too_few(bench, nodes)
+    share = batch if scaling == "weak" else share_of(batch, nodes)
+    return measure_job(bench, Job(SMALL, share, batch, "float32"), nodes, scaling, nodes, backend="gloo")
+
+
+def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: Dtype, nodes: int, gpus: int) -> Result:
+    """Weak scaling of ResNet18 over so many nodes with `gpus` GPUs each: `batch` images on each GPU."""
+    _skip_too_few(bench, nodes)
+    return measure_job(bench, Job(CIFAR, batch, batch, dtype), nodes * gpus, "weak", nodes, backend="nccl")
+
+
+def _skip_too_few(bench: Bench, nodes: int) -> None:
+    if bench.nodes < nodes:
+        bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+
+
 def measure_vgg(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
     """VGG16 on images of 224×224: `batch` on each GPU."""
     return measure_job(bench, Job(VGG, batch, batch, dtype), gpus, "weak")
@@ -61,9 +79,9 @@ def share_of(batch: int, ranks: int) -> int:
     return share
 
 
-def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling) -> Result:
-    """Run the job on so many ranks and make metrics of what they found."""
-    found: list[Measured] = bench.ranks(on_rank, ranks, job)
+def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling, nodes: int = 1, *, backend: Any = None) -> Result:
+    """Run the job on so many ranks, shared out over the nodes, and make metrics of what they found."""
+    found: list[Measured] = bench.ranks(on_rank, ranks, job, nodes=nodes, backend=backend)
     activities = [one.activity for one in found]
     times = {name: [asdict(activity)[name] for activity in activities] for name in asdict(activities[0])}
     bench.series(
@@ -145,7 +163,7 @@ def wrapped(rank: Rank, module: Any) -> Any:
     """The module under DistributedDataParallel, as one would use it."""
     from torch.nn.parallel import DistributedDataParallel
 
-    cards = [rank.index] if rank.backend == "nccl" else None
+    cards = [rank.device] if rank.backend == "nccl" else None
     # Gradients live in the buckets that are reduced: without it each is copied there and back.
     return DistributedDataParallel(module, device_ids=cards, gradient_as_bucket_view=True)
 
