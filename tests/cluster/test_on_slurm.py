@@ -56,7 +56,9 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
     for target, machine, node in (("first", "first", "n1"), ("second", "two", "n2")):
         found = wait_for_state(slurm_site, target, "done", "failed", "lost")
         assert (found["state"], found["reason"], found["node"]) == ("done", "", node), logs(slurm_site)
-        assert (found["attempts"], found["progress"]) == (1, 1.0)
+        assert found["attempts"] == 1
+        # The state is written by the job, the progress read from its log, which may be a moment behind.
+        toy_slurm.wait_for(lambda: jobs(slurm_site)[target]["progress"] == 1.0, "all of the progress")  # noqa: B023
         assert numbers(slurm_site, machine) == POINTS
         (file,) = slurm_site.project.path.glob(f"results/{machine}/*-node-*.json")
         stored = json.loads(file.read_text())
