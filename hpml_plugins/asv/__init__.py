@@ -3,10 +3,14 @@
 An Environment (`environment_type: node`), OutputPublishers (our pages), and the facts of the machine.
 """
 
+import os
+from pathlib import Path
+
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.files import write_json_atomically
 from hpml_plugins.asv.machine import load_machines_with_facts
 from hpml_plugins.asv.publishing import improve_publish
+from hpml_plugins.asv.remembered import VARIABLE, remember
 from hpml_plugins.site.publisher import GpuTypes
 
 __all__ = ["GpuTypes", "NodeEnvironment", "setup"]
@@ -17,3 +21,5 @@ def setup() -> None:
     load_machines_with_facts()
     write_json_atomically()
     improve_publish()
+    if os.environ.get(VARIABLE):
+        remember(Path(os.environ[VARIABLE]))

@@ -20,6 +20,7 @@ _COMMANDS = {
     "run": "run",
     "new": "new",
     "check": "check",
+    "publish": "publish",
     "table": "table",
     "plot": "plot",
     "compare": "compare",

@@ -1,0 +1,30 @@
+"""`hpml publish`: `asv publish`, which does again only what is new."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("publish")
+@click.argument("range_", metavar="[RANGE]", required=False)
+@click.option("--html-dir", "-o", metavar="DIR", help="Where to, instead of asv.conf.json's html_dir.")
+@click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
+@click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
+def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> int:
+    """Write the site as `asv publish` does, reading and fitting only results that are new.
+
+    What the last time came to is in .asv/published, which may be deleted; the site is the same with and without it.
+    """
+    from hpml_plugins.asv.remembered import VARIABLE
+
+    remembered = Path(config).resolve().parent / ".asv" / "published"
+    words = [sys.executable, "-m", "asv", "publish", "--config", config]
+    words += ["--html-dir", html_dir] if html_dir else []
+    words += ["--no-pull"] if no_pull else []
+    words += [range_] if range_ else []
+    return subprocess.run(words, env={**os.environ, VARIABLE: str(remembered)}, check=False).returncode
