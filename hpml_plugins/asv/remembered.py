@@ -8,6 +8,7 @@ that read them. So none can be out of date, whatever was added, removed or rewri
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import inspect
 import platform
@@ -163,14 +164,19 @@ def _digest(content: bytes) -> bytes:
 
 def _load(path: Path, made_by: bytes) -> Content:
     """What is in the file; nothing where it is damaged, or made by other code."""
+    was_on = gc.isenabled()
     try:
         whole = path.read_bytes()
         size = len(made_by)
         if whole[:size] != made_by or whole[size : 2 * size] != _digest(whole[2 * size :]):
             return Content()
+        gc.disable()  # millions of numbers, all alive
         return msgspec.msgpack.decode(whole[2 * size :], type=Content)
     except (OSError, msgspec.DecodeError):
         return Content()
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _save(path: Path, content: Content, made_by: bytes) -> None:
