@@ -31,8 +31,8 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
         ),
         (
             "warning: w\nerror: Request failed after 3 retries in 5.7s\n"
-            "  cause: Failed to fetch: https://index.example/simple/pluggy/\n  cause: dns error\n",
-            "no package index answers (Failed to fetch: https://index.example/simple/pluggy/); hpml bundle needs a network",
+            "  cause: Failed to fetch: https://index.example/pluggy/\n  cause: dns error\n",
+            "no package index answers (Failed to fetch: https://index.example/pluggy/); hpml bundle needs a network",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because you require numpy<2 and numpy>2.\n",
