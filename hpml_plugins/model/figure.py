@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ class Table:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
             for name in metrics:
                 metric = record.metrics.get(name)
-                row[name] = statistics.median(metric.samples) if metric else None
+                row[name] = record.median(name)
                 if metric:
                     units[name] = metric.unit
             rows.append(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import statistics
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +25,11 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: list[float]
     info: dict[str, str | float] = {}
     throttled: list[int] = []
+
+    @property
+    def median(self) -> float:
+        """The median of the samples."""
+        return statistics.median(self.samples)
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +88,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
     data: dict[str, dict[str, str | float]] = {}
+
+    def median(self, metric: str) -> float | None:
+        """The median of a metric; None where the point has none of that name."""
+        found = self.metrics.get(metric)
+        return found.median if found else None
 
     @property
     def point(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ def layers_table(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         row: dict[str, Any] = {"machine": record.machine, "device": _device(record), **record.params}
-        row |= {name: _median(record, name) for name in ("time", "memory")}
+        row |= {name: record.median(name) for name in ("time", "memory")}
         row["flop_rate"] = _highest(record, "work", "rate")
         row |= {name: _highest(record, "power", name) for name in ("power", "energy")}
         row["highest_power"] = _highest(record, "gpu0", "power")
@@ -72,7 +71,7 @@ def swap_table(records: Sequence[Record]) -> Table:
         rest = {name: value for name, value in first.params.items() if name != "order"}
         row: dict[str, Any] = {"machine": first.machine, "device": _device(first), **rest}
         for name in ("time", "memory"):
-            normal, swapped = (_median(pair[order], name) for order in ("normal", "swapped"))
+            normal, swapped = (pair[order].median(name) for order in ("normal", "swapped"))
             row |= {f"{name}_normal": normal, f"{name}_swapped": swapped}
             row[f"{name}_ratio"] = swapped / normal if normal and swapped is not None else None
         rows.append(row)
@@ -101,11 +100,6 @@ def draw_swap(sheet: Any, table: Table) -> None:
 
 def _device(record: Record) -> str:
     return record.benchmark.rpartition("_")[2]
-
-
-def _median(record: Record, name: str) -> float | None:
-    metric = record.metrics.get(name)
-    return statistics.median(metric.samples) if metric else None
 
 
 def _highest(record: Record, series: str, column: str) -> float | None:

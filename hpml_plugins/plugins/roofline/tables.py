@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from hpml_plugins import GpuType, Record, Table, find_gpu, published_figures
@@ -95,7 +94,7 @@ def points(records: Sequence[Record]) -> Table:
             if record.benchmark not in ("roofline_model", "roofline_kernel"):
                 continue
             label, dtype = _label(record)
-            values = {column: _median(record, metric) for column, metric in _COLUMNS.items()}
+            values = {column: record.median(metric) for column, metric in _COLUMNS.items()}
             peak = published.peak(dtype) if published and dtype else None
             roof = _against(values, peak, published.bandwidth if published else None)
             measured = _against(values, _best(own, "roof_matmul", dtype), _best(own, "roof_copy"))
@@ -162,7 +161,7 @@ def kernels(records: Sequence[Record]) -> Table:
     """A row a single operation: ncu's counts against the formulas; the count of FFMA alone as well."""
     rows: list[Row] = []
     for record in records:
-        flop, excess = _median(record, "flop"), _median(record, "flop_excess")
+        flop, excess = record.median("flop"), record.median("flop_excess")
         operations = record.series.get("operations")
         ffma = operations.columns.get("ffma") if operations else None
         rows.append(
@@ -173,11 +172,11 @@ def kernels(records: Sequence[Record]) -> Table:
                 "FLOP by formula": flop - excess if flop is not None and excess is not None else None,
                 "FLOP excess": excess,
                 "FFMA": ffma[0] if ffma else None,
-                "bytes": _median(record, "bytes"),
-                "bytes ratio": _median(record, "bytes_ratio"),
-                "time": _median(record, "time"),
-                "rate": _median(record, "rate"),
-                "bandwidth": _median(record, "bandwidth"),
+                "bytes": record.median("bytes"),
+                "bytes ratio": record.median("bytes_ratio"),
+                "time": record.median("time"),
+                "rate": record.median("rate"),
+                "bandwidth": record.median("bandwidth"),
                 "source": _source(record),
             }
         )
@@ -238,11 +237,6 @@ def _source(record: Record) -> str:
 def _info(record: Record, metric: str) -> str:
     found = record.metrics.get(metric)
     return str(found.info.get("source", ESTIMATE)) if found else ESTIMATE
-
-
-def _median(record: Record, metric: str) -> float | None:
-    found = record.metrics.get(metric)
-    return statistics.median(found.samples) if found else None
 
 
 def _best(records: Iterable[Record], benchmark: str, dtype: str | None = None) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -36,11 +35,11 @@ def table1(records: Sequence[Record]) -> Table:
     """Epoch, speed-up, and efficiency with its 95 % interval."""
     rows = []
     for record in records:
-        row = {**_point(record), "step": _median(record, "step"), "epoch": _median(record, "epoch")}
+        row = {**_point(record), "step": record.metrics["step"].median, "epoch": record.metrics["epoch"].median}
         if "efficiency" in record.metrics:
             found = Samples.of(record.metrics["efficiency"].samples, "1")
             low, high = found.interval()
-            row |= {"speedup": _median(record, "speedup"), "efficiency": found.median, "from": low, "to": high}
+            row |= {"speedup": record.metrics["speedup"].median, "efficiency": found.median, "from": low, "to": high}
         elif record.benchmark == "scaling_single":
             row |= {"speedup": 1.0}
         rows.append(row)
@@ -53,7 +52,7 @@ def table2(records: Sequence[Record]) -> Table:
     columns = ("computation", "communication", "exposed", "idle", "subtracted")
     rows = []
     for record in records:
-        steps = _median(record, "epoch") / _median(record, "step")
+        steps = record.metrics["epoch"].median / record.metrics["step"].median
         rows.append({**_point(record), **{name: steps * _figure(record, name) for name in columns}})
     return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
 
@@ -153,7 +152,7 @@ def wire_table(records: Sequence[Record]) -> Table:
             "method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP",
             "gpus": _ranks(record),
             "model": record.params["model"],
-            **{kind: _median(record, kind) for kind in kinds},
+            **{kind: record.metrics[kind].median for kind in kinds},
         }
         for record in records
     ]
@@ -171,7 +170,7 @@ def large_table(records: Sequence[Record]) -> Table:
             "batch": record.params.get("batch", 128),
             "recipe": record.params.get("recipe", "the small batch's"),
             "updates": int(record.series["epochs"].columns["steps"][-1]),
-            **{name: _median(record, name) for name in columns},
+            **{name: record.metrics[name].median for name in columns},
         }
         for record in records
     ]
@@ -202,13 +201,9 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def _median(record: Record, metric: str) -> float:
-    return statistics.median(record.metrics[metric].samples)
-
-
 def _figure(record: Record, name: str) -> float:
     """A metric's median, or what the series `profile` has under that name."""
-    return _median(record, name) if name in record.metrics else record.series["profile"].numbers(name)[0]
+    return record.metrics[name].median if name in record.metrics else record.series["profile"].numbers(name)[0]
 
 
 def _number(cell: Any) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +60,7 @@ def bandwidth_table(records: Sequence[Record]) -> Table:
 
 def _bandwidths(record: Record) -> Iterable[dict[str, Any]]:
     """The rows of one Record; none for a launch that leaves the card idle."""
-    measured = {name: statistics.median(metric.samples) for name, metric in record.metrics.items()}
+    measured = {name: metric.median for name, metric in record.metrics.items()}
     card = next((find_gpu(str(gpu["name"])) for gpu in record.node.get("gpus", ())), None)
     row = {
         "machine": record.machine,

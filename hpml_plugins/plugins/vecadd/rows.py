@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -46,7 +45,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
     """
     records = list(records)
     on_cpu: dict[tuple[object, ...], float] = {
-        (record.machine, record.params["millions"], record.params["implementation"]): _median(record, "time")
+        (record.machine, record.params["millions"], record.params["implementation"]): record.metrics["time"].median
         for record in records
         if record.benchmark == "vecadd_cpu"
     }
@@ -57,8 +56,8 @@ def rows(records: Iterable[Record]) -> list[Row]:
 def _row(record: Record, on_cpu: Mapping[tuple[object, ...], float]) -> Row:
     program, names = VARIANTS[record.benchmark]
     millions = float(record.params["millions"])
-    kernel = _median(record, "time")
-    time = _median(record, "total") if "total" in record.metrics else kernel
+    kernel = record.metrics["time"].median
+    time = record.metrics["total"].median if "total" in record.metrics else kernel
     baselines = (on_cpu.get((record.machine, record.params["millions"], name)) for name in BASELINES)
     baseline = next((seconds for seconds in baselines if seconds is not None), None)
     return Row(
@@ -68,10 +67,6 @@ def _row(record: Record, on_cpu: Mapping[tuple[object, ...], float]) -> Row:
         millions=millions,
         time=time,
         kernel=kernel,
-        bandwidth=_median(record, "bandwidth"),
+        bandwidth=record.metrics["bandwidth"].median,
         speedup=baseline / time if baseline is not None else None,
     )
-
-
-def _median(record: Record, metric: str) -> float:
-    return statistics.median(record.metrics[metric].samples)
