@@ -6,8 +6,6 @@ Imports numba.cuda: imported inside `measure` only. Runs in numba's simulator to
 from __future__ import annotations
 
 import time
-from typing import Any
-
 from numba import cuda
 
 from hpml_plugins import Bench
@@ -37,16 +35,6 @@ def check_launch(bench: Bench, launch: str) -> float:
         on_gpu[2].copy_to_host(c)
         bench.check(is_sum(a, b, c), f"{launch}: sum of {elements} elements differs from NumPy's")
     return seconds
-
-
-def check_in_full(bench: Bench, launch: str, a: Any, b: Any, c: Any) -> None:
-    """Hold a launch against NumPy for these vectors. c: all NaN; holds the sum afterwards."""
-    on_gpu = [cuda.to_device(vector) for vector in (a, b, c)]
-    launcher(launch, a.size)(*on_gpu)
-    on_gpu[2].copy_to_host(c)  # waits for the kernel
-    bench.check(is_sum(a, b, c), "sum differs from NumPy's")
-    on_gpu.clear()
-    free_now()
 
 
 def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:

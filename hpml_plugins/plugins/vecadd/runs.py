@@ -10,6 +10,7 @@ from hpml_plugins import Bench, Samples
 
 #: A run longer than this, s, repeats three times, not ten: it shows no more, and takes minutes.
 LONG_RUN = 1.0
+FEWEST_LONG = 3
 #: A kernel this long, s, is a thousand times its launch (numba's takes 30 to 60 µs): it needs no timing of its own.
 LONG_KERNEL = 0.1
 
@@ -32,6 +33,12 @@ class Stopwatch:
         now = time.perf_counter()
         self.laps[name] = now - self._last
         self._last = now
+
+
+def warm_up(run: Callable[[], object], seconds: float) -> None:
+    """Make one run that does not count, for what a first use sets up; beside launches of `seconds` s it cannot be seen."""
+    if seconds < LONG_RUN:
+        run()
 
 
 def warn_if_unsure(bench: Bench, name: str, samples: Samples, stopped: object) -> None:
@@ -59,7 +66,7 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
         laps.append({**done, "total": sum(done[name] for name in parts_of_total)})
         at.append(time.monotonic())
         if len(laps) == 1 and laps[0]["total"] > LONG_RUN:
-            fewest = min(3, fewest)
+            fewest = min(FEWEST_LONG, fewest)
         bench.progress(f"run {len(laps)} of at least {fewest}", min(0.9, 0.1 + 0.8 * len(laps) / fewest))
         total = Samples.of((lap["total"] for lap in laps), "s")
         converged = total.relative_precision <= plan.precision
