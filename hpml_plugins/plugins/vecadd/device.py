@@ -6,6 +6,7 @@ Imports numba.cuda: imported inside `measure` only. Runs in numba's simulator to
 from __future__ import annotations
 
 import time
+
 from numba import cuda
 
 from hpml_plugins import Bench

@@ -36,7 +36,7 @@ class Stopwatch:
 
 
 def warm_up(run: Callable[[], object], seconds: float) -> None:
-    """Make one run that does not count, for what a first use sets up; beside launches of `seconds` s it cannot be seen."""
+    """Make one run that does not count, for what a first use sets up; beside launches of `seconds` s it is not seen."""
     if seconds < LONG_RUN:
         run()
 
