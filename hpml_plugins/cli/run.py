@@ -98,7 +98,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     for key, values in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {str(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {_spelled(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
                 f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
@@ -108,15 +108,20 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         (plugin, benchmark, params)
         for plugin, benchmark in found
         for params in host.points(plugin, benchmark, profile)
-        if all(key in params and is_one_of(str(params[key]), values) for key, values in wanted.items())
+        if all(key in params and is_one_of(_spelled(params[key]), values) for key, values in wanted.items())
     ]
     if not tasks:
         raise UsageError(f"no point of {name!r} is left by profile {profile!r} and {' '.join(choices) or 'no choice'}")
     return tasks
 
 
+def _spelled(value: object) -> str:
+    """A parameter's value as it is written in the registry: YAML's true, not Python's True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _split(choice: str) -> tuple[str, list[str]]:
     key, equals, values = choice.partition("=")
     if not equals or not key or not values:
         raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
-    return key, values.split(",")
+    return key, [value.lower() if value in ("True", "False") else value for value in values.split(",")]

@@ -34,6 +34,16 @@ def test_list_shows_plugins_points_and_metrics(hpml: Hpml) -> None:
 
 
 @pytest.mark.usefixtures("toy")
+def test_a_boolean_is_spelled_as_in_the_registry_or_as_in_python(hpml: Hpml, write: Write) -> None:
+    write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    write("toy.py", TOY.replace("[10, 1000]", "[True, False]"))
+    for spelled in ("false", "False"):
+        (row,) = hpml("run", "toy", "-p", f"size={spelled}", "--json").stdout.splitlines()
+        assert json.loads(row)["params"] == {"size": False}
+    assert "size 'no' is not in the grid of 'toy'; " in hpml("run", "toy", "-p", "size=no").stderr
+
+
+@pytest.mark.usefixtures("toy")
 def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -> None:
     write(
         "toy.py",
