@@ -113,7 +113,10 @@ TRACE = [
     event("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 38, 42),
     event("kernel", "multi_tensor_apply_kernel", 40, 45),
     event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 50, 60),
-    event("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 55, 65, device=1),
+    {
+        **event("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 55, 65),
+        "args": {"fromDevice": 0, "inDevice": 1, "toDevice": 1},  # as libkineto writes it: no "device"
+    },
     event("gpu_user_annotation", "nccl:all_reduce", 0, 100),
     event("user_annotation", "replicate", 0, 6),
     event("user_annotation", "replicate", 10, 14),

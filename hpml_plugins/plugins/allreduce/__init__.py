@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.allreduce.benchmarks import (
     ALLREDUCE_GLOO,
     ALLREDUCE_NCCL,
@@ -11,6 +11,7 @@ from hpml_plugins.plugins.allreduce.benchmarks import (
     COLLECTIVES_GLOO,
     COLLECTIVES_NCCL,
 )
+from hpml_plugins.plugins.allreduce.figures import figures
 
 
 @hookimpl
@@ -24,3 +25,9 @@ def hpml_benchmarks() -> list[Benchmark]:
         ALLREDUCE_NODES_NCCL,
         ALLREDUCE_NODES_GLOO,
     ]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """Bus bandwidth over size."""
+    return figures()

@@ -55,8 +55,14 @@ def gpu_activities(events: Iterable[Event], steps: int) -> dict[int, Activity]:
     by_gpu: dict[int, list[Event]] = {}
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in _ON_GPU:
-            by_gpu.setdefault(int(event["args"]["device"]), []).append(event)
+            by_gpu.setdefault(_device(event), []).append(event)
     return {gpu: _activity(of_gpu, steps) for gpu, of_gpu in sorted(by_gpu.items())}
+
+
+def _device(event: Event) -> int:
+    """The GPU that did it. A copy from GPU to GPU names three: fromDevice, toDevice, and the one that copied."""
+    told = event["args"]
+    return int(told["device"] if "device" in told else told["inDevice"])
 
 
 def cpu_activity(events: Iterable[Event], steps: int) -> Activity:

@@ -1,0 +1,80 @@
+"""The chart of bandwidth over size, and what NCCL chose beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hpml_plugins import Figure, Record, Table
+from hpml_plugins.plugins.allreduce.formulas import size_in_bytes
+
+UNITS = {"size": "B", "time": "s", "algorithm_bandwidth": "B/s", "bus_bandwidth": "B/s"}
+#: Panels beside one another; more machines go below.
+ABREAST = 2
+TICKS = ("1KiB", "32KiB", "1MiB", "32MiB", "1GiB", "8GiB")
+
+
+def bandwidth_table(records: Sequence[Record]) -> Table:
+    """A row a point: the collective, over what, its ranks and size, and with NCCL what it chose."""
+    rows = [_row(record) for record in records if record.status == "ok"]
+    rows.sort(key=lambda row: (row["machine"], row["over"], row["collective"], row["ranks"], row["size"]))
+    return Table.of(rows, UNITS)
+
+
+def _row(record: Record) -> dict[str, Any]:
+    params, told = record.params, record.metrics["time"].info or {}
+    place = params.get("place")
+    return {
+        "machine": record.machine,
+        "over": "NCCL" if record.benchmark.endswith("nccl") else "gloo",
+        "collective": str(params.get("collective", "all_reduce")) + (" out of place" if place == "out" else ""),
+        "nodes": params.get("nodes", 1),
+        "ranks": int(told.get("ranks", 0)) or params.get("ranks"),
+        "size": size_in_bytes(str(params["size"])),
+        **{name: record.median(name) for name in ("time", "algorithm_bandwidth", "bus_bandwidth")},
+        "algorithm": told.get("algorithm"),
+        "protocol": told.get("protocol"),
+        "channels": int(told["channels"]) if "channels" in told else None,
+    }
+
+
+def draw_bandwidths(sheet: Any, table: Table) -> None:
+    """Bus bandwidth against size: one panel a machine and library, one line a collective and number of ranks."""
+    panels = table.groups("machine", "over")
+    across = min(ABREAST, len(panels))
+    down = -(-len(panels) // across)
+    sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * down)
+    grid = sheet.subplots(down, across, squeeze=False)
+    for spare in list(grid.flat)[len(panels) :]:
+        spare.remove()
+    for axes, ((machine, over), of_panel) in zip(grid.flat, panels.items(), strict=False):
+        for (collective, ranks, nodes), of_one in Table.of(of_panel).groups("collective", "ranks", "nodes").items():
+            between = f", {nodes} nodes" if nodes != 1 else ""
+            axes.semilogx(
+                [row["size"] for row in of_one],
+                [float(row["bus_bandwidth"] or 0) / 1e9 for row in of_one],
+                label=f"{str(collective).replace('_', '-')}, {ranks} ranks{between}",
+                base=2,
+            )
+        axes.set(title=f"{machine}, {over}", xlabel="size", ylabel="bus bandwidth in GB/s")
+        axes.set_xticks([size_in_bytes(size) for size in TICKS], TICKS, rotation=30)
+        axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend above the curves
+        axes.legend(fontsize="small", loc="upper left")
+
+
+def figures() -> list[Figure]:
+    """What the plugin draws."""
+    return [
+        Figure(
+            "bandwidth",
+            "Bus bandwidth over size",
+            (
+                "allreduce_nccl", "collectives_nccl", "allreduce_gloo", "collectives_gloo",
+                "allreduce_nodes_nccl", "allreduce_nodes_gloo",
+            ),
+            bandwidth_table,
+            draw_bandwidths,
+            "Short messages are bound by latency, long ones by the link. Bus bandwidth is as nccl-tests defines it: "
+            "curves of different collectives and numbers of ranks can be held against the same link.",
+        )
+    ]  # fmt: skip
