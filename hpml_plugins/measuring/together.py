@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins.measuring.cpu import affinity
-from hpml_plugins.measuring.gpu import LEAST_SAMPLING, LEAST_WARM_UP, Cache, GpuTimer, Launch
+from hpml_plugins.measuring.gpu import LEAST_SAMPLING, LEAST_WARM_UP, LOOKS_ELSEWHERE, Cache, GpuTimer, Launch
 from hpml_plugins.measuring.sampling import Plan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
@@ -40,8 +40,8 @@ def time_together(
         return _by_wall_clock(rank, step, plan, over, affinity=affinity())
     timer = _TogetherOnGpu(rank, step, cache, launch, over)
     timer.first_call()
-    # Twice, for a hiccup of one host among many would be believed; and everywhere, for all must agree.
-    elsewhere = [timer.works_elsewhere() for _ in range(2)]
+    # Always as often, for the step may hold a collective; and everywhere, for all must agree.
+    elsewhere = [timer.leaves_work() for _ in range(LOOKS_ELSEWHERE)]
     if any(rank.gather(all(elsewhere))):
         why = "perf_counter with device synchronisation: the step works on other streams than the current one"
         return _by_wall_clock(rank, step, plan, over, timer=why, launch="visible")

@@ -24,3 +24,10 @@ def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() ->
     assert list(made.take()) == [9.0]
     assert made._sleep <= LONGEST_SLEEP
     assert made.launch.startswith("visible in part")
+
+
+def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
+    made = timer([(1.0, True)])
+    for looks, judged in (([True, True, False], False), ([False], False), ([True, True, True], True)):
+        made.leaves_work = iter(looks).__next__  # type: ignore[method-assign]
+        assert made.works_elsewhere() is judged
