@@ -111,6 +111,13 @@ def test_packed_float32_is_asked_for_where_there_is_some() -> None:
     assert len(set(counters.counters("9.0"))) == len(counters.counters("9.0")) == 9 + 5 + 2
 
 
+def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
+    every, own = set(counters.counters("9.0")), set(counters.counters("9.0", "bfloat16"))
+    assert own < every
+    assert {name for name in own if "tensor" in name} == {"sm__ops_path_tensor_src_bf16_dst_fp32.sum"}
+    assert every - own == {name for name in every if "tensor" in name and "bf16" not in name}
+
+
 @pytest.mark.parametrize(
     ("dtype", "device", "capability", "reason"),
     [

@@ -28,6 +28,13 @@ _TENSOR = {
     "tensor_tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
     "tensor_fp64": "sm__ops_path_tensor_src_fp64.sum",
 }
+#: Precision → the tensor-core counters that its operations can move. Each more is another pass over every kernel.
+_TENSOR_OF = {
+    "float32": ("tensor_tf32",),  # none is expected: it would show that TF32 was used after all
+    "tf32": ("tensor_tf32",),
+    "bfloat16": ("tensor_bf16",),
+    "float16": ("tensor_fp16", "tensor_fp16_to_fp16"),
+}
 #: Short name → ncu's counter.
 _NAMES = {
     **{op: f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in (*_SCALAR, *_PACKED_FLOAT32)},
@@ -38,10 +45,16 @@ FLOP_OF = {**_SCALAR, **_PACKED_FLOAT32, **dict.fromkeys(_TENSOR, 1)}
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 
 
-def counters(capability: str = "") -> list[str]:
-    """ncu's names of all that is counted on a card.  capability: "9.0"; packed float32 is asked for from 10.0."""
-    packed = major(capability) >= 10
-    return [_NAMES[op] for op in FLOP_OF if packed or op not in _PACKED_FLOAT32] + [READ, WRITTEN]
+def counters(capability: str = "", dtype: str = "") -> list[str]:
+    """ncu's names of what is counted on a card.
+
+    capability: "9.0"; packed float32 is asked for from 10.0.  dtype: the precision of the step; its tensor cores alone
+    are asked for, those of all where it is left out.
+    """
+    left_out = {op for op in _TENSOR if dtype and op not in _TENSOR_OF[dtype]}
+    if major(capability) < 10:
+        left_out |= _PACKED_FLOAT32.keys()
+    return [_NAMES[op] for op in FLOP_OF if op not in left_out] + [READ, WRITTEN]
 
 
 def major(capability: str) -> int:

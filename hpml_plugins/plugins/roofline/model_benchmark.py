@@ -31,7 +31,7 @@ def measure(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> d
 
     require(model, step)
     bench.progress("counting", 0.1)
-    counts = count(bench, ["model", model, step, dtype, str(batch), str(bench.seed)])
+    counts = count(bench, ["model", model, step, dtype, str(batch), str(bench.seed)], dtype)
 
     bench.progress("checking", 0.6)
     built = ModelStep(model, step, dtype, batch, bench.device, bench.seed)

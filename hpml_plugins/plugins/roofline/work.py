@@ -40,15 +40,16 @@ class Work:
     counts: Counts | None = field(default=None, repr=False)
 
 
-def count(bench: Bench, arguments: Sequence[str]) -> Counts | None:
+def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | None:
     """Count a step of `program` with ncu. None, with a warning that names the reason, where that cannot be.
 
-    arguments: of the program. Caches are emptied before each kernel, so bytes are those of a kernel that finds nothing.
+    arguments: of the program.  dtype: whose tensor cores are counted, all when left out. Caches are emptied before each
+    kernel, so bytes are those of a kernel that finds nothing.
     """
     if bench.device != "cuda":
         bench.warn("FLOP and bytes are estimated, not counted: no GPU")
         return None
-    wanted = counters(capability(bench))
+    wanted = counters(capability(bench), dtype)
     command = [sys.executable, "-m", PROGRAM, *arguments]
     for _ in range(len(wanted)):
         try:
