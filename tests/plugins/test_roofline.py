@@ -238,7 +238,8 @@ def test_a_kernel_on_the_cpu_takes_the_formulas_and_says_so(node: Node) -> None:
 
 def test_the_roof_is_measured_on_a_cpu(node: Node) -> None:
     copied = COPY.measure(bench(node), mebibytes=8)
-    assert copied["bandwidth"].median == pytest.approx(2 * 8 * 2**20 / copied["time"].median)
+    moved = [2 * 8 * 2**20 / seconds for seconds in copied["time"].values]  # medians of few samples need not agree
+    assert copied["bandwidth"].values == pytest.approx(moved)
     assert copied["best"].values == (max(copied["bandwidth"].values),)
 
 
