@@ -49,7 +49,8 @@ def _style(name: str) -> dict[str, Any]:
         ["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"], INK
     )
     return {
-        "axes.prop_cycle": cycler(color=COLOURS) + cycler(marker=MARKERS),
+        # More lines than colours: the next round is dashed, with other markers.
+        "axes.prop_cycle": cycler(linestyle=["-", "--", ":"]) * (cycler(color=COLOURS) + cycler(marker=MARKERS)),
         "axes.grid": True,
         "axes.axisbelow": True,  # bars stand before the grid
         "axes.spines.top": False,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table
+from hpml_plugins import Figure, Record, Table, legend_below, panels
 from hpml_plugins.plugins.allreduce.formulas import size_in_bytes
 
 UNITS = {"size": "B", "time": "s", "algorithm_bandwidth": "B/s", "bus_bandwidth": "B/s"}
-#: Panels beside one another; more machines go below.
-ABREAST = 2
 TICKS = ("1KiB", "32KiB", "1MiB", "32MiB", "1GiB", "8GiB")
 
 
@@ -40,14 +38,8 @@ def _row(record: Record) -> dict[str, Any]:
 
 def draw_bandwidths(sheet: Any, table: Table) -> None:
     """Bus bandwidth against size: one panel a machine and library, one line a collective and number of ranks."""
-    panels = table.groups("machine", "over")
-    across = min(ABREAST, len(panels))
-    down = -(-len(panels) // across)
-    sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * down)
-    grid = sheet.subplots(down, across, squeeze=False)
-    for spare in list(grid.flat)[len(panels) :]:
-        spare.remove()
-    for axes, ((machine, over), of_panel) in zip(grid.flat, panels.items(), strict=False):
+    groups = table.groups("machine", "over")
+    for axes, ((machine, over), of_panel) in zip(panels(sheet, len(groups)), groups.items(), strict=True):
         for (collective, ranks, nodes), of_one in Table.of(of_panel).groups("collective", "ranks", "nodes").items():
             between = f", {nodes} nodes" if nodes != 1 else ""
             axes.semilogx(
@@ -58,8 +50,8 @@ def draw_bandwidths(sheet: Any, table: Table) -> None:
             )
         axes.set(title=f"{machine}, {over}", xlabel="size", ylabel="bus bandwidth in GB/s")
         axes.set_xticks([size_in_bytes(size) for size in TICKS], TICKS, rotation=30)
-        axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend above the curves
-        axes.legend(fontsize="small", loc="upper left")
+        axes.set_ylim(bottom=0)
+    legend_below(sheet)
 
 
 def figures() -> list[Figure]:

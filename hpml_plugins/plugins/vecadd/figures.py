@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table, find_gpu
+from hpml_plugins import Figure, Record, Table, find_gpu, legend_below, panels
 from hpml_plugins.plugins.vecadd.rows import Row, rows
 
 UNITS = {"time": "s", "kernel": "s", "bandwidth": "B/s", "speedup": "1"}
-#: Panels beside one another; more machines go below.
-ABREAST = 2
-
 Line = Callable[[Any, str, list[dict[str, Any]]], None]
 
 
@@ -33,6 +30,7 @@ def draw_times(sheet: Any, table: Table) -> None:
         axes.loglog([row["millions"] for row in of_one], [row["time"] for row in of_one], label=label)
 
     _panels(sheet, table, ("program", "variant"), line, "time of the program in s", lambda program, name: name)
+    legend_below(sheet)
 
 
 def speedup_table(records: Sequence[Record]) -> Table:
@@ -49,6 +47,7 @@ def draw_speedups(sheet: Any, table: Table) -> None:
     label = "times as fast as the CPU program"
     for axes in _panels(sheet, table, ("program", "variant"), line, label, lambda program, name: f"{program} {name}"):
         axes.axhline(1, color="0.5", linewidth=0.8, linestyle="--", marker="")
+    legend_below(sheet)
 
 
 def bandwidth_table(records: Sequence[Record]) -> Table:
@@ -82,13 +81,13 @@ def draw_bandwidths(sheet: Any, table: Table) -> None:
     def line(axes: Any, label: str, of_one: list[dict[str, Any]]) -> None:
         axes.semilogx([row["millions"] for row in of_one], [row["bandwidth"] / 1e12 for row in of_one], label=label)
 
-    panels = _panels(sheet, table, ("kernel",), line, "bandwidth in TB/s", lambda name: name)
-    for axes, (_, of_one) in zip(panels, table.groups("machine").items(), strict=False):
+    drawn = _panels(sheet, table, ("kernel",), line, "bandwidth in TB/s", lambda name: name)
+    for axes, (_, of_one) in zip(drawn, table.groups("machine").items(), strict=False):
         peak = of_one[0]["peak"]
         if isinstance(peak, float):
             axes.axhline(peak / 1e12, color="0.5", linewidth=0.8, linestyle="--", marker="", label="published peak")
-            axes.legend()
         axes.set_ylim(bottom=0)
+    legend_below(sheet)
 
 
 def _panels(
@@ -96,19 +95,13 @@ def _panels(
 ) -> list[Any]:
     """One panel a machine with a line for each group of rows; returns the axes."""
     machines = table.groups("machine")
-    across = min(ABREAST, len(machines))
-    down = -(-len(machines) // across)
-    sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * down)
-    grid = sheet.subplots(down, across, squeeze=False, sharey=True)
-    panels = list(grid.flat)
-    for spare in panels[len(machines) :]:
-        spare.remove()
-    for axes, ((machine,), of_machine) in zip(panels, machines.items(), strict=False):
+    drawn = panels(sheet, len(machines), sharey=True)
+    for axes, ((machine,), of_machine) in zip(drawn, machines.items(), strict=True):
         for key, of_one in Table.of(of_machine).groups(*by).items():
             line(axes, label(*key), of_one)
-        axes.set(title=machine, xlabel="K, millions of elements", ylabel=ylabel if axes in grid[:, 0] else "")
-        axes.legend()
-    return panels[: len(machines)]
+        axes.set(title=machine, xlabel="K, millions of elements", ylabel=ylabel)
+        axes.label_outer()
+    return drawn
 
 
 def _table(found: Iterable[Row]) -> Table:

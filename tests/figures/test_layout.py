@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from hpml_plugins import legend_below, panels
+
+figure = pytest.importorskip("matplotlib.figure")
+
+
+def test_panels_stand_two_abreast_on_a_sheet_that_grows() -> None:
+    sheet = figure.Figure(figsize=(8.0, 4.0))
+    drawn = panels(sheet, 3)
+    assert (len(drawn), len(sheet.axes)) == (3, 3)
+    assert tuple(sheet.get_size_inches()) == (8.0, 8.0)
+    assert len(panels(figure.Figure(), 1)) == 1
+
+
+def test_a_label_looks_alike_in_all_panels_and_stands_in_the_legend_once() -> None:
+    sheet = figure.Figure(layout="constrained")
+    first, second = panels(sheet, 2)
+    first.plot([1, 2], [1, 2], marker="o", label="a")
+    first.plot([1, 2], [2, 1], marker="s", label="b")
+    second.plot([1, 2], [3, 4], marker="o", label="b")  # drawn as the panel's first line
+    limit = second.axhline(5, color="0.5", marker="", label="limit")
+    legend_below(sheet)
+    (legend,) = sheet.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "limit"]
+    own, other = first.get_lines()[1], second.get_lines()[0]
+    assert own.get_color() == other.get_color() != first.get_lines()[0].get_color()
+    assert list(other.get_ydata()) == [3, 4]
+    assert limit.get_color() == "0.5"
