@@ -22,7 +22,7 @@ from hpml_plugins.host.loading import load_plugin
 from hpml_plugins.host.locating import locate
 from hpml_plugins.host.offers import Offers, own_sources
 from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.preload import import_before_fork
+from hpml_plugins.measuring.preload import import_before_fork, shared
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params, Value
 from hpml_plugins.node import detect_node
@@ -76,7 +76,7 @@ def try_points(target: Target, limit: float) -> Iterator[Tried]:
     node = detect_node()
     context = Context(node=node, plugin=target.source.name, watch=False, plan=PLAN)
     chosen = [(_relaxed(each) if not node.gpus else each, smallest_first(each)) for each in plugin.benchmarks]
-    import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
+    import_before_fork(shared(module for benchmark, _ in chosen for module in benchmark.requires.modules))
 
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))

@@ -15,7 +15,7 @@ from hpml_plugins.host import Host, LoadedPlugin, make_host_for
 from hpml_plugins.host.host import is_one_of, nearest
 from hpml_plugins.host.offers import data_sources
 from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.preload import import_before_fork
+from hpml_plugins.measuring.preload import import_before_fork, shared
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
@@ -56,7 +56,7 @@ def command(
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
     if len(tasks) > 1:
-        import_before_fork(module for _, benchmark, _ in tasks for module in benchmark.requires.modules)
+        import_before_fork(shared(module for _, benchmark, _ in tasks for module in benchmark.requires.modules))
     records: list[Record] = []
     needed = [name for _, benchmark, params in tasks for name in data_used(benchmark, params)]
     sources = data_sources(tasks[0][0], needed, host.offers, settings.registry.parent)

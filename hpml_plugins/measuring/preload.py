@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 #: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
-#: processes of its own points only, for importing may change what others measure.
+#: processes of its own points only, for importing may change what others measure, or open CUDA, as torchao's does.
 SHARED = ("torch", "torchvision", "numba", "numpy", "scipy", "sklearn", "fvcore", "triton", "cupy", "matplotlib", "asv")
 
 
@@ -19,8 +19,8 @@ def shared(modules: Iterable[str]) -> list[str]:
 def import_before_fork(modules: Iterable[str]) -> None:
     """Import these modules, so that the process of every point finds them loaded.
 
-    Importing does not touch CUDA; a process that had would break in its forks. A module that does not import is left
-    for the point that needs it to report.
+    None may touch CUDA when it is imported: a process that has breaks in its forks. A module that does not import is
+    left for the point that needs it to report.
     """
     for module in dict.fromkeys(modules):
         with suppress(Exception):

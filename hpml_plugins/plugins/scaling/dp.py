@@ -37,7 +37,9 @@ def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scal
     from hpml_plugins.plugins.scaling import training
     from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
 
-    training.prepare()
+    # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and DataParallel starts its
+    # threads anew in every step: trying took 0.67 s of each on two H200s.
+    training.prepare(by_trial=False)
     with training.memory_is_the_question(bench, max(batch * gpus, alone)):
         bench.progress("one alone", 0.1)
         single = time_alone(bench, CIFAR, alone, dtype, graph=False)

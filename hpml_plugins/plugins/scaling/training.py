@@ -143,9 +143,9 @@ def make_module(workload: Workload, dtype: Dtype, device: Any, seed: int) -> nn.
     return model.to(device, memory_format=_layout(device)).train()
 
 
-def prepare() -> None:
+def prepare(*, by_trial: bool = True) -> None:
     """Choose convolutions by trying them: what one does where all batches have one shape."""
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = by_trial
 
 
 def window_of_all(rank: Rank, step: Callable[[], None]) -> int:
