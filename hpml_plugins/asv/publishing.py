@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, KeysView
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from asv.plugins.regressions import Regressions
 from asv.results import Results
 
 from hpml_plugins.asv.steps import detect_steps_faster
+from hpml_plugins.asv.summaries import Summaries
 
 
 def improve_publish() -> None:
@@ -27,32 +28,26 @@ def improve_publish() -> None:
     """
     detect_steps_faster()
     _remember_graph_data()
-    graph._fill_missing_data = carry
+    graph.make_summary_graph = Summaries().make
+    Results.get_result_keys = _in_one_order(Results.get_result_keys)
     Regressions.publish = classmethod(_leave_to_us)
     Results.load = classmethod(_named_errors(Results.load.__func__))
     publish.iter_machine_files = _sound_machine_files(publish.iter_machine_files)
     publish.Publish.run = classmethod(_without_collector(publish.Publish.run.__func__))
 
 
-def carry(series: list[float | None], max_gap_fraction: float = 0) -> list[float | None]:
-    """A series with its gaps filled by the last number before them, and at its start by the first.
-
-    For summary graphs, which average all points of a benchmark. asv fills only short gaps: at a commit for which a
-    quick run measured few points, the mean was one of few points, and seemed to leap. Filled like this it moves where
-    a measured number moved, and nowhere else.  max_gap_fraction: asv's, not used.
-    """
-    filled = list(series)
-    last = next((value for value in series if not util.is_na(value)), None)
-    for place, value in enumerate(series):
-        if util.is_na(value):
-            filled[place] = last
-        else:
-            last = value
-    return filled
-
-
 def _leave_to_us(cls: Any, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
     """asv's own asks git once for every regression, a third of the time, and takes a rising throughput for one."""
+
+
+def _in_one_order(keys: Callable[..., set[str]]) -> Callable[..., KeysView[str]]:
+    """asv goes through a set, in another order in each process: graphs, and the last digit of means, come out so."""
+
+    @functools.wraps(keys)
+    def ordered(self: Any, benchmarks: Any) -> KeysView[str]:
+        return dict.fromkeys(sorted(keys(self, benchmarks))).keys()
+
+    return ordered
 
 
 def _remember_graph_data() -> None:
