@@ -14,7 +14,7 @@ from asv import results, util
 from asv.console import log
 from asv.results import Results
 
-from hpml_plugins.asv.packs import Packs, digest, name_of, spelled
+from hpml_plugins.records.packs import Packs, digest, name_of, spelled
 
 #: benchmark → (values, params, version, stats).  stats: of each point asv's 99 % interval, as far as it has one.
 Rows = dict[str, tuple[Any, Any, Any, list[dict[str, Any]] | None]]

@@ -19,7 +19,8 @@ from asv.graph import Graph, GraphSet
 from asv.results import Results
 
 from hpml_plugins.asv.known_files import File, decoded
-from hpml_plugins.asv.packs import Packs, digest, name_of, spelled
+from hpml_plugins.records.packs import Packs, digest, name_of, spelled
+from hpml_plugins.site.known_numbers import KnownNumbers
 from hpml_plugins.asv.summaries import Table, table
 
 #: asv's parameters of a graph, as a key.
@@ -108,11 +109,11 @@ class _Adding:
 
 
 class RememberingGraphs(GraphSet):  # type: ignore[misc]
-    """asv's GraphSet; its graphs are made, in asv's order, when it is first looked at.  memory: see Memory."""
+    """asv's GraphSet; its graphs are made, in asv's order, when it is first looked at.  numbers: for our pages."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, numbers: KnownNumbers) -> None:
         super().__init__()
-        self.memory = memory
+        self.memory, self.numbers = memory, numbers
         self._adds: list[tuple[File, dict[str, Any], int]] | None = []
 
     def get_graph(self, benchmark_name: str, params: dict[str, Any]) -> Any:

@@ -21,8 +21,9 @@ from asv.console import log
 import hpml_plugins
 from hpml_plugins.asv.known_files import Files
 from hpml_plugins.asv.known_graphs import Listed, Memory, RememberingGraphs
-from hpml_plugins.asv.packs import Packs, digest_of_sources
 from hpml_plugins.asv.summaries import Summaries
+from hpml_plugins.records.packs import Packs, digest_of_sources
+from hpml_plugins.site.known_numbers import KnownNumbers
 
 #: Names the folder in which `asv publish` is to remember; set by `hpml publish`.
 VARIABLE = "HPML_PUBLISH_REMEMBERED"
@@ -32,6 +33,7 @@ def remember(folder: Path) -> None:
     """Let `asv publish` take what it can from this folder, and leave there what this time was used."""
     packs = Packs(folder, _made_by())
     files, memory = Files(packs), Memory(packs)
+    numbers = KnownNumbers(packs, files.by_path)
     summaries = Summaries(packs.load("summaries", dict[bytes, float | None]))
     run = publish.Publish.run.__func__
 
@@ -45,6 +47,7 @@ def remember(folder: Path) -> None:
         try:
             files.save()
             memory.save(Path(conf.html_dir))
+            numbers.save()
             packs.save("summaries", summaries.used)
             packs.forget_others()
         except (OSError, OverflowError, ValueError, TypeError) as error:
@@ -53,7 +56,7 @@ def remember(folder: Path) -> None:
         return status
 
     publish.iter_results = iter_results
-    publish.GraphSet = functools.partial(RememberingGraphs, memory)
+    publish.GraphSet = functools.partial(RememberingGraphs, memory, numbers)
     graph.Graph.detect_steps = memory.detecting(graph.Graph.detect_steps)
     graph.make_summary_graph = summaries.make
     publish.Publish.run = classmethod(running)

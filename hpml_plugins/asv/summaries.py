@@ -55,7 +55,7 @@ class Summaries:
     def _mean(self, row: np.ndarray) -> float | None:
         key = row.tobytes()
         if len(key) > _SIZE:
-            from hpml_plugins.asv.packs import digest
+            from hpml_plugins.records.packs import digest
 
             key = digest(key)
         if key not in self.used:

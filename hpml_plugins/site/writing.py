@@ -52,7 +52,7 @@ def _write_pages(
     revisions: Mapping[str, int],
 ) -> None:
     html_dir, results, project = Path(conf.html_dir), Path(conf.results_dir), str(conf.project)
-    history = read_history(results, benchmarks, revisions)
+    history = read_history(results, benchmarks, revisions, getattr(graphs, "numbers", None))
     # What is wrong with a line of the store is said once, by the pages of plugins.
     records = [record for record in read_all(results) if not record.commit or record.commit in revisions]
     files = RecordFiles(versions(plugins))
