@@ -19,9 +19,9 @@ from asv.graph import Graph, GraphSet
 from asv.results import Results
 
 from hpml_plugins.asv.known_files import File, decoded
+from hpml_plugins.asv.summaries import Table, table
 from hpml_plugins.records.packs import Packs, digest, name_of, spelled
 from hpml_plugins.site.known_numbers import KnownNumbers
-from hpml_plugins.asv.summaries import Table, table
 
 #: asv's parameters of a graph, as a key.
 Params = tuple[tuple[str, Any], ...]
@@ -30,8 +30,8 @@ Steps = list[tuple[int, int, Any, Any, Any]]
 
 
 class Known(msgspec.Struct, array_like=True):
-    """What became of a graph. text: of its file.  revisions, values: its table.  series: the digest of each, where it has
-    any number.  steps: of each series.
+    """What became of a graph. text: of its file.  revisions, values: its table.  series: the digest of each, where
+    there is any number.  steps: of each series.
     """
 
     n_series: int
@@ -188,7 +188,9 @@ class Memory:
     def _made(self, key: Params, line: _Line) -> dict[str, Graph]:
         old = self._old[key] = self.packs.load(_name(key), _Pack) or _Pack()
         self._steps.update(
-            (each, steps) for known in old.graphs.values() for each, steps in zip(known.series, known.steps, strict=False)
+            (each, steps)
+            for known in old.graphs.values()
+            for each, steps in zip(known.series, known.steps, strict=False)
         )
         found: dict[str, Graph] = {}
         fresh: dict[str, Graph] = {}

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, KeysView
 from pathlib import Path
 from typing import Any
 
-from asv import graph, util
+from asv import graph, results, util
 from asv.commands import publish
 from asv.console import log
 from asv.machine import Machine
 from asv.plugins.regressions import Regressions
 from asv.results import Results
 
+from hpml_plugins.asv.files import write_site_file
 from hpml_plugins.asv.steps import detect_steps_faster
 from hpml_plugins.asv.summaries import Summaries
 
@@ -32,8 +33,9 @@ def improve_publish() -> None:
     Results.get_result_keys = _in_one_order(Results.get_result_keys)
     Regressions.publish = classmethod(_leave_to_us)
     Results.load = classmethod(_named_errors(Results.load.__func__))
+    results._compatible_results = _compatible(results._compatible_results)
     publish.iter_machine_files = _sound_machine_files(publish.iter_machine_files)
-    publish.Publish.run = classmethod(_without_collector(publish.Publish.run.__func__))
+    publish.Publish.run = classmethod(_unhindered(publish.Publish.run.__func__))
 
 
 def _leave_to_us(cls: Any, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Any) -> None:
@@ -161,17 +163,35 @@ def _sound_machine_files(original: Callable[[str], Iterator[str]]) -> Callable[[
     return sound
 
 
-def _without_collector(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Without the garbage collector: it would look at millions of numbers, all alive, again and again."""
+def _unhindered(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Without the garbage collector, which would look at millions of numbers, all alive, again and again; and without
+    waiting for each file of the site to reach the disk.
+    """
 
     @functools.wraps(run)
     def running(cls: Any, *arguments: Any, **named: Any) -> Any:
-        was_on = gc.isenabled()
+        was_on, write = gc.isenabled(), util.write_json
         gc.disable()
+        util.write_json = write_site_file
         try:
             return run(cls, *arguments, **named)
         finally:
+            util.write_json = write
             if was_on:
                 gc.enable()
 
     return running
+
+
+def _compatible(plain: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """asv makes a dictionary of all points for each list of numbers; mostly the points are as they were."""
+
+    @functools.wraps(plain)
+    def compatible(result: Any, result_params: Any, params: Any) -> list[Any]:
+        if result is not None and params == result_params:
+            single = all(len(set(each)) == len(each) for each in params)
+            if single and len(result) == math.prod(map(len, params)):
+                return list(result)
+        return plain(result, result_params, params)
+
+    return compatible

@@ -44,7 +44,7 @@ class Summaries:
         for at, values in tables:
             numbers[np.searchsorted(revisions, at), start : start + values.shape[1]] = values
             start += values.shape[1]
-        missing = np.isnan(numbers).all(axis=1)
+        missing = np.asarray(np.isnan(numbers).all(axis=1))
         carried = carry(numbers)
         means = [None if gone else self._mean(row) for row, gone in zip(carried, missing.tolist(), strict=True)]
         summary = graph.Graph(graphs[0].benchmark_name, {"summary": ""})

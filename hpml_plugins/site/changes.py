@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
 Step = tuple[int, int, float, float, float]
@@ -55,13 +55,14 @@ class Regressed:
 class Band:
     """The intervals of one series' readings, by ascending revision, where they have any.
 
-    readings: the revisions of all its readings.
+    readings: the revisions of all its readings.  known: what `over` has come to.
     """
 
     revisions: list[int]
     low: list[float]
     high: list[float]
     readings: list[int]
+    known: dict[tuple[int, int], tuple[float, float] | None] = field(default_factory=dict, compare=False, repr=False)
 
     def enough(self, first: int, last: int) -> bool:
         """Whether revisions first ≤ r < last have as many readings as a level needs."""
@@ -71,10 +72,12 @@ class Band:
 
     def over(self, first: int, last: int) -> tuple[float, float] | None:
         """The median of the lower and of the upper bounds of revisions first ≤ r < last; None where there are none."""
-        inside = slice(bisect.bisect_left(self.revisions, first), bisect.bisect_left(self.revisions, last))
-        if not self.revisions[inside]:
-            return None
-        return statistics.median(self.low[inside]), statistics.median(self.high[inside])
+        if (first, last) not in self.known:
+            inside = slice(bisect.bisect_left(self.revisions, first), bisect.bisect_left(self.revisions, last))
+            some = bool(self.revisions[inside])
+            ends = (statistics.median(self.low[inside]), statistics.median(self.high[inside])) if some else None
+            self.known[first, last] = ends
+        return self.known[first, last]
 
 
 def changes(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hpml_plugins.records.packs import Packs
+from hpml_plugins.records.packs import Packs, name_of
 from hpml_plugins.site.gpu_type import GpuType
 from hpml_plugins.site.result_files import Layout, Measured, Place, read, result_paths
 
-_NAME = "numbers"
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -37,49 +40,49 @@ class KnownNumbers:
 
     def __init__(self, packs: Packs, digests: Mapping[Path, bytes]) -> None:
         self.packs, self.digests = packs, digests
-        self._used: dict[bytes, Measured | None] = {}
-        self._layout, self._as_before = b"", False
+        self._new: dict[str, dict[bytes, Measured | None]] = {}
+        self._layout = b""
 
     def measured(self, results: Path, layout: Layout) -> Iterator[Measured]:
         """As `result_files.measured`."""
+        self._layout = _digest(layout)
+        for folder, paths in itertools.groupby(result_paths(results), lambda path: path.parent):
+            name = name_of("numbers", folder.name)
+            old, used = self._load(name, layout.size), {}
+            for path in paths:
+                key = self.digests.get(path)
+                found = old[key] if key in old else read(path, layout)
+                if key is not None:
+                    used[key] = found
+                if found and found.place.machine == folder.name:
+                    yield found
+            if used.keys() != old.keys():
+                self._new[name] = used
+
+    def _load(self, name: str, size: int) -> dict[bytes | None, Measured | None]:
         import numpy as np
 
-        self._layout = _digest(layout)
-        pack = self.packs.load(_NAME, _Pack) or _Pack()
-        if pack.layout != self._layout:
-            pack = _Pack()
-        numbers = np.frombuffer(pack.numbers).reshape(len(pack.files), 4, layout.size)
-        status = np.frombuffer(pack.status, np.uint8).reshape(len(pack.files), layout.size)
-        place = {key: number for number, key in enumerate(pack.files)}
-        for path in result_paths(results):
-            key = self.digests.get(path)
-            if key is None:
-                found = read(path, layout)
-            elif key in self._used:
-                found = self._used[key]
-            elif key in place:
-                file = pack.files[key]
-                found = file and _measured(file, numbers[place[key]], status[place[key]])
-                self._used[key] = found
-            else:
-                found = self._used[key] = read(path, layout)
-            if found and found.place.machine == path.parent.name:
-                yield found
-        self._as_before = self._used.keys() == pack.files.keys()
+        pack = self.packs.load(name, _Pack)
+        if pack is None or pack.layout != self._layout:
+            return {}
+        numbers = np.frombuffer(pack.numbers).reshape(len(pack.files), 4, size)
+        status = np.frombuffer(pack.status, np.uint8).reshape(len(pack.files), size)
+        return {
+            key: _measured(file, numbers[at], status[at]) if file else None
+            for at, (key, file) in enumerate(pack.files.items())
+        }
 
     def save(self) -> None:
-        """For the next publish. Raises OSError."""
-        if self._as_before or not self._layout:
-            return
+        """For the next publish, of each machine with other files than before. Raises OSError."""
         import numpy as np
 
-        files = {key: found and _file(found) for key, found in self._used.items()}
-        nothing = next((found for found in self._used.values() if found), None)
-        if nothing is None:
-            return
-        rows = [found or nothing for found in self._used.values()]
-        numbers, status = (np.stack([getattr(each, name) for each in rows]) for name in ("numbers", "status"))
-        self.packs.save(_NAME, _Pack(self._layout, files, numbers.tobytes(), status.tobytes()))
+        for name, used in self._new.items():
+            one = next((found for found in used.values() if found), None)
+            if one is not None:
+                rows = [found or one for found in used.values()]
+                numbers, status = (np.stack([getattr(each, part) for each in rows]) for part in ("numbers", "status"))
+                files = {key: _file(found) if found else None for key, found in used.items()}
+                self.packs.save(name, _Pack(self._layout, files, numbers.tobytes(), status.tobytes()))
 
 
 def _file(found: Measured) -> _File:
@@ -87,8 +90,8 @@ def _file(found: Measured) -> _File:
     return _File((kind.kind, kind.gpu, kind.num_gpu, kind.cpu), found.place.machine, found.commit, found.date)
 
 
-def _measured(file: _File, numbers: object, status: object) -> Measured:
-    return Measured(Place(GpuType(*file.gpu_type), file.machine), file.commit, file.date, numbers, status)  # type: ignore[arg-type]
+def _measured(file: _File, numbers: np.ndarray, status: np.ndarray) -> Measured:
+    return Measured(Place(GpuType(*file.gpu_type), file.machine), file.commit, file.date, numbers, status)
 
 
 def _digest(layout: Layout) -> bytes:

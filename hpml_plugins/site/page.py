@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,15 @@ def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
 
 def fill(template: str, *, here: str = "", **values: Any) -> str:
     """A template filled in.  here: the page's own address, where the navigation leads to it."""
-    pages = Environment(
+    return _templates().get_template(template).render(here=here or template, **values)
+
+
+@functools.cache
+def _templates() -> Environment:
+    return Environment(
         loader=PackageLoader("hpml_plugins.site"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return pages.get_template(template).render(here=here or template, **values)

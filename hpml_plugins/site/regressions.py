@@ -114,14 +114,25 @@ def branch_places(repo: Any, conf: Any, revisions: Mapping[str, int]) -> dict[in
     return places
 
 
-def listed(series: Sequence[Series], benchmarks: Benchmarks, history: History, order: Mapping[int, int]) -> list[Shown]:
-    """What our page and the feed list, the newest commit first, of one commit the largest change first."""
-    shown = []
-    for each in series:
-        for change in each.found.changes if each.found else ():
-            shown.append((change.first, _size(change), _show(each, change, benchmarks[each.name], history, order)))
-    shown.sort(key=lambda item: (-item[0], -item[1], item[2].title, item[2].point, item[2].where))
-    return [item for _, _, item in shown]
+def listed(
+    series: Sequence[Series],
+    benchmarks: Benchmarks,
+    history: History,
+    order: Mapping[int, int],
+    most: int | None = None,
+) -> list[Shown]:
+    """What our page and the feed list, the newest commit first, of one commit the largest change first.
+
+    most: how many, if not all.
+    """
+    found = [(each, change) for each in series for change in (each.found.changes if each.found else ())]
+    found.sort(key=lambda item: _rank(item[0], item[1], benchmarks[item[0].name]))
+    return [_show(each, change, benchmarks[each.name], history, order) for each, change in found[:most]]
+
+
+def count(series: Sequence[Series]) -> int:
+    """How many regressions there are."""
+    return sum(len(each.found.changes) for each in series if each.found)
 
 
 def write_feed(path: Path, shown: Sequence[Shown], project: str) -> None:
@@ -151,13 +162,12 @@ def _bands(history: History, name: str, row: int | None) -> list[Band]:
     import numpy as np
 
     found = []
+    revisions = np.asarray(history.revisions)
     for point in range(lines.values.shape[2]):
         low, high = lines.low[row, :, point], lines.high[row, :, point]
-        kept = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (lines.status[row, :, point] == OK))
-        revisions = [history.revisions[place] for place in kept]
-        read = np.flatnonzero(lines.status[row, :, point] == OK)
-        readings = [history.revisions[place] for place in read]
-        found.append(Band(revisions, low[kept].tolist(), high[kept].tolist(), readings))
+        read = lines.status[row, :, point] == OK
+        kept = np.isfinite(low) & np.isfinite(high) & read
+        found.append(Band(revisions[kept].tolist(), low[kept].tolist(), high[kept].tolist(), revisions[read].tolist()))
     return found
 
 
@@ -174,6 +184,20 @@ def _size(change: Change) -> float:
     return abs(change.after - change.before)
 
 
+def _rank(series: Series, change: Change, benchmark: Mapping[str, Any]) -> tuple[int, float, str, str, str]:
+    return -change.first, -_size(change), _title(series.name, benchmark), series.point, _where(series)
+
+
+def _title(name: str, benchmark: Mapping[str, Any]) -> str:
+    title = str(benchmark.get("benchmark") or benchmark.get("pretty_name") or name)
+    metric = str(benchmark.get("metric") or "")
+    return f"{title} · {metric}" if metric else title
+
+
+def _where(series: Series) -> str:
+    return f"{series.place.gpu_type.label} ({series.place.machine})"
+
+
 def _show(
     series: Series, change: Change, benchmark: Mapping[str, Any], history: History, order: Mapping[int, int]
 ) -> Shown:
@@ -188,13 +212,10 @@ def _show(
         pairs = zip(benchmark["param_names"], values, strict=False)
         selection |= {f"p-{name}": str(value) for name, value in pairs}
     selection["commits"] = new if single else f"{old}-{new}"
-    title = str(benchmark.get("benchmark") or benchmark.get("pretty_name") or series.name)
-    metric = str(benchmark.get("metric") or "")
-    where = series.place.gpu_type.label
     return Shown(
-        title=f"{title} · {metric}" if metric else title,
+        title=_title(series.name, benchmark),
         point=series.point,
-        where=f"{where} ({series.place.machine})",
+        where=_where(series),
         day=day(history.dates[column]),
         range=new[:8] if single else f"{old[:8]}..{new[:8]}",
         before=display.quantity(change.before, unit),

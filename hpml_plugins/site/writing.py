@@ -86,14 +86,14 @@ def _write_regressions(
     write_json(
         str(html_dir / "regressions.json"), regressions.asv_s(series, graphs.get_params() if series else {}, order)
     )
-    shown = regressions.listed(series, benchmarks, history, order)
-    regressions.write_feed(html_dir / "regressions.xml", shown[: regressions.LISTED], str(conf.project))
+    shown = regressions.listed(series, benchmarks, history, order, regressions.LISTED)
+    regressions.write_feed(html_dir / "regressions.xml", shown, str(conf.project))
     write_static(html_dir, "lists.js")
     text = fill(
         "regressions.html",
         project=conf.project,
-        shown=shown[: regressions.LISTED],
-        total=len(shown),
+        shown=shown,
+        total=regressions.count(series),
         looked=len(series),
     )
     (html_dir / "regressions.html").write_text(text, encoding="utf-8")
