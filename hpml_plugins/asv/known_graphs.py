@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,14 @@ class _Adding:
 
 
 class RememberingGraphs(GraphSet):  # type: ignore[misc]
-    """asv's GraphSet; its graphs are made, in asv's order, when it is first looked at.  numbers: for our pages."""
+    """asv's GraphSet; its graphs are made, in asv's order, when it is first looked at.
 
-    def __init__(self, memory: Memory, numbers: KnownNumbers) -> None:
+    numbers: for our pages.  meanwhile: called while steps are detected.
+    """
+
+    def __init__(self, memory: Memory, numbers: KnownNumbers, meanwhile: Callable[[], None]) -> None:
         super().__init__()
-        self.memory, self.numbers = memory, numbers
+        self.memory, self.numbers, self.meanwhile = memory, numbers, meanwhile
         self._adds: list[tuple[File, dict[str, Any], int]] | None = []
 
     def get_graph(self, benchmark_name: str, params: dict[str, Any]) -> Any:
@@ -121,6 +124,13 @@ class RememberingGraphs(GraphSet):  # type: ignore[misc]
         if self._adds is not None:
             return _Adding(self._adds, params)
         return super().get_graph(benchmark_name, params)
+
+    def detect_steps(self, pool: Any = None, dots: Any = None) -> None:
+        """As asv's; while other processes work on them, this one does something that is needed later anyway."""
+        for one in self._graphs.values():
+            one.detect_steps(pool)
+        self.meanwhile()
+        super().detect_steps(pool, dots)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         adds, self._adds = self._adds, None

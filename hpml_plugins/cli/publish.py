@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -14,14 +12,15 @@ import click
 @click.option("--html-dir", "-o", metavar="DIR", help="Where to, instead of asv.conf.json's html_dir.")
 @click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
 @click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
-def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> int:
+def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> None:
     """Write the site as `asv publish` does, reading and fitting only results that are new.
 
     What the last time came to is in .asv/published, which may be deleted; the site is the same with and without it.
     """
-    remembered = Path(config).resolve().parent / ".asv" / "published"
-    words = [sys.executable, "-m", "hpml_plugins.asv.again", str(remembered), "publish", "--config", config]
+    from hpml_plugins.asv.again import run_asv
+
+    words = ["publish", "--config", config]
     words += ["--html-dir", html_dir] if html_dir else []
     words += ["--no-pull"] if no_pull else []
     words += [range_] if range_ else []
-    return subprocess.run(words, check=False).returncode
+    run_asv(words, Path(config).resolve().parent / ".asv" / "published")
