@@ -6,11 +6,14 @@ import math
 import random
 
 import pytest
-from asv import step_detect
+from asv import graph, results, step_detect
 from asv.graph import Graph
 
-from hpml_plugins.asv.publishing import carry, reduced
+from hpml_plugins.asv.publishing import _compatible, reduced
 from hpml_plugins.asv.steps import choose_levels
+from hpml_plugins.asv.summaries import Summaries, carry
+
+_asv_s_summary, _asv_s_compatible = graph.make_summary_graph, results._compatible_results
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -35,8 +38,33 @@ def test_short_and_constant_series_are_taken_as_asv_takes_them(series: list[floa
 
 
 def test_gaps_of_a_series_keep_its_last_number() -> None:
-    assert carry([None, 1.0, None, float("nan"), 3.0, None]) == [1.0, 1.0, 1.0, 1.0, 3.0, 3.0]
-    assert carry([None, None]) == [None, None]
+    import numpy as np
+
+    nan = float("nan")
+    gaps = np.array([[nan, nan], [1.0, nan], [nan, nan], [nan, nan], [3.0, nan], [nan, nan]])
+    assert str(carry(gaps)[:, 0].tolist()) == "[1.0, 1.0, 1.0, 1.0, 3.0, 3.0]"
+    assert np.isnan(carry(gaps)[:, 1]).all()
+
+
+def test_a_summary_is_asv_s_where_nothing_is_missing() -> None:
+    dice = random.Random(3)
+    graphs = [Graph("b", {"machine": name}) for name in "pq"]
+    for revision in range(900):
+        for of in graphs:
+            of.add_data_point(revision, [dice.uniform(-1, 9), dice.randrange(1, 9)], [1.0, 1.0])
+    summaries = Summaries()
+    assert summaries.make(graphs).get_data() == _asv_s_summary(graphs).get_data()
+    known = Summaries(summaries.used)
+    assert known.make(graphs).get_data() == _asv_s_summary(graphs).get_data()
+    # 900 commits of 4 numbers each
+    assert len(known.used) == 900
+
+
+@pytest.mark.parametrize("params", [[["1", "2"], ["a", "b"]], [["1", "1"], ["a", "b"]], [], [["1", "2"], ["b", "a"]]])
+@pytest.mark.parametrize("result", [[1, 2, 3, 4], [1], [], None])
+def test_numbers_are_put_in_place_as_asv_puts_them(params: list[list[str]], result: list[float] | None) -> None:
+    for old in ([["1", "2"], ["a", "b"]], params):
+        assert _compatible(_asv_s_compatible)(result, old, params) == _asv_s_compatible(result, old, params)
 
 
 @pytest.mark.parametrize("twice", [False, True])
