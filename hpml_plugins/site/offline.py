@@ -13,7 +13,13 @@ from hpml_plugins.site.vendor import asset_for, read_asset
 #: asv's navigation ends with the title of the graph; our pages are linked in front of it.
 _NAVBAR_ANCHOR = ("li", "nav-li-graphdisplay")
 #: Our pages, as asv's own navbar names them; the templates have a navigation of their own.
-PAGES = {"gpus.html": "GPU types", "history.html": "History", "nodes.html": "Nodes", "plugins.html": "Plugins"}
+PAGES = {
+    "gpus.html": "GPU types",
+    "history.html": "History",
+    "nodes.html": "Nodes",
+    "plugins.html": "Plugins",
+    "search.html": "Search",
+}
 
 #: Two slashes, however HTML may spell them: without, no address names another host.
 _MAY_LEAVE = re.compile(r"(/|&#x0*2f\b;?|&#0*47\b;?|&sol;){2}", re.IGNORECASE)

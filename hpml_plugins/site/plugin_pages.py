@@ -90,8 +90,8 @@ class Problems:
 
 def write_plugin_pages(
     plugins: Sequence[LoadedPlugin], results: Path, html_dir: Path, project: str, order: Mapping[str, int]
-) -> list[str]:
-    """Write the pages of every plugin that loads; returns what went wrong, one line each.
+) -> tuple[list[PluginPage], list[str]]:
+    """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
 
     results: asv's folder.  order: commit → its place in history.
     """
@@ -103,7 +103,7 @@ def write_plugin_pages(
         (html_dir / page.address).write_text(text, encoding="utf-8")
     text = fill("plugins.html", pages=pages, project=project)
     (html_dir / "plugins.html").write_text(text, encoding="utf-8")
-    return problems.lines
+    return pages, problems.lines
 
 
 def _page(

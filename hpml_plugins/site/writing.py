@@ -25,6 +25,7 @@ from hpml_plugins.site.page import fill, write_page, write_static
 from hpml_plugins.site.plugin_pages import write_plugin_pages
 from hpml_plugins.site.prices import read_costs
 from hpml_plugins.site.record_files import RecordFiles
+from hpml_plugins.site.search import write_search
 
 
 def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Mapping[str, int]) -> None:
@@ -65,8 +66,10 @@ def _write_pages(
     )
     machines = nodes.machines(results, history, benchmarks, records, revisions)
     (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
-    for line in write_plugin_pages(plugins, results, html_dir, project, revisions):
+    pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions)
+    for line in problems:
         log.warning(line)
+    write_search(history, benchmarks, matrix, machines, pages, html_dir, project)
 
 
 def _host() -> Host | None:

@@ -19,7 +19,7 @@ from support import ROOT, unavailable
 from hpml_plugins import display
 
 NASTY = "<script>alert(1)</script>"
-OURS = ("gpus.html", "history.html", "regressions.html", "nodes.html", "plugins.html", "plugin-toy.html")
+OURS = ("gpus.html", "history.html", "regressions.html", "nodes.html", "plugins.html", "plugin-toy.html", "search.html")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -223,15 +223,96 @@ def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(s
     assert first.locator(".mean.better").inner_text() == "▲ 1.33×"
 
 
-def test_ratios_per_price_and_per_watt_are_of_times_and_rates_alone(site: Site) -> None:
-    tab = site.open("gpus.html#per=price")
-    # H200: 4 / h, base 2 A100: 2 × 1 / h. 1.33 times as fast at twice the price: 0.67 times the work for the money.
-    h200 = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1")
-    assert h200.locator(".ratio").inner_text() == "▼ 0.67×"
-    flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1")
-    assert flop.locator(".ratio").inner_text() == ""
-    site.open("gpus.html#per=watts")
-    assert h200.locator(".ratio").inner_text() == ""  # nobody publishes the power of a card called "NVIDIA A100"
+def heads(tab: Any) -> list[str]:
+    return [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th:visible").all_inner_texts()]
+
+
+def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(site: Site) -> None:
+    tab = site.open("gpus.html")
+    # Nobody publishes the power of a card called "NVIDIA A100", and no GPU has no price.
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt", "no GPU (Xeon W)"]
+    row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice the price.
+    price = row.locator("td.price")
+    assert price.nth(0).inner_text().split("\n") == ["11.11 nUSD", "base"]
+    assert price.nth(1).inner_text().split("\n") == ["16.67 nUSD", "▼ 0.67×"]
+    # 15 µs × 700 W; the base has no watts, so there is no ratio
+    assert row.locator("td.watts").inner_text() == "10.50 mJ"
+    rate = cell(tab, "vector_add · bandwidth", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    # 1.2e10 / 1.5e-5 B/s × 3600 s/h / 4 USD/h
+    assert rate.locator("td.price").nth(1).inner_text().split("\n") == ["720.0 PB/USD", "▼ 0.67×"]
+    flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1").locator("..")
+    assert flop.locator("td.price").all_inner_texts() == ["", ""]
+
+
+def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) -> None:
+    tab = site.open("gpus.html")
+    tab.get_by_label("per watt", exact=True).uncheck()
+    tab.wait_for_url("**#watts=no")
+    assert "per watt" not in heads(tab)
+    tab.reload()
+    assert "per watt" not in heads(tab)
+    tab.get_by_label("per USD", exact=True).uncheck()
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1", "no GPU (Xeon W)"]
+    site.open("gpus.html#group=vector_add")
+    tab.get_by_role("button", name="NVIDIA H200 ×1 per USD").click()
+    assert tab.locator("th[aria-sort=descending]").inner_text() == "per USD"
+    assert "sort=NVIDIA" in tab.url
+    tab.get_by_label("GPUs").select_option("2")
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
+
+
+def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(site: Site) -> None:
+    asked: list[str] = []
+    site.tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    tab = site.open("gpus.html")
+    assert "search.json" not in asked
+    field = tab.get_by_label("Search")
+
+    def found(words: str) -> list[str]:
+        field.fill(words)
+        tab.locator("#search-said", has_text="found").or_(tab.locator("#search-said", has_text="Nothing")).wait_for()
+        return [" ".join(text.split()) for text in tab.locator("#search-list a").all_inner_texts()]
+
+    tab.keyboard.press("s")
+    tab.wait_for_function("() => performance.getEntriesByName(new URL('search.json', location).href).length === 1")
+    assert found("xeon laptop") == ["laptop machine", "no GPU (Xeon W) GPU type"]
+    assert found("toy size") == ["Time against size chart · toy"]
+    assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
+    assert found("no such thing") == []
+    assert found("<script>")[0] == f"foreign.track_score: path={NASTY} point"
+    assert found("BANDWIDTH n=1000,") == [
+        "vector_add · bandwidth: n=1000, mode=plain point", "vector_add · bandwidth: n=1000, mode=fast point",
+    ]  # fmt: skip
+    assert asked.count("search.json") == 1
+
+
+def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> None:
+    tab = site.open("nodes.html")
+    tab.keyboard.press("s")
+    tab.keyboard.type("n=1000000 time")
+    tab.locator("#search-list a").first.wait_for()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate("document.activeElement.textContent").startswith("vector_add · time: n=1000000, mode=fast")
+    tab.keyboard.press("Escape")
+    assert tab.evaluate("document.activeElement.id") == "search"
+    assert tab.locator("#found").is_hidden()
+    tab.keyboard.press("ArrowDown")
+    tab.locator("#search-list a").first.wait_for()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/history.html#vector_add.track_time?n%3D1000000**")
+    tab.locator("h1", has_text="n=1000000, mode=plain").wait_for()
+    # From one point to another of the same page
+    tab.get_by_label("Search", exact=False).first.fill("flop")
+    tab.locator("#search-list a").first.click()
+    tab.locator("h1", has_text="resnet50 · flop").wait_for()
+    # A search has an address.
+    site.open("index.html").get_by_role("link", name="Search", exact=True).click()
+    tab.get_by_label("Search").fill("laptop")
+    tab.wait_for_url("**/search.html#q=laptop")
+    tab.reload()
+    tab.locator("#search-list a", has_text="laptop").first.wait_for()
 
 
 def test_the_slash_key_goes_to_the_search(site: Site) -> None:

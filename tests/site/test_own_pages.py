@@ -40,7 +40,7 @@ def test_a_page_is_framed_and_linked_and_the_others_are_named(host_of: Callable[
     append(tmp_path / "results" / "m" / "records" / "c.jsonl", record)
     html = tmp_path / "html"
     html.mkdir()
-    problems = write_plugin_pages(host.plugins, tmp_path / "results", html, "project", {})
+    _, problems = write_plugin_pages(host.plugins, tmp_path / "results", html, "project", {})
     assert "<p>1 records</p>" in (html / "plugin-toy-own.html").read_text()
     page = (html / "plugin-toy.html").read_text()
     assert '<a href="plugin-toy-own.html">Its own page</a>' in page

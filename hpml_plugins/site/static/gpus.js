@@ -1,4 +1,4 @@
-/* The comforts of gpus.html: another base GPU type, filters, order and prices, all kept in the address. The page is
+/* The comforts of gpus.html: another base GPU type, filters, order, columns per price and per watt, all kept in the address. The page is
    whole without. */
 (function () {
     'use strict';
@@ -13,8 +13,15 @@
     var heads = Array.from(table.tHead.rows[0].cells).slice(1);
     var groups = Array.from(table.tBodies);
     var listed = groups.map(function (group) { return Array.from(group.rows).slice(1); });
+    /* row → its cells, one a GPU type; the columns per price and per watt beside them are made here: see add_columns. */
+    var own = new Map(), extra = [];
+    table.querySelectorAll('tr').forEach(function (row) { own.set(row, Array.from(row.cells).slice(1)); });
     var SIGNS = {better: '▲', worse: '▼', equal: '='};
-    var NAMES = ['base', 'plugin', 'group', 'gpus', 'precision', 'per', 'filter'];
+    var NAMES = ['base', 'plugin', 'group', 'gpus', 'precision', 'filter'];
+    var PREFIXES = ['f', 'p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z'];
+    var currency = table.dataset.currency || 'price';
+    /* kind → its word, and the two units: of what one run takes, and of what a rate is divided by. */
+    var KINDS = {price: {word: 'per ' + currency, unit: currency}, watts: {word: 'per watt', unit: 'J'}};
     var defaults = {base: base.value};
     var sorted = '';
 
@@ -52,49 +59,116 @@
         return field ? field.value : '';
     }
 
-    /* How much more the column costs than the base; NaN where a price or the watts are not known. */
-    function costs_more(column) {
-        var per = chosen('per');
-        return per ? parseFloat(heads[column].dataset[per]) / parseFloat(heads[base.selectedIndex].dataset[per]) : 1;
+    /* What one run of a time takes, or how much of a rate comes, for one unit of currency or one joule. */
+    function normalised(value, kind, column, group) {
+        var costs = parseFloat(heads[column].dataset[kind]) / (kind === 'price' ? 3600 : 1);
+        return is_time(group) ? value * costs : value / costs;
+    }
+
+    function is_time(group) {
+        return group.dataset.paid === 's';
+    }
+
+    function quantity_text(value, unit) {
+        var power = value > 0 ? Math.floor(Math.log10(value) / 3 + 1e-9) : 0;
+        power = Math.max(-5, Math.min(7, power));
+        var text = (value / Math.pow(1000, power)).toPrecision(4);
+        return text + ' ' + PREFIXES[power + 5] + unit;
+    }
+
+    function unit_of(kind, group) {
+        var unit = KINDS[kind].unit;
+        return is_time(group) ? unit : (group.dataset.paid === 'Hz' ? '1' : group.dataset.paid.replace(/\/s$/, '')) + '/' + unit;
+    }
+
+    /* Beside each GPU type whose price or watts are known a column of its values per price and per watt. */
+    function add_columns() {
+        Object.keys(KINDS).forEach(function (kind) {
+            heads.forEach(function (th, column) {
+                if (th.dataset[kind]) {
+                    extra.push({kind: kind, column: column, cells: new Map()});
+                }
+            });
+        });
+        extra.sort(function (a, b) { return a.column - b.column; });
+        own.forEach(function (cells, row) {
+            var group = row.parentNode;
+            extra.forEach(function (each) {
+                var cell = document.createElement(group === table.tHead ? 'th' : 'td');
+                cell.className = 'per ' + each.kind;
+                if (group === table.tHead) {
+                    cell.scope = 'col';
+                    cell.innerHTML = '<span class="label"></span>';
+                    cell.firstChild.textContent = KINDS[each.kind].word;
+                    cell.label = heads[each.column].querySelector('.label').textContent + ' ' + KINDS[each.kind].word;
+                    each.head = cell;
+                } else if (group.dataset.paid !== undefined) {
+                    fill(cell, each, row, group, cells);
+                }
+                each.cells.set(row, cell);
+            });
+            cells.forEach(function (cell, column) {
+                cell.after.apply(cell, extra.filter(function (each) { return each.column === column; })
+                    .map(function (each) { return each.cells.get(row); }));
+            });
+        });
+    }
+
+    function fill(cell, each, row, group, cells) {
+        var value = number_in(cells[each.column]);
+        if (row === group.rows[0]) {
+            cell.innerHTML = '<span class="mean"></span>';
+        } else if (value > 0) {
+            cell.number = normalised(value, each.kind, each.column, group);
+            cell.innerHTML = '<span class="times"></span>';
+            cell.prepend(quantity_text(cell.number, unit_of(each.kind, group)));
+        }
     }
 
     function show_ratios() {
         var column = base.selectedIndex;
         heads.forEach(function (th, i) { th.classList.toggle('base', i === column); });
         groups.forEach(function (group, g) {
-            var direction = group.dataset.direction;
-            var payable = !chosen('per') || group.dataset.paid !== undefined;
-            var logs = heads.map(function () { return []; });
-            listed[g].forEach(function (row) {
-                var cells = Array.from(row.cells).slice(1);
-                var against = number_in(cells[column]);
-                cells.forEach(function (cell, i) {
-                    var shown = cell.querySelector('.ratio');
-                    if (!shown) {
-                        return;
-                    }
-                    var times = better_by(number_in(cell), against, direction);
-                    times = times === null || !payable ? null : times / costs_more(i);
-                    times = times === null || isNaN(times) ? null : times;
-                    cell.ratio = times;
-                    if (times !== null && !row.hidden) {
-                        logs[i].push(Math.log(times));
-                    }
-                    spell(shown, 'ratio', i === column ? null : times);
-                    if (i === column) {
-                        shown.textContent = 'base';
-                    }
-                });
+            heads.forEach(function (th, i) {
+                compare(group, g, i === column, function (row) { return own.get(row)[i]; }, number_in,
+                    function (row) { return own.get(row)[column]; }, 'ratio');
             });
-            var rows = listed[g].filter(function (row) { return !row.hidden; }).length;
-            Array.from(group.rows[0].cells).slice(1).forEach(function (cell, i) {
-                var sum = logs[i].reduce(function (a, b) { return a + b; }, 0);
-                cell.ratio = logs[i].length ? Math.exp(sum / logs[i].length) : null;
-                spell(cell.querySelector('.mean'), 'mean', i === column ? null : cell.ratio);
-                cell.querySelector('small').textContent =
-                    i === column || !logs[i].length ? '' : logs[i].length + ' of ' + rows;
+            extra.forEach(function (each) {
+                var against = extra.find(function (other) { return other.kind === each.kind && other.column === column; });
+                compare(group, g, each === against, function (row) { return each.cells.get(row); },
+                    function (cell) { return cell && cell.number !== undefined ? cell.number : NaN; },
+                    function (row) { return against && against.cells.get(row); }, 'times');
             });
         });
+    }
+
+    /* The ratios of one column in one group, and their mean in the group's row. */
+    function compare(group, g, is_base, cell_of, number_of, against_of, kind) {
+        var logs = [], rows = 0;
+        listed[g].forEach(function (row) {
+            var cell = cell_of(row), shown = cell.querySelector('.' + kind);
+            rows += row.hidden ? 0 : 1;
+            if (!shown) {
+                return;
+            }
+            cell.ratio = better_by(number_of(cell), number_of(against_of(row)), group.dataset.direction);
+            if (cell.ratio !== null && !row.hidden) {
+                logs.push(Math.log(cell.ratio));
+            }
+            spell(shown, kind, is_base ? null : cell.ratio);
+            if (is_base) {
+                shown.textContent = 'base';
+            }
+        });
+        var head = cell_of(group.rows[0]), mean = head.querySelector('.mean'), small = head.querySelector('small');
+        var sum = logs.reduce(function (a, b) { return a + b; }, 0);
+        head.ratio = logs.length ? Math.exp(sum / logs.length) : null;
+        if (mean) {
+            spell(mean, 'mean', is_base ? null : head.ratio);
+        }
+        if (small) {
+            small.textContent = is_base || !logs.length ? '' : logs.length + ' of ' + rows;
+        }
     }
 
     function apply_filters() {
@@ -119,29 +193,45 @@
         heads.forEach(function (th, i) {
             var out = Boolean(chosen('gpus')) && th.dataset.gpus !== chosen('gpus') && i !== base.selectedIndex;
             if (th.hidden !== out) {
-                table.querySelectorAll('tr').forEach(function (row) { row.cells[i + 1].hidden = out; });
+                own.forEach(function (cells) { cells[i].hidden = out; });
             }
         });
+        extra.forEach(function (each) {
+            var out = heads[each.column].hidden || !document.getElementById(each.kind).checked;
+            if (each.head.hidden !== out) {
+                each.cells.forEach(function (cell) { cell.hidden = out; });
+            }
+        });
+    }
+
+    /* Every column that can be sorted by: its head, its name, its cell in a row. */
+    function columns() {
+        return heads.map(function (th, i) {
+            return {head: th, name: th.querySelector('.label').textContent, cell: function (row) { return own.get(row)[i]; }};
+        }).concat(extra.map(function (each) {
+            return {head: each.head, name: each.head.label, cell: function (row) { return each.cells.get(row); }};
+        }));
     }
 
     /* sorted: "", or a column's label with "-" in front for the worst first. */
     function sort() {
         var label = sorted.replace(/^-/, '');
-        var column = heads.findIndex(function (th) { return th.querySelector('.label').textContent === label; });
+        var column = columns().find(function (each) { return each.name === label; });
         var sign = sorted[0] === '-' ? 1 : -1;
-        function order(cells, i) {
-            var ratio = column < 0 ? null : cells[column + 1].ratio;
+        function order(row, i) {
+            var ratio = column ? column.cell(row).ratio : null;
             return [ratio === null || ratio === undefined ? Infinity : sign * ratio, i];
         }
         function arrange(parent, rows) {
-            rows.map(function (row, i) { return {row: row, key: order((row.rows ? row.rows[0] : row).cells, i)}; })
+            rows.map(function (row, i) { return {row: row, key: order(row.rows ? row.rows[0] : row, i)}; })
                 .sort(function (a, b) { return a.key[0] - b.key[0] || a.key[1] - b.key[1]; })
                 .forEach(function (each) { parent.append(each.row); });
         }
         arrange(table, groups);
         groups.forEach(function (group, g) { arrange(group, listed[g]); });
-        heads.forEach(function (th, i) {
-            th.setAttribute('aria-sort', i !== column ? 'none' : sign < 0 ? 'descending' : 'ascending');
+        columns().forEach(function (each) {
+            var is_it = column && each.head === column.head;
+            each.head.setAttribute('aria-sort', !is_it ? 'none' : sign < 0 ? 'descending' : 'ascending');
         });
     }
 
@@ -162,12 +252,18 @@
                 }
             }
         });
+        ticks().forEach(function (tick) { tick.checked = wanted.get(tick.id) !== 'no'; });
         sorted = wanted.get('sort') || '';
         show();
     }
 
+    function ticks() {
+        return Array.from(controls.querySelectorAll('input[type=checkbox]'));
+    }
+
     function address() {
         var wanted = new URLSearchParams();
+        ticks().filter(function (tick) { return !tick.checked; }).forEach(function (tick) { wanted.set(tick.id, 'no'); });
         NAMES.forEach(function (name) {
             if (chosen(name) && chosen(name) !== defaults[name]) {
                 wanted.set(name, chosen(name));
@@ -187,17 +283,20 @@
         });
     });
 
-    heads.forEach(function (th) {
+    add_columns();
+    columns().forEach(function (each) {
         var button = document.createElement('button');
         button.type = 'button';
         button.className = 'sort';
         button.title = 'Sort by the ratio in this column';
-        var label = th.querySelector('.label');
+        var label = each.head.querySelector('.label');
         label.replaceWith(button);
         button.append(label);
+        if (each.head.label) {
+            button.setAttribute('aria-label', each.name);
+        }
         button.addEventListener('click', function () {
-            var name = label.textContent;
-            sorted = sorted === name ? '-' + name : sorted === '-' + name ? '' : name;
+            sorted = sorted === each.name ? '-' + each.name : sorted === '-' + each.name ? '' : each.name;
             history.pushState(null, '', address());
             sort();
         });
