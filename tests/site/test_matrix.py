@@ -260,7 +260,7 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     made = build(read_history(tmp_path / "results", benchmarks, ORDER), benchmarks)
     read = _Tags()
     read.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
-    assert read.scripts == ["gpus.js"]
+    assert read.scripts == ["search.js", "gpus.js"]
     assert read.text.count(NASTY) >= 6
 
 

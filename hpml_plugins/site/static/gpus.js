@@ -21,7 +21,10 @@
     var PREFIXES = ['f', 'p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z'];
     var currency = table.dataset.currency || 'price';
     /* kind → its word, and the two units: of what one run takes, and of what a rate is divided by. */
-    var KINDS = {price: {word: 'per ' + currency, unit: currency}, watts: {word: 'per watt', unit: 'J'}};
+    var KINDS = {
+        price: {word: 'per ' + currency, unit: currency, about: 'What one run costs, or how much comes for that, by the prices given'},
+        watts: {word: 'per watt', unit: 'J', about: 'What one run takes, or how much comes for that, by published board powers'}
+    };
     var defaults = {base: base.value};
     var sorted = '';
 
@@ -98,6 +101,7 @@
                 cell.className = 'per ' + each.kind;
                 if (group === table.tHead) {
                     cell.scope = 'col';
+                    cell.title = KINDS[each.kind].about;
                     cell.innerHTML = '<span class="label"></span>';
                     cell.firstChild.textContent = KINDS[each.kind].word;
                     cell.label = heads[each.column].querySelector('.label').textContent + ' ' + KINDS[each.kind].word;
