@@ -7,24 +7,23 @@ them whether the graph is.
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from asv import _stats, graph
 from asv.graph import Graph, GraphSet
 from asv.results import Results
 
-from hpml_plugins.asv.known_files import File, decoded
-from hpml_plugins.asv.summaries import Table, table
-from hpml_plugins.records.packs import Packs, digest, name_of, spelled
+from hpml_plugins.asv.known_files import File
+from hpml_plugins.asv.summaries import Table
 from hpml_plugins.site.known_numbers import KnownNumbers
 
-#: asv's parameters of a graph, as a key.
-Params = tuple[tuple[str, Any], ...]
+if TYPE_CHECKING:
+    from hpml_plugins.asv.graph_memory import Memory
+
+#: What asv's loop adds: a file, to the graphs of these parameters, at this revision.
+Adds = list[tuple[File, dict[str, Any], int]]
 #: One piece of asv's: see `site.changes.Step`.
 Steps = list[tuple[int, int, Any, Any, Any]]
 
@@ -41,12 +40,6 @@ class Known(msgspec.Struct, array_like=True):
     values: bytes
     series: list[bytes]
     steps: list[Steps]
-
-
-class _Pack(msgspec.Struct):
-    """The graphs of one machine, environment and branch, by the digest of all they are made of."""
-
-    graphs: dict[bytes, Known] = {}
 
 
 class Listed(Results):  # type: ignore[misc]  # asv is not typed
@@ -100,7 +93,7 @@ class RememberedGraph(Graph):  # type: ignore[misc]
 class _Adding:
     """Stands for a graph in asv's loop."""
 
-    def __init__(self, adds: list[tuple[File, dict[str, Any], int]], params: dict[str, Any]) -> None:
+    def __init__(self, adds: Adds, params: dict[str, Any]) -> None:
         self.adds, self.params = adds, params
 
     def add_data_point(self, revision: int, value: Any, weight: Any = None) -> None:
@@ -117,7 +110,7 @@ class RememberingGraphs(GraphSet):  # type: ignore[misc]
     def __init__(self, memory: Memory, numbers: KnownNumbers, meanwhile: Callable[[], None]) -> None:
         super().__init__()
         self.memory, self.numbers, self.meanwhile = memory, numbers, meanwhile
-        self._adds: list[tuple[File, dict[str, Any], int]] | None = []
+        self._adds: Adds | None = []
 
     def get_graph(self, benchmark_name: str, params: dict[str, Any]) -> Any:
         """asv's loop asks for a graph to add a result to; later, anybody for one that is there."""
@@ -137,177 +130,3 @@ class RememberingGraphs(GraphSet):  # type: ignore[misc]
         if adds is not None:
             self._graphs, self._groups = self.memory.graphs(adds)
         return iter(self._graphs.items())
-
-
-class Memory:
-    """The graphs of the last publish and of this one.  benchmarks: asv's, known once its loop has begun."""
-
-    def __init__(self, packs: Packs) -> None:
-        self.packs = packs
-        self.benchmarks: Mapping[str, Any] = {}
-        self._names: dict[bytes, list[str]] = {}
-        self._old: dict[Params, _Pack] = {}
-        self._new: dict[Params, dict[bytes, Graph]] = {}
-        self._steps: dict[bytes, Steps] = {}
-        self._digests: dict[int, list[bytes]] = {}
-
-    def names(self, shape: bytes) -> list[str]:
-        """The benchmarks of a file that count, in one order."""
-        if shape not in self._names:
-            versions = decoded(shape)
-            self._names[shape] = sorted(
-                name
-                for name, version in versions.items()
-                if name in self.benchmarks and (version is None or version == self.benchmarks[name].get("version"))
-            )
-        return self._names[shape]
-
-    def graphs(self, adds: list[tuple[File, dict[str, Any], int]]) -> tuple[dict[str, Graph], dict[str, list[Graph]]]:
-        """asv's two dictionaries of graphs, of what its loop added where."""
-        lines: dict[Params, _Line] = {}
-        order: dict[tuple[str, Params], dict[str, Any]] = {}
-        seen: set[tuple[bytes, tuple[Params, ...]]] = set()
-        start = 0
-        while start < len(adds):
-            file = adds[start][0]
-            end = start
-            keys = []
-            while end < len(adds) and adds[end][0] is file:
-                _, params, revision = adds[end]
-                key = tuple(params.items())
-                lines.setdefault(key, _Line(params)).adds.append((revision, file))
-                keys.append((key, params))
-                end += 1
-            start = end
-            whole = file.shape, tuple(key for key, _ in keys)
-            if whole not in seen:
-                seen.add(whole)
-                for name in self.names(file.shape):
-                    for key, params in keys:
-                        order.setdefault((name, key), params)
-        made = {key: self._made(key, line) for key, line in lines.items()}
-        all_of_them: dict[str, Graph] = {}
-        groups: dict[str, list[Graph]] = {}
-        for name, key in order:
-            one = made[key][name]
-            if one.path not in all_of_them:
-                groups.setdefault(name, []).append(one)
-            all_of_them.setdefault(one.path, one)
-        return all_of_them, groups
-
-    def _made(self, key: Params, line: _Line) -> dict[str, Graph]:
-        old = self._old[key] = self.packs.load(_name(key), _Pack) or _Pack()
-        self._steps.update(
-            (each, steps)
-            for known in old.graphs.values()
-            for each, steps in zip(known.series, known.steps, strict=False)
-        )
-        found: dict[str, Graph] = {}
-        fresh: dict[str, Graph] = {}
-        new: dict[bytes, Graph] = {}
-        for name in sorted({name for shape in line.shapes() for name in self.names(shape)}):
-            made_of = line.digest(name, self)
-            known = old.graphs.get(made_of)
-            if known is None:
-                one = fresh[name] = Graph(name, line.params)
-            else:
-                one = RememberedGraph(name, line.params, known, functools.partial(self._filled, line, name))
-            found[name] = new[made_of] = one
-        self._new[key] = new
-        if fresh:
-            self._fill(line, fresh)
-        return found
-
-    def _filled(self, line: _Line, name: str) -> Graph:
-        one = Graph(name, line.params)
-        self._fill(line, {name: one})
-        return one
-
-    def _fill(self, line: _Line, wanted: Mapping[str, Graph]) -> None:
-        """As asv's loop fills graphs."""
-        for revision, file in line.adds:
-            result = file.whole()
-            for name in self.names(file.shape):
-                if name in wanted:
-                    params = self.benchmarks[name]["params"]
-                    values = result.get_result_value(name, params)
-                    weights = [_stats.get_weight(each) for each in result.get_result_stats(name, params)]
-                    if params:
-                        wanted[name].add_data_point(revision, values, weights)
-                    else:
-                        wanted[name].add_data_point(revision, values[0], weights[0])
-
-    def detecting(self, detect: Any) -> Any:
-        """`Graph.detect_steps`, which computes only the steps of a series that is new."""
-
-        @functools.wraps(detect)
-        def detecting(of: Any, pool: Any = None) -> None:
-            if of._steps is not None:
-                return
-            data = of.get_data()
-            if not data or pool is None:
-                detect(of, pool)
-                return
-            count = 1 if of.scalar_series else of.n_series
-            of._steps, digests = [], self._digests.setdefault(id(of), [])
-            for place in range(count):
-                series = data if of.scalar_series else [(at, values[place], many[place]) for at, values, many in data]
-                digests.append(digest(spelled(series)))
-                known = self._steps.get(digests[-1])
-                of._steps.append(
-                    pool.apply_async(graph._compute_graph_steps, (series,)) if known is None else list(known)
-                )
-
-        return detecting
-
-    def save(self, html_dir: Path) -> None:
-        """Write the packs of which a graph is new, or gone. Raises OSError."""
-        for key, new in self._new.items():
-            old = self._old[key].graphs
-            if old.keys() != new.keys():
-                self.packs.save(
-                    _name(key), _Pack({made_of: self._known(one, html_dir) for made_of, one in new.items()})
-                )
-
-    def _known(self, one: Any, html_dir: Path) -> Known:
-        if isinstance(one, RememberedGraph):
-            return one.known
-        revisions, values = table(one)
-        text = (html_dir / (one.path + ".json")).read_bytes()
-        digests = self._digests.get(id(one), [])
-        return Known(
-            one.n_series,
-            one.scalar_series,
-            text,
-            revisions.tobytes(),
-            values.tobytes(),
-            digests,
-            one._steps if digests else [[]] * one.n_series,
-        )
-
-
-class _Line:
-    """The files of all graphs with the same parameters, in asv's order."""
-
-    def __init__(self, params: dict[str, Any]) -> None:
-        self.params = params
-        self.adds: list[tuple[int, File]] = []
-        self._digests: dict[frozenset[bytes], bytes] = {}
-
-    def shapes(self) -> set[bytes]:
-        return {file.shape for _, file in self.adds}
-
-    def digest(self, name: str, memory: Memory) -> bytes:
-        """Of all that a graph of this benchmark is made of."""
-        shapes = frozenset(shape for shape in self.shapes() if name in memory.names(shape))
-        if shapes not in self._digests:
-            # Results of one commit are averaged in asv's order; that of commits does not matter.
-            chosen = [(revision, file.digest) for revision, file in self.adds if file.shape in shapes]
-            self._digests[shapes] = digest(spelled(sorted(chosen, key=lambda each: each[0])))
-        benchmark = memory.benchmarks[name]
-        made_of = [name, benchmark.get("version"), benchmark["params"]]
-        return digest(self._digests[shapes] + json.dumps(made_of).encode())
-
-
-def _name(key: Params) -> str:
-    return name_of("graphs", json.dumps(key))

@@ -19,8 +19,9 @@ from asv.commands import publish
 from asv.console import log
 
 import hpml_plugins
+from hpml_plugins.asv.graph_memory import Memory
 from hpml_plugins.asv.known_files import Files
-from hpml_plugins.asv.known_graphs import Listed, Memory, RememberingGraphs
+from hpml_plugins.asv.known_graphs import Listed, RememberingGraphs
 from hpml_plugins.asv.summaries import Summaries
 from hpml_plugins.records.packs import Packs, digest_of_sources
 from hpml_plugins.site.known_numbers import KnownNumbers

@@ -90,7 +90,7 @@
         var narrow = container.clientWidth < 620;
         var width = Math.max(320, Math.min(1100, container.clientWidth || 960));
         var height = narrow ? 340 : 440;
-        var left = narrow ? 64 : 84, right = 14, top = 12, bottom = 40;
+        var left = narrow ? 64 : 84, right = 40, top = 12, bottom = 40;
         var count = commits.length;
         var range = bounds(lines, options.logarithmic, options.from_zero);
         var scale = options.logarithmic ? Math.log : function (value) { return value; };
