@@ -17,6 +17,7 @@ from hpml_plugins.host.offers import Offers
 from hpml_plugins.records.newest import read_all
 from hpml_plugins.registry import read_registry
 from hpml_plugins.site import history_pages, nodes, regressions
+from hpml_plugins.site.beside import beside
 from hpml_plugins.site.guard import guard
 from hpml_plugins.site.history import History, read_history
 from hpml_plugins.site.matrix import build
@@ -58,18 +59,22 @@ def _write_pages(
     records = [record for record in read_all(results) if not record.commit or record.commit in revisions]
     files = RecordFiles(versions(plugins))
     files.take(records)
-    matrix = build(history, benchmarks, read_costs(Path()))
-    write_page(matrix, html_dir, project, datetime.datetime.now(datetime.UTC))
-    series = _write_regressions(conf, repo, benchmarks, graphs, history, revisions)
-    history_pages.write_history(
-        history, benchmarks, regressions.by_line(series), files.write(html_dir), html_dir, project
-    )
-    machines = nodes.machines(results, history, benchmarks, records, revisions)
-    (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
-    pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions)
-    for line in problems:
-        log.warning(line)
-    write_search(history, benchmarks, matrix, machines, pages, html_dir, project)
+    series = regressions.look(conf, repo, benchmarks, graphs, history, revisions)
+
+    def write_history() -> None:
+        addresses = files.write(html_dir)
+        history_pages.write_history(history, benchmarks, regressions.by_line(series), addresses, html_dir, project)
+
+    with beside(write_history):
+        matrix = build(history, benchmarks, read_costs(Path()))
+        write_page(matrix, html_dir, project, datetime.datetime.now(datetime.UTC))
+        _write_regressions(conf, repo, benchmarks, graphs, history, revisions, series)
+        machines = nodes.machines(results, history, benchmarks, records, revisions)
+        (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
+        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions)
+        for line in problems:
+            log.warning(line)
+        write_search(history, benchmarks, matrix, machines, pages, html_dir, project)
 
 
 def _host() -> Host | None:
@@ -81,10 +86,15 @@ def _host() -> Host | None:
 
 
 def _write_regressions(
-    conf: Any, repo: Any, benchmarks: Any, graphs: Any, history: History, revisions: Mapping[str, int]
-) -> list[regressions.Series]:
+    conf: Any,
+    repo: Any,
+    benchmarks: Any,
+    graphs: Any,
+    history: History,
+    revisions: Mapping[str, int],
+    series: list[regressions.Series],
+) -> None:
     html_dir = Path(conf.html_dir)
-    series = regressions.look(conf, repo, benchmarks, graphs, history, revisions)
     order = regressions.branch_places(repo, conf, revisions) if series else {}
     write_json(
         str(html_dir / "regressions.json"), regressions.asv_s(series, graphs.get_params() if series else {}, order)
@@ -100,4 +110,3 @@ def _write_regressions(
         looked=len(series),
     )
     (html_dir / "regressions.html").write_text(text, encoding="utf-8")
-    return series
