@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpml_plugins.datasets import DataSet
     from hpml_plugins.measuring.gpu import Cache, Launch
     from hpml_plugins.measuring.ncu import Kernel
-    from hpml_plugins.measuring.rank import Backend
+    from hpml_plugins.measuring.rank import Backend, Launcher
 
 T = TypeVar("T")
 Report = Callable[[str, float | None], None]
@@ -114,6 +114,7 @@ class Bench:
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
         nodes: int = 1,
+        launcher: Launcher = "torch",
     ) -> list[Any]:
         """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what each returned.
 
@@ -125,7 +126,9 @@ class Bench:
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
         timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
-        i, and the function must be a module's. Skip what has too few: `bench.nodes`.
+        i, and the function must be a module's. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start
+        them on this node, each as an MPI process that may use mpi4py beside the group; the function must be a module's.
+        Where there is no mpirun or no mpi4py the point is skipped with the reason.
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
@@ -140,6 +143,7 @@ class Bench:
             timeout=timeout,
             environment=dict(environment or {}),
             nodes=nodes,
+            launcher=launcher,
         )
 
     @property

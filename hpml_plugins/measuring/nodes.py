@@ -62,7 +62,7 @@ def run_on_nodes(
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UsageError(f"ranks on other nodes need a function of a module: {describe(error)}") from error
         said = _run(_command(team, folder), limit)
-        reports = [_report(team, index) for index in range(count)]
+        reports = [team.read(index) for index in range(count)]
     failed = sorted((report.at, index) for index, report in enumerate(reports) if report and report.kind != "ok")
     missing = [index for index, report in enumerate(reports) if report is None]
     if missing and not failed:
@@ -115,11 +115,3 @@ def _shared_folder() -> str:
         if (path := os.environ.get(name)) and Path(path).is_dir():
             return path
     return str(Path.cwd())
-
-
-def _report(team: Team, index: int) -> Report | None:
-    try:
-        report: Report = pickle.loads(team.report_of(index).read_bytes())
-    except FileNotFoundError:
-        return None
-    return report

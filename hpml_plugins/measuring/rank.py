@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measuring.together import Over, RankLaunch
 
 Backend = Literal["nccl", "gloo"]
+Launcher = Literal["torch", "mpi"]
 Kind = Literal["ok", "failed", "wrong", "skipped"]
 
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
@@ -41,7 +42,8 @@ LAST_WORDS = 0.3
 class Team:
     """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s.
 
-    nodes: on how many machines they are; on more than one torch's launcher has given each its place.
+    parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
+    many machines they are; on more than one torch's launcher has given each its place.
     """
 
     folder: str
@@ -68,6 +70,18 @@ class Team:
     def stack_of(self, index: int) -> Path:
         """The file into which a rank writes where it is, when signalled."""
         return Path(self.folder, f"rank{index}.stack")
+
+    def pid_of(self, index: int) -> Path:
+        """The file in which a rank that another program started says which process it is."""
+        return Path(self.folder, f"rank{index}.pid")
+
+    def read(self, index: int) -> Report | None:
+        """How a rank ended; None for one that left no report."""
+        try:
+            report: Report = pickle.loads(self.report_of(index).read_bytes())
+        except FileNotFoundError:
+            return None
+        return report
 
 
 @dataclass
@@ -239,7 +253,7 @@ def live(
 
     local: the place among the ranks of this node, where there are several nodes.
     """
-    end_with_parent(team.parent if team.nodes == 1 else None)
+    end_with_parent(team.parent if team.parent and team.nodes == 1 else None)
     faulthandler.enable(2)
     _listen_for_where(team.stack_of(index))
     if team.nodes == 1:

@@ -1,12 +1,10 @@
-"""Starting ranks with torch's launcher, waiting for them, and saying which one failed and how."""
+"""Starting ranks, as a rule with torch's launcher, waiting for them, and saying which one failed and how."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import pickle
-import re
-import signal
 import sys
 import tempfile
 import time
@@ -19,7 +17,8 @@ from typing import Any
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, UsageError, describe
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.measuring.isolation import describe_exit
-from hpml_plugins.measuring.rank import Backend, Report, Team, live
+from hpml_plugins.measuring.rank import Backend, Launcher, Report, Team, live
+from hpml_plugins.measuring.stacks import where
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -41,17 +40,17 @@ def run_ranks(
     timeout: float | None = None,
     environment: dict[str, str] | None = None,
     nodes: int = 1,
+    launcher: Launcher = "torch",
 ) -> list[Any]:
     """Run `function(rank, *args)` on so many ranks; see Bench.ranks. No process is left, whatever happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
     _check(bench, count // nodes, chosen)
     limit = _limit(bench, timeout)
-    if nodes > 1:
-        from hpml_plugins.measuring.nodes import run_on_nodes
-
-        found = run_on_nodes(
-            bench, function, count, nodes, args, backend=chosen, limit=limit, environment=environment or {}
-        )
+    if launcher == "mpi" or nodes > 1:
+        found = _start_elsewhere(
+            bench, function, count, args, backend=chosen, limit=limit, environment=environment or {}, nodes=nodes,
+            launcher=launcher,
+        )  # fmt: skip
         if failed := [(report.at, index) for index, report in enumerate(found) if report.kind != "ok"]:
             index = min(failed, key=lambda pair: (pair[0] == 0, pair))[1]  # 0: it left no report
             raise _error(index, found[index])
@@ -74,8 +73,30 @@ def run_ranks(
                 Path(left).unlink(missing_ok=True)
             sender.close()
             receiver.close()
-        reports = [_read(team, index) for index in range(count)]
+        reports = [team.read(index) for index in range(count)]
     return _merge(bench, [report for report in reports if report])
+
+
+def _start_elsewhere(
+    bench: Bench,
+    function: Callable[..., Any],
+    count: int,
+    args: tuple[Any, ...],
+    *,
+    nodes: int,
+    launcher: Launcher,
+    **told: Any,
+) -> list[Report]:
+    """By another program than torch's launcher in this process: srun on several nodes, or mpirun."""
+    if launcher == "torch":
+        from hpml_plugins.measuring.nodes import run_on_nodes
+
+        return run_on_nodes(bench, function, count, nodes, args, **told)
+    if nodes > 1:
+        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+    from hpml_plugins.measuring.mpi import run_by_mpirun
+
+    return run_by_mpirun(bench, function, count, args, **told)
 
 
 def _check(bench: Bench, count: int, backend: Backend) -> None:
@@ -148,7 +169,7 @@ def _wait(context: Any, team: Team, receiver: Connection, bench: Bench, limit: f
 
 def _raise_first(context: Any, team: Team, noticed: int) -> None:
     """Raise for the rank that failed first; nothing where every function had returned."""
-    reports = {index: report for index in range(team.count) if (report := _read(team, index))}
+    reports = {index: report for index in range(team.count) if (report := team.read(index))}
     silent = [index for index in range(team.count) if index not in reports]
     # Without a report: the one that was noticed, or one that exited; signals may be ours, sent to the others.
     for index in silent:
@@ -171,34 +192,7 @@ def _error(index: int, report: Report) -> HpmlError:
 
 
 def _where(context: Any, team: Team) -> str:
-    """What each rank is doing, asked by a signal: `rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`"""
-    alive = [index for index, process in enumerate(context.processes) if process.is_alive()]
-    for index in alive:
-        if team.stack_of(index).exists():
-            os.kill(context.processes[index].pid, signal.SIGUSR1)
-    time.sleep(GRACE)
-    return ", ".join(f"rank {index} {_frame(team.stack_of(index))}" for index in alive)
-
-
-def _frame(path: Path) -> str:
-    """The innermost frame of a stack, and the function of the plugin that called it."""
-    try:
-        frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', path.read_text())
-    except OSError:
-        return "still starting"
-    if not frames:
-        return "silent"
-    own = [frame for frame in frames if "/torch/" not in frame[0] and Path(frame[0]).parent != Path(__file__).parent]
-    shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
-    return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)
-
-
-def _read(team: Team, index: int) -> Report | None:
-    try:
-        report: Report = pickle.loads(team.report_of(index).read_bytes())
-    except FileNotFoundError:
-        return None
-    return report
+    return where(team, {i: process.pid for i, process in enumerate(context.processes) if process.is_alive()})
 
 
 def _merge(bench: Bench, reports: list[Report]) -> list[Any]:
