@@ -1,0 +1,73 @@
+"""The times of a batch: whole, and phase by phase. Imports torch: imported on ranks only."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hpml_plugins import Rank
+from hpml_plugins.plugins.mlp.job import RATE, REG
+from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER, Phases
+from hpml_plugins.plugins.mlp.training import Trainer
+
+#: A kernel that only lets time pass holds the computation back until all of it has been launched; at most so long, s.
+LONGEST_SLEEP = 0.02
+#: Its clock: cycles a second that no card exceeds, so that the sleep is at least as long as asked for.
+CYCLES = 2.2e9
+
+
+def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[str, float]:
+    """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for one that it lacks.
+
+    As in the exercise, ranks wait for one another before gradients are added up, so that the waiting does not count as
+    adding. The launching is hidden: a phase is what the GPU does, not how long Python takes to ask for it. How
+    long that is, is LAUNCHING.
+    """
+    synchronize = synchronizer(rank.device)
+    taken: list[dict[str, float]] = []
+    launching = 0.0
+    phases.active = True
+    for number in range(count + 2):
+        rank.barrier()
+        trainer.copy_images()
+        synchronize()
+        if number and rank.device.startswith("cuda"):
+            torch.cuda._sleep(int(min(LONGEST_SLEEP, 1.5 * launching + 1e-4) * CYCLES))
+        started = time.perf_counter()
+        trainer.network.forward()
+        trainer.network.backward(trainer.job.batch)
+        launching = time.perf_counter() - started
+        rank.barrier()
+        trainer.exchange.reduce(trainer.network.gradient)
+        synchronize()
+        trainer.network.step(RATE, REG)
+        taken.append({**phases.taken(), LAUNCHING: launching})
+    phases.active = False
+    names = (*ORDER, LAUNCHING)
+    mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
+    everyone = rank.gather_numbers(mine)
+    return {name: statistics.fmean(numbers[i] for numbers in everyone) for i, name in enumerate(names)}
+
+
+def whole(rank: Rank, run: Callable[[], object], count: int) -> float:
+    """The median time of a batch over `count` of them, of the slowest rank each, s: cheaper than `time`."""
+    synchronize = synchronizer(rank.device)
+    times = []
+    run()
+    for _ in range(count + 1):
+        rank.barrier()
+        started = time.perf_counter()
+        run()
+        synchronize()
+        times.append(time.perf_counter() - started)
+    slowest: list[float] = [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
+    return statistics.median(slowest)
+
+
+def synchronizer(device: Any) -> Callable[[], None]:
+    """What waits for the device."""
+    return torch.cuda.synchronize if str(device).startswith("cuda") else lambda: None

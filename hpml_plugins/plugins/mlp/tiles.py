@@ -1,0 +1,192 @@
+"""How the tiled product can be cut up, and the search for the best way. Pure: nothing here touches a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hpml_plugins import HpmlError
+
+#: Whether A and B are taken as they lie or transposed, as BLAS spells it.
+Variant = Literal["nn", "nt", "tn"]
+VARIANTS: tuple[Variant, ...] = ("nn", "nt", "tn")
+Dtype = Literal["float32", "float64"]
+ITEM = {"float32": 4, "float64": 8}
+#: B in one access: the widest that a thread has.
+ACCESS = 16
+#: Threads of a warp, as rows and columns of the tile's threads: what 32 threads read of A and B is then 4 and 8
+#: accesses, one bank conflict less than in a line.
+WARP_ROWS, WARP_COLUMNS = 4, 8
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One way to cut the product up.
+
+    rows, columns: of C that a block makes.  depth: of A and B that it holds in shared memory at a time (twice).
+    high, wide: rows and columns of C that a thread makes, in registers.  registers: that it may use at most; 0: as the
+    compiler likes. With 128 a multiprocessor holds two blocks of 256 threads, one of which works while the other waits.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    high: int
+    wide: int
+    registers: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return (self.rows // self.high) * (self.columns // self.wide)
+
+    def shared_bytes(self, dtype: Dtype) -> int:
+        """Shared memory of a block, B: two stages of A and B, each row of them padded by one access."""
+        return 2 * self.depth * (self.rows + self.columns + 2 * ACCESS // ITEM[dtype]) * ITEM[dtype]
+
+    def blocks(self, m: int, n: int) -> int:
+        """Of the grid over an m × n product."""
+        return -(-m // self.rows) * -(-n // self.columns)
+
+    def waste(self, m: int, n: int) -> float:
+        """Elements that are computed over those that are wanted."""
+        return self.blocks(m, n) * self.rows * self.columns / (m * n)
+
+    def __str__(self) -> str:
+        limit = f", {self.registers} registers" if self.registers else ""
+        return f"{self.rows}x{self.columns}x{self.depth}, {self.high}x{self.wide} a thread{limit}"
+
+
+#: What is tried. The large ones are for large products: 64 to 128 sums a thread against 16 to 24 values read.
+TILES: Mapping[Dtype, tuple[Tile, ...]] = {
+    "float32": (
+        Tile(128, 128, 8, 8, 8),
+        Tile(128, 128, 8, 8, 8, 128),
+        Tile(128, 128, 16, 8, 8),
+        Tile(128, 128, 16, 8, 8, 128),
+        Tile(128, 256, 8, 8, 16),
+        Tile(64, 64, 16, 8, 4),
+        Tile(32, 32, 16, 4, 4),
+    ),
+    "float64": (
+        Tile(64, 64, 8, 4, 4),
+        Tile(128, 64, 8, 8, 4),
+        Tile(64, 64, 16, 8, 4),
+        Tile(32, 32, 16, 4, 4),
+    ),
+}
+#: A tile that computes more than this many times what is wanted is not tried where another wastes less.
+MOST_WASTE = 2.0
+#: What a network's products, of which two are 10 wide, choose from: each is compiled for each kind of product.
+FEW: Mapping[Dtype, tuple[Tile, ...]] = {
+    "float32": (Tile(128, 128, 8, 8, 8, 128), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)),
+    "float64": (Tile(128, 64, 8, 8, 4), Tile(32, 32, 16, 4, 4)),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for.
+
+    width: elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
+    guarded: whether the product may end inside a tile.
+    """
+
+    tile: Tile
+    variant: Variant
+    dtype: Dtype
+    width: int
+    guarded: bool
+
+    @property
+    def lanes(self) -> int:
+        """Elements in one access to shared memory."""
+        return ACCESS // ITEM[self.dtype]
+
+    @property
+    def a_turned(self) -> bool:
+        """Whether A lies row by row and must be turned on its way to shared memory, where its columns lie in line."""
+        return self.variant[0] == "n"
+
+    @property
+    def b_turned(self) -> bool:
+        """The same for B, given transposed."""
+        return self.variant[1] == "t"
+
+    @property
+    def a_pitch(self) -> int:
+        """Elements from one row of A's stage to the next: one access more than its length, for other banks."""
+        return self.tile.rows + self.lanes
+
+    @property
+    def b_pitch(self) -> int:
+        """The same for B."""
+        return self.tile.columns + self.lanes
+
+    @property
+    def a_line(self) -> int:
+        """Accesses in what lies in line of a tile of A."""
+        return (self.tile.depth if self.a_turned else self.tile.rows) // self.width
+
+    @property
+    def b_line(self) -> int:
+        """The same for B."""
+        return (self.tile.depth if self.b_turned else self.tile.columns) // self.width
+
+    @property
+    def a_loads(self) -> int:
+        """Accesses of a thread to a tile of A."""
+        return self.tile.rows * self.tile.depth // (self.tile.threads * self.width)
+
+    @property
+    def b_loads(self) -> int:
+        """The same for B."""
+        return self.tile.columns * self.tile.depth // (self.tile.threads * self.width)
+
+    def flaw(self) -> str:
+        """Why it cannot be compiled; empty where it can."""
+        tile, threads = self.tile, self.tile.threads
+        for extent, part, warp in ((tile.rows, tile.high, WARP_ROWS), (tile.columns, tile.wide, WARP_COLUMNS)):
+            if extent % part or part % self.lanes or extent // part % warp:
+                return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
+        for extent, line, loads in (
+            (tile.rows, self.a_line, self.a_loads),
+            (tile.columns, self.b_line, self.b_loads),
+        ):
+            if threads % line or loads * threads * self.width != extent * tile.depth:
+                return f"{tile}: {threads} threads cannot share out a tile of {extent} × {tile.depth}"
+        return ""
+
+
+def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, *, aligned: bool = True) -> Kind:
+    """The fastest kind of the tile that is safe for op(A) m × k, op(B) k × n.
+
+    aligned: whether all three begin on the border of an access. Raises HpmlError for an empty product.
+    """
+    if min(m, n, k) < 1:
+        raise HpmlError(f"a product of {m} × {k} and {k} × {n} is empty")
+    lanes = ACCESS // ITEM[dtype]
+    in_line = (k if variant[0] == "n" else m, k if variant[1] == "t" else n, n)
+    width = lanes if aligned and not any(extent % lanes for extent in in_line) else 1
+    guarded = bool(m % tile.rows or n % tile.columns or k % tile.depth)
+    return Kind(tile, variant, dtype, width, guarded)
+
+
+def worth_trying(tiles: Iterable[Tile], m: int, n: int) -> list[Tile]:
+    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at least the thriftiest."""
+    thriftiest = min(tile.waste(m, n) for tile in tiles)
+    return [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
+
+
+def flops(m: int, n: int, k: int) -> float:
+    """FLOP of an m × k by k × n product: 2 a multiply-add."""
+    return 2.0 * m * n * k
+
+
+def tune(tiles: Iterable[Tile], seconds: Callable[[Tile], float]) -> dict[Tile, float]:
+    """The time of each tile, s, the fastest first.  seconds: of one product. Raises HpmlError for none at all."""
+    tried = {tile: seconds(tile) for tile in tiles}
+    if not tried:
+        raise HpmlError("no tile can be tried for this product")
+    return {tile: tried[tile] for tile in sorted(tried, key=tried.__getitem__)}
