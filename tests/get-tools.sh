@@ -1,7 +1,7 @@
 #!/bin/sh
 # get-tools.sh PYTHON: fetch what tests need and Python packages do not bring, where this machine lets us: the browser
-# that the page tests drive, axe-core, which they ask about accessibility, Slurm, and Fashion-MNIST. What cannot be had is
-# said.
+# that the page tests drive, axe-core, which they ask about accessibility, Slurm, Open MPI, and Fashion-MNIST. What cannot be
+# had is said.
 set -u
 python=$1
 
@@ -25,6 +25,10 @@ have_slurm() {
     done
 }
 
+have_mpi() {
+    command -v mpirun >/dev/null
+}
+
 can_install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
@@ -46,6 +50,12 @@ if ! have_slurm && can_install; then
     install munge
 fi
 have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install it: apt-get install slurm-wlm munge"
+
+if ! have_mpi && can_install; then
+    echo "installing Open MPI for the tests of ranks that mpirun starts (apt-get)"
+    install openmpi-bin
+fi
+have_mpi || echo "NO MPIRUN: the tests of ranks over MPI will be skipped. Install it: apt-get install openmpi-bin"
 
 axe=.tools/axe.min.js
 if [ ! -e "$axe" ]; then

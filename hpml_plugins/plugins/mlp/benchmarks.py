@@ -63,7 +63,7 @@ LEARNING_CPU = Benchmark(
 )  # fmt: skip
 PHASES = Benchmark(
     "mlp_phases", phases.measure_phases, phases.METRICS,
-    {"ranks": RANKS, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (3000, 12000),
+    {"ranks": RANKS, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512,), "batch": (3000, 12000),
      "dtype": DTYPES, "product": PRODUCTS},
     GPUS, timeout=180,
     description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
@@ -89,27 +89,27 @@ MODEL_CPU = Benchmark(
 )  # fmt: skip
 OVERLAP = Benchmark(
     "mlp_overlap", overlap.measure_overlap, overlap.METRICS,
-    {"ranks": SEVERAL, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (3000, 12000),
+    {"ranks": SEVERAL, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
      "product": PRODUCTS},
     GPUS, timeout=180,
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip
 OVERLAP_CPU = Benchmark(
     "mlp_overlap_cpu", overlap.measure_overlap, overlap.METRICS,
-    {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (512,), "batch": (800,), "product": ("torch",)},
+    {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
     CPU_RANKS, timeout=120,
     description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
 )  # fmt: skip
 SPLIT = Benchmark(
     "mlp_split", split.measure_split, split.METRICS,
-    {"ranks": SEVERAL, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (3000, 12000),
+    {"ranks": SEVERAL, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (3000,),
      "product": PRODUCTS},
     GPUS, timeout=180,
     description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
 )  # fmt: skip
 SPLIT_CPU = Benchmark(
     "mlp_split_cpu", split.measure_split, split.METRICS,
-    {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (512,), "batch": (800,), "product": ("torch",)},
+    {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
     CPU_RANKS, timeout=120,
     description="Model parallel against data parallel between processes on the CPU.",
 )  # fmt: skip

@@ -52,7 +52,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     check(bench, tiled, own, a, b, variant)
     bench.progress("timing", 0.5)
     best = tiled.chosen[key]
-    time = bench.time(lambda: tiled.launch(best, own, a, b, variant))
+    time = bench.time(tiled.bound(best, own, a, b, variant))
     other = bench.time(lambda: by_torch(theirs, a, b, variant), name="torch")
     time = Samples(time.values, time.dimension, False, {**time.info, "tile": str(best)}, time.at)
     return {"time": time, "rate": flops(m, n, k) / time, "torch": other, "vs_torch": other.median / time.median}

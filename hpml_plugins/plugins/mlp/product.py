@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from hpml_plugins import HpmlError
@@ -24,46 +25,62 @@ from hpml_plugins.plugins.mlp.tiles import (
 #: How long each tile is tried on a shape, s, and how often it is launched first.
 TRIAL, WARM_UP = 5e-3, 2
 MOST_LAUNCHES = 50
+#: Launches that are kept ready: each keeps its matrices alive.
+MOST_BOUND = 64
+
+Key = tuple[Variant, Dtype, int, int, int]
 
 
 class Tiled:
     """The same by our kernel, each shape with the tile that was fastest on it; the choices are in `chosen`.
 
     many: whether all tiles are tried, or the few that a network needs. All matrices must be contiguous and on the
-    current GPU; the launch is on torch's current stream.
+    current GPU; launches are on torch's current stream.
     """
 
     def __init__(self, *, many: bool = False) -> None:
+        from numba import cuda
+
+        cuda.select_device(torch.cuda.current_device())  # a rank's card need not be the first
         self._tiles = TILES if many else FEW
         self._compiled: dict[Kind, Any] = {}
-        self.chosen: dict[tuple[Variant, Dtype, int, int, int], Tile] = {}
-        self.tried: dict[tuple[Variant, Dtype, int, int, int], dict[Tile, float]] = {}
+        self._bound: dict[tuple[Any, ...], Callable[[], None]] = {}
+        self.chosen: dict[Key, Tile] = {}
+        self.tried: dict[Key, dict[Tile, float]] = {}
 
     def __call__(self, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0) -> None:
         """C = alpha · op(A) op(B) + beta · C. A shape that is new is tuned first."""
-        m, n, k, dtype = shape_of(c, a, b, variant)
-        key = (variant, dtype, m, n, k)
-        if key not in self.chosen:
-            self.tried[key] = tune(
-                worth_trying(self._tiles[dtype], m, n), lambda tile: self._seconds(tile, a, b, c, variant)
-            )
-            self.chosen[key] = next(iter(self.tried[key]))
-        self.launch(self.chosen[key], c, a, b, variant, alpha, beta)
+        stream = torch.cuda.current_stream().cuda_stream
+        known = (variant, c.data_ptr(), a.data_ptr(), b.data_ptr(), c.shape, a.shape, c.dtype, alpha, beta, stream)
+        if known not in self._bound:
+            m, n, k, dtype = shape_of(c, a, b, variant)
+            key = (variant, dtype, m, n, k)
+            if key not in self.chosen:
+                tiles = worth_trying(self._tiles[dtype], m, n)
+                self.tried[key] = tune(tiles, lambda tile: self._seconds(tile, a, b, c, variant))
+                self.chosen[key] = next(iter(self.tried[key]))
+            if len(self._bound) >= MOST_BOUND:
+                self._bound.clear()
+            self._bound[known] = self.bound(self.chosen[key], c, a, b, variant, alpha, beta)
+        self._bound[known]()
 
-    def launch(
+    def bound(
         self, tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
-    ) -> None:
-        """The same with this tile."""
+    ) -> Callable[[], None]:
+        """What does it with this tile, on the stream that is current now. Wrapping matrices for numba takes longer than
+        launching, so it is done once.
+        """
         from numba import cuda
 
         m, n, k, dtype = shape_of(c, a, b, variant)
         aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
         kernel = self._kernel(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
-        number = _NUMBERS[dtype]
         blocks = (-(-n // tile.columns), -(-m // tile.rows))
-        stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
-        vectors = [cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c)]
-        kernel[blocks, tile.threads, stream](number(alpha), vectors[0], vectors[1], number(beta), vectors[2], m, n, k)
+        handle = torch.cuda.current_stream().cuda_stream
+        launch = kernel[blocks, tile.threads, cuda.external_stream(handle) if handle else 0]
+        of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
+        one, other = (_NUMBERS[dtype](value) for value in (alpha, beta))
+        return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)
 
     def _kernel(self, kind: Kind) -> Any:
         if kind not in self._compiled:
@@ -73,16 +90,10 @@ class Tiled:
     def _seconds(self, tile: Tile, a: Any, b: Any, c: Any, variant: Variant) -> float:
         """A first look at how long one product takes, s, into a C of its own."""
         into = torch.empty_like(c)
-        return seconds_of(lambda: self.launch(tile, into, a, b, variant))
+        return seconds_of(self.bound(tile, into, a, b, variant))
 
 
-def _numbers() -> dict[str, Callable[[float], Any]]:
-    import numpy
-
-    return {"float32": numpy.float32, "float64": numpy.float64}
-
-
-_NUMBERS = _numbers()
+_NUMBERS = {"float32": numpy.float32, "float64": numpy.float64}
 
 
 def compiled(kind: Kind) -> Any:

@@ -29,18 +29,16 @@ def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[s
     """
     synchronize = synchronizer(rank.device)
     taken: list[dict[str, float]] = []
-    launching = 0.0
+    launching = statistics.median(_launching(rank, trainer, synchronize) for _ in range(5))
     phases.active = True
-    for number in range(count + 2):
+    for _ in range(count + 2):
         rank.barrier()
         trainer.copy_images()
         synchronize()
-        if number and rank.device.startswith("cuda"):
-            torch.cuda._sleep(int(min(LONGEST_SLEEP, 1.5 * launching + 1e-4) * CYCLES))
-        started = time.perf_counter()
+        if rank.device.startswith("cuda"):
+            torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
         trainer.network.forward()
         trainer.network.backward(trainer.job.batch)
-        launching = time.perf_counter() - started
         rank.barrier()
         trainer.exchange.reduce(trainer.network.gradient)
         synchronize()
@@ -51,6 +49,17 @@ def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[s
     mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
     everyone = rank.gather_numbers(mine)
     return {name: statistics.fmean(numbers[i] for numbers in everyone) for i, name in enumerate(names)}
+
+
+def _launching(rank: Rank, trainer: Trainer, synchronize: Callable[[], None]) -> float:
+    """How long the host takes to ask for one forward and backward pass, s."""
+    synchronize()
+    started = time.perf_counter()
+    trainer.network.forward()
+    trainer.network.backward(trainer.job.batch)
+    taken = time.perf_counter() - started
+    synchronize()
+    return taken
 
 
 def whole(rank: Rank, run: Callable[[], object], count: int) -> float:

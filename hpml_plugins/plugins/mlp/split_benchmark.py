@@ -79,7 +79,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, tuple[int, int], di
     from hpml_plugins.plugins.mlp.phases import Phases
     from hpml_plugins.plugins.mlp.profiling import profiled
     from hpml_plugins.plugins.mlp.split import SplitTrainer
-    from hpml_plugins.plugins.mlp.training import CHECKED, TOLERANCE, Trainer, checked_error, multiplier
+    from hpml_plugins.plugins.mlp.training import CHECKED, TOLERANCE, Trainer, checked_error, multiplier, wanted_weights
 
     multiply = multiplier(job.product, rank.device)
     phases = Phases(rank.device)
@@ -109,7 +109,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, tuple[int, int], di
     handed_by_model = split.handed // CHECKED
     found = split.gathered(rank)
     if rank.index == 0:
-        wanted = reference.train(split.weights, *split.whole, [slice(0, job.batch)] * CHECKED, RATE, REG)
+        wanted = wanted_weights(job.sizes, job.batch, rank.seed)
         error = rank.result(reference.relative_error(found, wanted))
         rank.check(error <= TOLERANCE[job.dtype], "model parallel: weights differ from NumPy's in float64")
     model = rank.time(split.batch, launch="visible", over="max", name="model parallel")

@@ -9,13 +9,13 @@ from numba import cuda
 from hpml_plugins.plugins.mlp.tiles import ACCESS, WARP_COLUMNS, WARP_ROWS, Kind
 
 
-def make_kernel(kind: Kind, access: Any) -> Any:
+def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
     """The uncompiled kernel `multiply(alpha, a, b, beta, c, m, n, k)`: C = alpha · op(A) op(B) + beta · C.
 
     access: `tile_access.make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by row; op
     transposes by the kind's variant.  m, n, k: op(A) is m × k.  Launched with `tile.threads` threads a block over
     (columns, rows) of blocks. While a tile is multiplied the next one is on its way: first into registers, then into
-    the other half of shared memory.
+    the other half of shared memory.  alignment: of shared memory, B; None for the simulator, which knows none.
     """
     tile, width, lanes = kind.tile, kind.width, kind.lanes
     rows, columns, depth = tile.rows, tile.columns, tile.depth
@@ -24,7 +24,7 @@ def make_kernel(kind: Kind, access: Any) -> Any:
     a_turned, b_turned = kind.a_turned, kind.b_turned
     a_stage, b_stage = depth * a_pitch, depth * b_pitch
     warps_across = columns // tile.wide // WARP_COLUMNS
-    dtype, alignment = kind.dtype, ACCESS
+    dtype = kind.dtype
     of_a, of_b = 2 * a_stage, 2 * b_stage
     warp_rows, warp_columns = WARP_ROWS, WARP_COLUMNS
     zeros, multiply_add, write = access.zeros, access.multiply_add, access.write

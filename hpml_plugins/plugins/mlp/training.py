@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from hpml_plugins import Bench, Rank
 from hpml_plugins.plugins.mlp import reference
 from hpml_plugins.plugins.mlp.exchange import Exchange, make_exchange
-from hpml_plugins.plugins.mlp.formulas import share
+from hpml_plugins.plugins.mlp.formulas import Sizes, share
 from hpml_plugins.plugins.mlp.job import RATE, REG, Job, Product
 from hpml_plugins.plugins.mlp.network import Multiply, Network
 from hpml_plugins.plugins.mlp.phases import IMAGES, Phase, no_phase
@@ -42,7 +43,7 @@ class Trainer:
     def __init__(
         self, rank: Rank, job: Job, multiply: Multiply, exchange: Exchange | None = None, phase: Phase = no_phase
     ) -> None:
-        self.job, self.phase = job, phase
+        self.job, self.phase, self.seed = job, phase, rank.seed
         self.images = share(job.batch, rank.count)
         self.weights = reference.first_weights(job.sizes, rank.seed)
         dtype = getattr(torch, job.dtype)
@@ -73,14 +74,21 @@ class Trainer:
         self.reset()
         for _ in range(CHECKED):
             run()
-        batches = [slice(0, self.job.batch)] * CHECKED
-        wanted = reference.train(self.weights, *self.whole, batches, RATE, REG)
-        return reference.relative_error(self.network.weights(), wanted)
+        return reference.relative_error(
+            self.network.weights(), wanted_weights(self.job.sizes, self.job.batch, self.seed)
+        )
 
     def reset(self) -> None:
         """The weights of the beginning."""
         first = torch.cat([torch.from_numpy(each).reshape(-1) for each in self.weights])
         self.network.parameters.copy_(first)
+
+
+@functools.lru_cache(maxsize=1)
+def wanted_weights(sizes: Sizes, batch: int, seed: int) -> list[Any]:
+    """The reference's weights after CHECKED batches of the synthetic images, for every variant of a batch that asks."""
+    weights, images = reference.first_weights(sizes, seed), reference.synthetic(batch, sizes, seed)
+    return reference.train(weights, *images, [slice(0, batch)] * CHECKED, RATE, REG)
 
 
 def checked_error(rank: Rank, trainer: Trainer, run: Callable[[], None], what: str) -> float:

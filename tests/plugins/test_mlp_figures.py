@@ -1,0 +1,137 @@
+"""The figures of `mlp`: tables by hand, the exercise's own beside them, every chart drawn."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import pytest
+
+from hpml_plugins import Record, Series
+from hpml_plugins.figures import Drawable, render
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures, tables
+from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
+
+FIGURES = {figure.name: figure for figure in hpml_figures()}
+
+
+def record(benchmark: str, params: dict[str, Any], series: dict[str, Series], **medians: float) -> Record:
+    declared = {metric.name: metric for each in hpml_benchmarks() if each.name == benchmark for metric in each.metrics}
+    return Record(
+        benchmark=benchmark, plugin="mlp", version="1", params=params, status="ok", machine="m", series=series,
+        metrics={name: MetricSamples(declared[name].unit, declared[name].direction, [value])
+                 for name, value in medians.items()},
+    )  # fmt: skip
+
+
+def phases() -> Record:
+    names = [*ORDER, LAUNCHING]
+    return record(
+        "mlp_phases",
+        {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "dtype": "float32", "product": "own"},
+        {
+            "phases": Series({"phase": list(names), "time": [1e-4] * len(names)}),
+            "setup": Series({"part": ["MPI_Init", "imports"], "time": [0.5, 2.0]}),
+            "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]}),
+        },
+        batch=1.2e-3, explained=0.92,
+    )  # fmt: skip
+
+
+def modelled() -> Record:
+    grid = {
+        "hidden": [512, 2048], "batch": [3000, 12000], "flops": [2e9, 32e9], "intensity": [400, 1600],
+        "whole": [2e-3, 8e-3], "without_images": [1e-3, 5e-3], "added_up": [2e-3, 8e-3], "roofline": [1.1e-3, 4e-3],
+        "lines": [1.8e-3, 8e-3],
+    }  # fmt: skip
+    series = {"grid": Series({name: list(map(float, column)) for name, column in grid.items()}),
+              "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]})}  # fmt: skip
+    return record("mlp_model", {"ranks": 2, "way": "mpi", "product": "own"}, series)
+
+
+def learned(sweep: str, values: list[float], benchmark: str = "mlp_learning_cpu") -> Record:
+    series = {sweep: Series({sweep: list(values), "precision": [0.5, 0.9], "loss": [2.0, 0.3]})}
+    if sweep == "rate":
+        series["numpy"] = Series({"rate": [0.1], "precision": [0.89]})
+    return record(benchmark, {"data": "digits", "sweep": sweep}, series)
+
+
+def weights() -> Record:
+    columns = {"rate": [0.01, 0.01, 1.0, 1.0], "steps": [3.0, 100.0, 3.0, 100.0], "error": [1e-7, 1e-6, 1e-6, 0.1],
+               "precision": [0.9] * 4, "reference": [0.9] * 4}  # fmt: skip
+    params = {"data": "digits", "dtype": "float32", "product": "torch"}
+    return record("mlp_weights_cpu", params, {"errors": Series({name: list(c) for name, c in columns.items()})})
+
+
+def others() -> list[Record]:
+    point = {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "product": "torch"}
+    ways = Series({"variant": ["plain", "all together"], "time": [4e-3, 2e-3], "predicted": [4e-3, 2.5e-3]})
+    split = Series({"how": ["data", "model"], "time": [2e-3, 1e-3], "predicted": [2e-3, 1e-3],
+                    "handed": [1.6e6, 1.2e5], "counted": [1.6e6, 1.2e5]})  # fmt: skip
+    tuning = Series({"tile": ["128x128x8, 8x8 a thread"], "time": [4e-3], "waste": [1.0]})
+    gemm = record(
+        "mlp_gemm", {"shape": "4096x4096x4096", "dtype": "float32", "variant": "nn"}, {"tuning": tuning},
+        time=4e-3, rate=34e12, torch=2.7e-3, vs_torch=0.68,
+    )  # fmt: skip
+    return [record("mlp_overlap", point, {"ways": ways}), record("mlp_split", point, {"predicted": split}), gemm]
+
+
+RECORDS = [
+    phases(), modelled(), weights(), learned("rate", [0.01, 0.1]), learned("hidden", [8, 64]),
+    learned("epochs", [1, 8]), learned("rate", [0.01, 0.1], "mlp_learning"), *others(),
+]  # fmt: skip
+
+
+def test_every_figure_names_benchmarks_that_there_are() -> None:
+    names = {benchmark.name for benchmark in hpml_benchmarks()}
+    assert {name for figure in FIGURES.values() for name in figure.benchmarks} == names
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_a_table_and_its_chart_is_drawn(name: str) -> None:
+    figure = FIGURES[name]
+    table = figure.table([each for each in RECORDS if each.benchmark in figure.benchmarks])
+    assert len(table) > 0
+    if figure.draw:
+        picture = render(Drawable("mlp", figure, table), "svg")
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_without_records_is_empty(name: str) -> None:
+    assert len(FIGURES[name].table([])) == 0
+
+
+def test_the_exercise_s_times_stand_below_ours() -> None:
+    own, theirs = tables.phases([phases()]).rows()
+    assert (own["machine"], theirs["machine"]) == ("m", tables.PUBLISHED)
+    assert theirs["forward GEMM 1"] == pytest.approx(470.879e-6)
+    assert theirs["backward GEMM 2"] is None  # it does not say
+    assert (own["batch_time"], own["explained"]) == (1.2e-3, 0.92)
+
+
+def test_the_three_published_throughputs_stand_beside_ours() -> None:
+    own, theirs = tables.throughput([phases()]).rows()
+    assert (own["flops"], own["pci"], own["mpi"]) == (6e12, 16e9, 4e9)
+    assert (theirs["flops"], theirs["pci"], theirs["mpi"]) == (1.632730e12, 1.2720e10, 7.9502e9)
+
+
+def test_points_on_the_roofline_by_hand() -> None:
+    roof, first, second, theirs = tables.model(images=False, points=True)([modelled()]).rows()
+    assert (roof["what"], theirs["machine"]) == ("roof", tables.PUBLISHED)
+    # 2 GFLOP in 1 ms without images, 32 in 5.
+    assert (first["rate"], second["rate"]) == (pytest.approx(2e12), pytest.approx(6.4e12))
+    assert first["error"] == pytest.approx(0.1)  # the roof says 1.1 ms
+    whole = list(tables.model(images=True, points=True)([modelled()]).rows())
+    # In 2 ms with them; lines say 1.8.
+    assert (whole[1]["rate"], whole[1]["error"]) == (pytest.approx(1e12), pytest.approx(-0.1))
+    alone = list(tables.model(images=False, points=False)([modelled()]).rows())
+    assert [row["what"] for row in alone] == ["roof", "point", "roof"]
+
+
+def test_numpy_s_precision_stands_beside_the_network_s() -> None:
+    rows = list(tables.over("rate")([learned("rate", [0.01, 0.1])]).rows())
+    assert [(row["by"], row["rate"], row["precision"]) for row in rows] == [
+        ("network", 0.01, 0.5), ("network", 0.1, 0.9), ("NumPy", 0.1, 0.89),
+    ]  # fmt: skip
