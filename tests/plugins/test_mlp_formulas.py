@@ -15,6 +15,8 @@ from hpml_plugins.plugins.mlp.formulas import (
     image_bytes,
     intensity,
     left_out,
+    on_curve,
+    on_line,
     pipeline_seconds,
     product_flops,
     reduced_bytes,
@@ -154,6 +156,25 @@ def test_a_point_is_predicted_by_the_others_alone() -> None:
     works = [{"a": float(work)} for work in (1, 2, 3, 4)]
     seconds = [{"a": 1.0 + work["a"]} for work in works]
     seconds[3] = {"a": 100.0}
-    predicted = left_out(works, seconds)
+    predicted = left_out(works, seconds, on_line)
     assert predicted[3]["a"] == pytest.approx(5)  # by 2, 3, 4 s
     assert predicted[0]["a"] != pytest.approx(2)  # the wild one was among its others
+
+
+def test_a_curve_runs_through_its_neighbours_by_hand() -> None:
+    # Ten times the work in ten times as long, then in three times as long: over logarithms, half way is the root.
+    works, seconds = [1.0, 10.0, 100.0], [1.0, 10.0, 30.0]
+    assert on_curve(works, seconds, 10.0) == pytest.approx(10)
+    assert on_curve(works, seconds, 10**0.5) == pytest.approx(10**0.5)
+    assert on_curve(works, seconds, 10**1.5) == pytest.approx(300**0.5)
+    # Beyond the end: three times as long for ten times the work.
+    assert on_curve(works, seconds, 1000.0) == pytest.approx(90)
+    assert on_curve(works, seconds, 0.1) == pytest.approx(0.1)
+    # No slower than work grows, and never faster than less of it.
+    assert on_curve([1.0, 10.0], [1.0, 1000.0], 100.0) == pytest.approx(10_000)
+    assert on_curve([1.0, 10.0], [5.0, 1.0], 100.0) == pytest.approx(1)
+    # Two times of one work: their geometric mean. What is always the same work: that.
+    assert on_curve([1.0, 1.0], [1.0, 4.0], 1.0) == pytest.approx(2)
+    assert on_curve([0.0, 0.0], [1.0, 4.0], 0.0) == pytest.approx(2)
+    with pytest.raises(HpmlError, match="no time was measured"):
+        on_curve([], [], 1.0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hpml_plugins import Benchmark, Node, Requires
+from hpml_plugins import Benchmark, Requires
 from hpml_plugins.plugins.mlp import learning_benchmarks as learning
 from hpml_plugins.plugins.mlp import model_benchmark as model
 from hpml_plugins.plugins.mlp import overlap_benchmark as overlap
@@ -19,23 +17,10 @@ SEVERAL = RANKS[1:]
 SWEEPS = ("rate", "hidden", "epochs")
 MODULES = ("numba.cuda", "torch")
 
-
-def needs_mpi(node: Node, point: dict[str, Any]) -> str:
-    """Why ranks that talk over MPI cannot be started here; empty where they can, or need not."""
-    if str(point.get("way", "")) not in ("mpi", "cuda_mpi"):
-        return ""
-    import importlib.util
-    import shutil
-
-    if not shutil.which("mpirun"):
-        return "needs mpirun, which is not on this node (on Debian: apt-get install openmpi-bin)"
-    return "" if importlib.util.find_spec("mpi4py") else "needs module mpi4py, which is not installed"
-
-
-GPUS = Requires(gpus="ranks", modules=MODULES, also=(needs_mpi,))
+#: Points over MPI are skipped by `bench.ranks` where the node has no mpirun or no mpi4py.
+GPUS = Requires(gpus="ranks", modules=MODULES)
 ONE_GPU = Requires(gpus=1, modules=MODULES)
 CPU = Requires(modules=("torch",))
-CPU_RANKS = Requires(modules=("torch",), also=(needs_mpi,))
 
 WEIGHTS = Benchmark(
     "mlp_weights", learning.measure_weights, learning.WEIGHT_METRICS,
@@ -72,7 +57,7 @@ PHASES_CPU = Benchmark(
     "mlp_phases_cpu", phases.measure_phases, phases.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "dtype": DTYPES,
      "product": ("torch",)},
-    CPU_RANKS, timeout=120,
+    CPU, timeout=120,
     description="A batch of data-parallel training between processes on the CPU, whole and phase by phase.",
 )  # fmt: skip
 MODEL = Benchmark(
@@ -84,7 +69,7 @@ MODEL = Benchmark(
 MODEL_CPU = Benchmark(
     "mlp_model_cpu", model.measure_model, model.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "product": ("torch",)},
-    CPU_RANKS, timeout=180,
+    CPU, timeout=180,
     description="The same between processes on the CPU, smaller.",
 )  # fmt: skip
 OVERLAP = Benchmark(
@@ -97,7 +82,7 @@ OVERLAP = Benchmark(
 OVERLAP_CPU = Benchmark(
     "mlp_overlap_cpu", overlap.measure_overlap, overlap.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
-    CPU_RANKS, timeout=120,
+    CPU, timeout=120,
     description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
 )  # fmt: skip
 SPLIT = Benchmark(
@@ -110,7 +95,7 @@ SPLIT = Benchmark(
 SPLIT_CPU = Benchmark(
     "mlp_split_cpu", split.measure_split, split.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
-    CPU_RANKS, timeout=120,
+    CPU, timeout=120,
     description="Model parallel against data parallel between processes on the CPU.",
 )  # fmt: skip
 

@@ -67,8 +67,8 @@ def figures() -> list[Figure]:
         Figure(
             "points", "Measured points on the roofline (figure 13)", MODEL, tables.model(images=True, points=True),
             charts.draw_roofline,
-            "Whole batches, images copied each time: the roof knows nothing of that. predicted: by a line for each "
-            "phase, laid through the other points of the grid.",
+            "Whole batches, images copied each time: the roof knows nothing of that. predicted: by each "
+            "phase's rates at the other points of the grid.",
         ),
         Figure(
             "points_without_images", "Measured points without copying images (figure 14)", MODEL,

@@ -7,8 +7,10 @@ and MPI, with its solution); what is ours says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
+from statistics import fmean
 
 from hpml_plugins import HpmlError
 
@@ -153,16 +155,46 @@ def fitted_line(works: Sequence[float], seconds: Sequence[float]) -> Line:
     return Line(latency, 1 / slope if slope else float("inf"))
 
 
-def left_out(works: Sequence[Mapping[str, float]], seconds: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-    """What each point's parts should take by lines that were laid through all other points, s: a part's name → s.
+def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
+    """What that work should take by measured times, with rates that depend on size, s.
 
-    works, seconds: a point's parts: name → work, and what it took.
+    Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms, which neither falls
+    nor rises faster than work does. Several times of one work are averaged (geometrically).
+    Raises HpmlError where nothing was measured.
+    """
+    if not works:
+        raise HpmlError("no time was measured to predict others by")
+    known = {each: fmean(log(t) for w, t in zip(works, seconds, strict=True) if w == each) for each in set(works)}
+    if work in known or len(known) == 1:
+        return exp(known.get(work, next(iter(known.values()))))
+    if min(*known, work) <= 0:
+        raise HpmlError("works of zero and more than zero lie on no common curve")
+    above = next((i for i, each in enumerate(sorted(known)) if each > work), len(known) - 1)
+    left, right = sorted(known)[max(0, above - 1) : max(0, above - 1) + 2]
+    slope = max(0.0, min(1.0, (known[right] - known[left]) / (log(right) - log(left))))
+    nearest = right if work > right else left
+    return exp(known[nearest] + slope * (log(work) - log(nearest)))
+
+
+def left_out(
+    works: Sequence[Mapping[str, float]],
+    seconds: Sequence[Mapping[str, float]],
+    predict: Callable[[Sequence[float], Sequence[float], float], float],
+) -> list[dict[str, float]]:
+    """What each point's parts should take by what all other points took, s: a part's name → s.
+
+    works, seconds: a point's parts: name → work, and what it took.  predict: from the others' works and seconds.
     """
     predicted = []
     for index in range(len(works)):
         others = [i for i in range(len(works)) if i != index]
         predicted.append({
-            name: fitted_line([works[i][name] for i in others], [seconds[i][name] for i in others]).seconds(work)
+            name: predict([works[i][name] for i in others], [seconds[i][name] for i in others], work)
             for name, work in works[index].items()
         })  # fmt: skip
     return predicted
+
+
+def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
+    """What that work should take by the line through measured times, s."""
+    return fitted_line(works, seconds).seconds(work)

@@ -14,6 +14,8 @@ from hpml_plugins.plugins.mlp.formulas import (
     image_bytes,
     intensity,
     left_out,
+    on_curve,
+    on_line,
     product_flops,
     reduced_bytes,
     seconds_of_batch,
@@ -39,6 +41,7 @@ METRICS = (
     Metric("reduce_rate", "B/s", "higher", "P_mpi: gradients added up"),
     Metric("roofline_error", "1", "lower", "worst |predicted / measured − 1|, images apart, the exercise's model"),
     Metric("line_error", "1", "lower", "the same of whole batches, by lines laid through the other points"),
+    Metric("curve_error", "1", "lower", "the same by rates that depend on size, interpolated between the other points"),
 )  # fmt: skip
 
 
@@ -93,27 +96,30 @@ def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Ma
         "reduce_rate": rates["mpi"],
         "roofline_error": max(abs(row["roofline"] / row["without_images"] - 1) for row in rows),
         "line_error": max(abs(row["lines"] / row["whole"] - 1) for row in rows),
+        "curve_error": max(abs(row["curves"] / row["whole"] - 1) for row in rows),
     }
 
 
 #: Columns of the series `grid`. without_images: the batch less copying images, which the exercise's model leaves out.
-#: roofline, lines: seconds by the two models.  rate: FLOP/s of the whole.
+#: roofline, lines, curves: seconds by the three models.  rate: FLOP/s of the whole.
 UNITS = {
     "hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B", "whole": "s", "without_images": "s",
     "added_up": "s", "roofline": "s", "lines": "s",
+    "curves": "s",
 }  # fmt: skip
 
 
 def predicted_rows(
     points: list[Point], ranks: int, job: Job, rates: Mapping[str, float], *, on_gpu: bool
 ) -> list[dict[str, float]]:
-    """Each point with its counts, and what both models say of it."""
+    """Each point with its counts, and what the models say of it."""
 
     works = [work_of(Sizes(job.inputs, p.hidden, job.classes), share(p.batch, ranks), job.item, ranks) for p in points]
-    lines = left_out(works, [point.times for point in points])
+    taken = [point.times for point in points]
+    lines, curves = left_out(works, taken, on_line), left_out(works, taken, on_curve)
     sums = [added_up(point.times, on_gpu=on_gpu) for point in points]
     rows = []
-    for index, (point, line) in enumerate(zip(points, lines, strict=True)):
+    for index, (point, line, curve) in enumerate(zip(points, lines, curves, strict=True)):
         sizes, images = Sizes(job.inputs, point.hidden, job.classes), share(point.batch, ranks)
         # What no phase holds: the host between them. The other points say how much that is.
         between = statistics.median(
@@ -129,6 +135,7 @@ def predicted_rows(
             "added_up": sums[index],
             "roofline": seconds_of_batch(sizes, images, job.item, ranks, rates["flops"], rates["pci"], rates["mpi"]),
             "lines": max(0.0, added_up(line, on_gpu=on_gpu) + between),
+            "curves": max(0.0, added_up(curve, on_gpu=on_gpu) + between),
         })  # fmt: skip
     return rows
 

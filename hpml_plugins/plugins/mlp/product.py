@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,9 @@ class Tiled:
         kernel = self._kernel(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
         blocks = (-(-n // tile.columns), -(-m // tile.rows))
         handle = torch.cuda.current_stream().cuda_stream
-        launch = kernel[blocks, tile.threads, cuda.external_stream(handle) if handle else 0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a small product has few blocks, and that is no news
+            launch = kernel[blocks, tile.threads, cuda.external_stream(handle) if handle else 0]
         of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
         one, other = (_NUMBERS[dtype](value) for value in (alpha, beta))
         return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)

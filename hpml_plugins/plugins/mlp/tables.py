@@ -161,8 +161,8 @@ def model(*, images: bool, points: bool) -> Callable[[Sequence[Record]], Table]:
                     "intensity": row["intensity"],
                     "rate": row["flops"] / time,
                     "time": time,
-                    "predicted": row["lines"] if images else row["roofline"],
-                    "error": (row["lines"] if images else row["roofline"]) / time - 1,
+                    "predicted": row["curves"] if images else row["roofline"],
+                    "error": (row["curves"] if images else row["roofline"]) / time - 1,
                 })  # fmt: skip
         told = {name: published(quantity) for name, quantity in PUBLISHED_RATES.items()}
         if rows and all(told.values()):
