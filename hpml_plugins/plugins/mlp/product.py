@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from hpml_plugins import HpmlError
+from hpml_plugins.plugins.mlp.holding import hold_back
 from hpml_plugins.plugins.mlp.tiles import (
     ACCESS,
     FEW,
@@ -26,6 +27,8 @@ from hpml_plugins.plugins.mlp.tiles import (
 #: How long each tile is tried on a shape, s, and how often it is launched first.
 TRIAL, WARM_UP = 5e-3, 2
 MOST_LAUNCHES = 50
+#: Longer than numba needs for a launch, s.
+A_LAUNCH = 2e-4
 #: Launches that are kept ready: each keeps its matrices alive.
 MOST_BOUND = 64
 
@@ -127,19 +130,19 @@ def shape_of(c: Any, a: Any, b: Any, variant: Variant) -> tuple[int, int, int, D
 
 
 def seconds_of(step: Callable[[], object]) -> float:
-    """A first look at how long a step takes on the GPU, s: some in a row, between two events."""
+    """A first look at how long a step takes on the GPU, s: some in a row, between two events, launches hidden."""
     for _ in range(WARM_UP):
         step()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    start.record()
-    step()
-    end.record()
-    end.synchronize()
-    count = max(3, min(MOST_LAUNCHES, round(TRIAL / max(start.elapsed_time(end) * 1e-3, 1e-6))))
-    start.record()
-    for _ in range(count):
-        step()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3 / float(count)
+
+    def taken(count: int) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        hold_back(A_LAUNCH * (count + 2))
+        start.record()
+        for _ in range(count):
+            step()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e-3 / count
+
+    return taken(max(3, min(MOST_LAUNCHES, round(TRIAL / max(taken(1), 1e-6)))))

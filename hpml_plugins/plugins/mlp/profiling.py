@@ -10,14 +10,10 @@ from typing import Any
 import torch
 
 from hpml_plugins import Rank
+from hpml_plugins.plugins.mlp.holding import hold_back
 from hpml_plugins.plugins.mlp.job import RATE, REG
 from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER, Phases
 from hpml_plugins.plugins.mlp.training import Trainer
-
-#: A kernel that only lets time pass holds the computation back until all of it has been launched; at most so long, s.
-LONGEST_SLEEP = 0.02
-#: Its clock: cycles a second that no card exceeds, so that the sleep is at least as long as asked for.
-CYCLES = 2.2e9
 
 
 def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[str, float]:
@@ -36,7 +32,7 @@ def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[s
         trainer.copy_images()
         synchronize()
         if rank.device.startswith("cuda"):
-            torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
+            hold_back(2 * launching + 5e-4)
         trainer.network.forward()
         trainer.network.backward(trainer.job.batch)
         rank.barrier()
