@@ -48,6 +48,10 @@ def draw_over(sweep: str, value: str, label: str, *, told: tuple[float | None, f
     return draw
 
 
+#: Of the project's palette; what comes after them is hatched.
+COLOURS = 8
+
+
 def draw_phases(sheet: Any, table: Table) -> None:
     """Stacked bars, a bar a point; the mark is the whole batch."""
     rows = list(table.rows())
@@ -55,19 +59,21 @@ def draw_phases(sheet: Any, table: Table) -> None:
         f"{row['machine']} {row['ranks']}× {row['way']} {row['hidden']}/{row['batch']} {row['dtype']} {row['product']}"
         for row in rows
     ]
-    sheet.set_size_inches(9.0, 1.6 + 0.3 * len(rows))
+    sheet.set_size_inches(10.0, max(3.2, 1.6 + 0.3 * len(rows)))
     axes = sheet.subplots()
     left = [0.0] * len(rows)
     for number, phase in enumerate(ORDER):
         widths = [1e3 * _number(row.get(phase)) for row in rows]
-        axes.barh(names, widths, left=left, label=phase, color=f"C{number % 10}", hatch="//" if number >= 10 else "")
+        axes.barh(
+            names, widths, left=left, label=phase, color=f"C{number % COLOURS}", hatch="//" if number >= COLOURS else ""
+        )
         left = [start + width for start, width in zip(left, widths, strict=True)]
     marks = [1e3 * _number(row["batch_time"]) for row in rows]
     axes.plot(marks, names, linestyle="", marker="|", color="0.4", label="whole batch")
     axes.invert_yaxis()
     axes.set(xlabel="ms")
     axes.tick_params(axis="y", labelsize=7)
-    axes.legend(fontsize="x-small", ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.12))
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
 def draw_roofline(sheet: Any, table: Table) -> None:

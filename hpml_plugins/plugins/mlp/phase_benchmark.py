@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hpml_plugins import Bench, Metric, Rank, Samples
 from hpml_plugins.plugins.mlp.formulas import copied_bytes, counted_flops, reduced_bytes, share
 from hpml_plugins.plugins.mlp.job import Job, Product, Way
-from hpml_plugins.plugins.mlp.phases import COMPUTED, COUNTED, LAUNCHING, REDUCE, TO_DEVICE, TO_HOST, added_up
+from hpml_plugins.plugins.mlp.phases import COMPUTED, COUNTED, LAUNCHING, REDUCE, SETUP, TO_DEVICE, TO_HOST, added_up
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 METRICS = (
@@ -95,9 +95,12 @@ def on_rank(rank: Rank, job: Job) -> Found:
     started.lap("imports")
     multiply = multiplier(job.product, rank.device)
     phases = Phases(rank.device)
-    trainer = Trainer(rank, job, multiply, phase=phases)
+    phases.active = True
+    with phases(SETUP, on_host=True):
+        trainer = Trainer(rank, job, multiply, phase=phases)
+    phases.active = False
     rank.barrier()
-    started.lap("train setup")
+    started.lap(SETUP)
     rank.progress("checking", 0.2)
     error = checked_error(rank, trainer, trainer.batch, f"{job.way}, {job.product}'s products")
     started.lap("three batches and NumPy's")

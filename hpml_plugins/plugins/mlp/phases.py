@@ -17,6 +17,8 @@ PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEM
 #: Those that the exercise counts.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
 TO_HOST, REDUCE, TO_DEVICE, LAUNCHING = "device to host", "all-reduce", "host to device", "launching"
+#: What holds other phases: ranges for a profiler, not times of their own.
+BATCH, FORWARD, BACKWARD = "batch iteration", "forward", "backward"
 #: In the order of a batch. What is computed, and what the host waits for.
 COMPUTED = (*PRODUCTS, ELEMENTWISE)
 ORDER = (IMAGES, *COMPUTED, TO_HOST, REDUCE, TO_DEVICE, STEP)

@@ -12,7 +12,7 @@ import torch
 from hpml_plugins import Rank
 from hpml_plugins.plugins.mlp.holding import hold_back
 from hpml_plugins.plugins.mlp.job import RATE, REG
-from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER, Phases
+from hpml_plugins.plugins.mlp.phases import BACKWARD, BATCH, FORWARD, LAUNCHING, ORDER, Phases
 from hpml_plugins.plugins.mlp.training import Trainer
 
 
@@ -29,22 +29,30 @@ def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[s
     phases.active = True
     for _ in range(count + 2):
         rank.barrier()
-        trainer.copy_images()
-        synchronize()
-        if rank.device.startswith("cuda"):
-            hold_back(2 * launching + 5e-4)
-        trainer.network.forward()
-        trainer.network.backward(trainer.job.batch)
-        rank.barrier()
-        trainer.exchange.reduce(trainer.network.gradient)
-        synchronize()
-        trainer.network.step(RATE, REG)
+        with phases(BATCH, on_host=True):
+            _one(rank, trainer, phases, synchronize, launching)
         taken.append({**phases.taken(), LAUNCHING: launching})
     phases.active = False
     names = (*ORDER, LAUNCHING)
     mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
     everyone = rank.gather_numbers(mine)
     return {name: statistics.fmean(numbers[i] for numbers in everyone) for i, name in enumerate(names)}
+
+
+def _one(rank: Rank, trainer: Trainer, phases: Phases, synchronize: Callable[[], None], launching: float) -> None:
+    """A batch in step with the others.  launching: how long the host takes to ask for the computation, s."""
+    trainer.copy_images()
+    synchronize()
+    if rank.device.startswith("cuda"):
+        hold_back(2 * launching + 5e-4)
+    with phases(FORWARD, on_host=True):
+        trainer.network.forward()
+    with phases(BACKWARD, on_host=True):
+        trainer.network.backward(trainer.job.batch)
+    rank.barrier()
+    trainer.exchange.reduce(trainer.network.gradient)
+    synchronize()
+    trainer.network.step(RATE, REG)
 
 
 def _launching(rank: Rank, trainer: Trainer, synchronize: Callable[[], None]) -> float:
