@@ -81,7 +81,7 @@ class RememberedGraph(Graph):  # type: ignore[misc]
         import numpy as np
 
         revisions = np.frombuffer(self.known.revisions, np.int64)
-        return revisions, np.frombuffer(self.known.values).reshape(len(revisions), -1)
+        return revisions, np.frombuffer(self.known.values).reshape(len(revisions), self.n_series)
 
     def save(self, html_dir: str) -> None:
         """As asv's."""

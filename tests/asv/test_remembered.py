@@ -122,6 +122,19 @@ def add_benchmark(project: Path) -> None:
     path.write_text(json.dumps(facts))
 
 
+def add_failing(project: Path) -> None:
+    """One that never gave a number: a graph of nothing."""
+    declared = project / "results/benchmarks.json"
+    facts = json.loads(declared.read_text())
+    name = "more.track_failing"
+    facts[name] = {**facts["made00.track_time"], "name": name}
+    declared.write_text(json.dumps(facts))
+    path = results(project)[-1]
+    facts = json.loads(path.read_text())
+    facts["results"][name] = [None, *facts["results"]["made00.track_time"][1:]]
+    path.write_text(json.dumps(facts))
+
+
 def change_grid(project: Path) -> None:
     declared = project / "results/benchmarks.json"
     facts = json.loads(declared.read_text())
@@ -153,7 +166,8 @@ def change_settings(project: Path) -> None:
 
 
 CHANGES = (
-    add_one, change_one, remove_one, add_commit, add_benchmark, damage_one, add_machine, change_grid, change_settings,
+    add_one, change_one, remove_one, add_commit, add_benchmark, add_failing, damage_one, add_machine, change_grid,
+    change_settings,
 )  # fmt: skip
 
 
@@ -161,6 +175,8 @@ def test_after_a_new_commit_and_a_change_of_a_result_it_is_as_from_scratch(made:
     again(made)
     add_commit(made)
     change_one(made)
+    add_failing(made)
+    assert again(made) == scratch(made)
     assert again(made) == scratch(made)
 
 
