@@ -1,0 +1,12 @@
+"""Time to accuracy: how long until a network is as good as it should be, how much that varies, what the GPU does."""
+
+from __future__ import annotations
+
+from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins.plugins.tta.benchmarks import BENCHMARKS
+
+
+@hookimpl
+def hpml_benchmarks() -> list[Benchmark]:
+    """Sets of runs to the target accuracy, and what the GPU does meanwhile."""
+    return list(BENCHMARKS)

@@ -1,0 +1,160 @@
+"""The networks that are trained. Imports torch: imported on use only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hpml_plugins import HpmlError
+from hpml_plugins.plugins.tta.recipes import Network
+
+#: Of the eigenvalues of the images' patches, so that directions without any variance are not blown up.
+WHITEN_EPS = 5e-4
+#: How fast running statistics follow in the speed network: its training is a few hundred steps long.
+FOLLOW = 0.4
+
+
+def build(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
+    """A network for images of this shape (channels, height, width), weights drawn by torch's generator."""
+    if network.name == "speed":
+        return SpeedNet(network, shape, classes)
+    if network.name == "small_resnet":
+        return SmallResNet(network, shape, classes)
+    if network.name in ("resnet50", "resnet50_stem3"):
+        return _resnet50(network, shape, classes)
+    raise HpmlError(f"tta has no network {network.name!r}")
+
+
+def _resnet50(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
+    from torchvision.models import resnet50
+
+    model = resnet50(num_classes=classes, zero_init_residual=network.zero_gamma)
+    channels = shape[0]
+    if network.name == "resnet50_stem3":
+        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        model.maxpool = nn.Identity()
+    elif channels != 3:
+        model.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+    return model
+
+
+class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """A residual block a width, halving the image between them: what ResNet is made of, for images of 8×8."""
+
+    def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        widths = network.widths or (16, 32)
+        self.stem = _conv_norm(shape[0], widths[0])
+        self.blocks = nn.ModuleList(_conv_norm(width, width, last=True) for width in widths)
+        self.between = nn.ModuleList(
+            _conv_norm(before, after) for before, after in zip(widths, widths[1:], strict=False)
+        )
+        self.fc = nn.Linear(widths[-1], classes)
+        if network.zero_gamma:
+            for block in self.blocks:
+                nn.init.zeros_(block[-1].weight)
+
+    def forward(self, images: Any) -> Any:
+        """Logits."""
+        images = functional.relu(self.stem(images))
+        for number, block in enumerate(self.blocks):
+            images = functional.relu(images + block(images))
+            if number < len(self.between):
+                images = functional.max_pool2d(functional.relu(self.between[number](images)), 2)
+        return self.fc(images.mean((2, 3)))
+
+
+def _conv_norm(before: int, after: int, *, last: bool = False) -> Any:
+    layers = [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after)]
+    if last:
+        layers += [nn.ReLU(), nn.Conv2d(after, after, 3, padding=1, bias=False), nn.BatchNorm2d(after)]
+    return nn.Sequential(*layers)
+
+
+class SpeedNet(nn.Module):  # type: ignore[misc]
+    """Whitening, then pairs of 3×3 convolutions that each halve the image, then a classifier without bias.
+
+    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a while. Others start as
+    the identity on the channels that they can pass on. After Keller Jordan's airbench94 (github.com/KellerJordan/
+    cifar10-airbench) and tysam-code's hlb-CIFAR10 in idea; written anew.
+    """
+
+    def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        side, channels = network.whiten, shape[0]
+        first = 2 * channels * side * side
+        self.whitening = nn.Conv2d(channels, first, side)
+        self.whitening.weight.requires_grad_(False)
+        widths = network.widths or (64, 256, 256)
+        self.groups = nn.ModuleList(_Pair(a, b) for a, b in zip((first, *widths), widths, strict=False))
+        self.head = nn.Linear(widths[-1], classes, bias=False)
+        with torch.no_grad():
+            self.head.weight /= self.head.weight.std()
+        self.scale = 1.0 / widths[-1]
+
+    def forward(self, images: Any, train_bias: bool = True) -> Any:
+        """Logits."""
+        bias = self.whitening.bias if train_bias else self.whitening.bias.detach()
+        images = functional.gelu(functional.conv2d(images, self.whitening.weight, bias))
+        for group in self.groups:
+            images = group(images)
+        images = functional.max_pool2d(images, images.shape[-1])
+        return self.head(images.flatten(1)) * self.scale
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def whiten(self, images: Any) -> None:
+        """Set the first convolution to the eigenvectors of the images' patches, each scaled to variance 1, and their negatives.
+
+        images: (N, C, H, W), normalised.
+        """
+        weight = self.whitening.weight
+        side = weight.shape[-1]
+        patches = functional.unfold(images.float().contiguous(), side).transpose(1, 2).flatten(0, 1)
+        values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+        filters = (vectors / torch.sqrt(values + WHITEN_EPS)).T.reshape(-1, *weight.shape[1:])
+        weight.copy_(torch.cat([filters, -filters]))
+
+
+class _Pair(nn.Module):  # type: ignore[misc]
+    """Convolution, pooling, normalisation, GELU, and the same without pooling."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.first, self.second = _identity_conv(before, after), _identity_conv(after, after)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(after, eps=1e-12, momentum=FOLLOW) for _ in range(2))
+        for norm in self.norms:
+            norm.weight.requires_grad_(False)
+
+    def forward(self, images: Any) -> Any:
+        """Half the side."""
+        images = functional.gelu(self.norms[0](functional.max_pool2d(self.first(images), 2)))
+        return functional.gelu(self.norms[1](self.second(images)))
+
+
+def _identity_conv(before: int, after: int) -> Any:
+    layer = nn.Conv2d(before, after, 3, padding=1, bias=False)
+    with torch.no_grad():
+        nn.init.dirac_(layer.weight[: layer.weight.shape[1]])
+    return layer
+
+
+def in_half(network: Any) -> Any:
+    """The network with weights in float16, but for normalisations."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            continue
+        for parameter in module.parameters(recurse=False):
+            parameter.data = parameter.data.half()
+    return network
+
+
+def norm_parameters(network: Any) -> Iterator[Any]:
+    """Weights and biases of normalisations, and all other biases."""
+    for module in network.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if isinstance(module, nn.BatchNorm2d) or name == "bias":
+                yield parameter

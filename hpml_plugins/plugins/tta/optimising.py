@@ -1,0 +1,151 @@
+"""Optimisers whose rates are tensors on the device, so that a captured step reads them there. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from hpml_plugins.plugins.tta.networks import SpeedNet, norm_parameters
+from hpml_plugins.plugins.tta.recipes import Recipe
+from hpml_plugins.plugins.tta.schedules import falling_share, share_of_peak
+
+#: Of the quintic iteration: steepest at 0, so that three rounds suffice. Singular values end between 0.5 and 1.5.
+#: Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks, kellerjordan.github.io/posts/muon.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalised(matrices: Any, iterations: int) -> Any:
+    """U Vᵀ of each matrix U S Vᵀ, roughly: Newton–Schulz rounds.  matrices: (number, rows, columns), computed as given."""
+    a, b, c = QUINTIC
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / (x.float().norm(dim=(1, 2), keepdim=True) + 1e-7).to(x.dtype)
+    for _ in range(iterations):
+        square = x @ x.mT
+        x = a * x + (b * square + c * (square @ square)) @ x
+    return x.mT if tall else x
+
+
+class Muon:
+    """Momentum, made orthogonal, on weights that are kept at a fixed norm: matrices of one shape at once."""
+
+    def __init__(self, weights: Sequence[Any], momentum: float, iterations: int, device: str) -> None:
+        shapes: dict[Any, list[Any]] = {}
+        for weight in weights:
+            shapes.setdefault(tuple(weight.shape), []).append(weight)
+        self.groups = list(shapes.values())
+        self.momentum, self.iterations = momentum, iterations
+        self.work = torch.bfloat16 if device.startswith("cuda") else torch.float32
+        self.buffers = [
+            torch.zeros(len(group), len(group[0]), group[0][0].numel(), device=group[0].device) for group in self.groups
+        ]
+
+    def gradients(self) -> list[list[Any]]:
+        """The gradients, by group."""
+        return [[weight.grad for weight in group] for group in self.groups]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def update(self, groups: list[list[Any]], gradients: list[list[Any]], buffers: list[Any], rate: Any) -> None:
+        """One update of these weights.  rate: a tensor. All is handed over, so that it can be compiled as a function."""
+        for group, grads, buffer in zip(groups, gradients, buffers, strict=True):
+            gradient = torch.stack([grad.flatten(1) for grad in grads]).float()
+            buffer.mul_(self.momentum).add_(gradient)
+            update = orthogonalised((gradient + self.momentum * buffer).to(self.work), self.iterations).float()
+            values = torch.stack([weight.flatten(1) for weight in group]).float()
+            norm = values.norm(dim=(1, 2), keepdim=True)
+            values = values * (len(group[0]) ** 0.5 / norm) - rate * update
+            for weight, value in zip(group, values.unbind(), strict=True):
+                weight.copy_(value.view(weight.shape))
+
+    def reset(self) -> None:
+        """Forget the momentum."""
+        for buffer in self.buffers:
+            buffer.zero_()
+
+
+class Optimiser:
+    """SGD, and Muon where the recipe has it, with every rate read from a table on the device at the step's number.
+
+    compiled: makes a function a faster one.
+    """
+
+    def __init__(
+        self, network: Any, recipe: Recipe, steps: int, steps_an_epoch: int, device: str,
+        compiled: Callable[[Any], Any], peak: float = 1.0,
+    ) -> None:  # fmt: skip
+        shares = [share_of_peak(recipe.schedule, step, steps) for step in range(steps)]
+        bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
+        falling = [falling_share(step, bias_steps) for step in range(steps)]
+        tables: list[list[float]] = []
+        groups: list[dict[str, Any]] = []
+        for parameters, rate, decay, of_bias in _groups(network, recipe):
+            groups.append({
+                "params": parameters, "weight_decay": decay,
+                # A fused step reads its rate on the device; the others take it from the host.
+                "lr": torch.zeros((), device=device),
+            })  # fmt: skip
+            tables.append([rate * peak * share for share in (falling if of_bias else shares)])
+        self.sgd = torch.optim.SGD(
+            groups, lr=0.0, momentum=recipe.sgd.momentum, nesterov=recipe.sgd.nesterov, fused=device.startswith("cuda")
+        )
+        self.muon: Muon | None = None
+        self._muon_update: Any = None
+        if recipe.muon:
+            weights = _convolutions(network)
+            self.muon = Muon(weights, recipe.muon.momentum, recipe.muon.iterations, device)
+            self._muon_update = compiled(self.muon.update)
+            tables.append([recipe.muon.lr * share for share in shares])
+        self._tables = torch.tensor(tables, dtype=torch.float32, device=device)
+
+    def zero_grad(self) -> None:
+        """Let go of the gradients, of all that is trained."""
+        self.sgd.zero_grad(set_to_none=True)
+        for group in self.muon.groups if self.muon else ():
+            for weight in group:
+                weight.grad = None
+
+    def step(self, number: Any) -> None:
+        """Update.  number: of the step, int64 (1,), on the device."""
+        rates = self._tables.index_select(1, number.clamp(max=self._tables.shape[1] - 1))[:, 0]
+        for group, rate in zip(self.sgd.param_groups, rates.unbind(), strict=False):
+            group["lr"].copy_(rate)
+        self.sgd.step()
+        if self.muon:
+            self._muon_update(self.muon.groups, self.muon.gradients(), self.muon.buffers, rates[-1])
+
+    def reset(self) -> None:
+        """As before the first step; the tensors stay where they are, for graphs know them."""
+        for state in self.sgd.state.values():
+            if state.get("momentum_buffer") is not None:
+                state["momentum_buffer"].zero_()
+        if self.muon:
+            self.muon.reset()
+
+
+def _convolutions(network: Any) -> list[Any]:
+    return [parameter for parameter in network.parameters() if parameter.ndim == 4 and parameter.requires_grad]
+
+
+def _groups(network: Any, recipe: Recipe) -> list[tuple[list[Any], float, float, bool]]:
+    """(parameters, rate, weight decay, whether the whitening's bias) of each group of SGD."""
+    sgd = recipe.sgd
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if recipe.muon:
+        by_muon = {id(parameter) for parameter in _convolutions(network)}
+        trained = [parameter for parameter in trained if id(parameter) not in by_muon]
+    own: list[tuple[list[Any], float, float, bool]] = []
+    if isinstance(network, SpeedNet):
+        own.append(([network.whitening.bias], sgd.lr, 0.0, True))
+        own.append(([network.head.weight], sgd.head_lr or sgd.lr, 0.0, False))
+    norms = [] if sgd.decay_norms and not own else list(norm_parameters(network))
+    taken = {id(parameter) for parameters, *_ in own for parameter in parameters}
+    norms = [parameter for parameter in norms if parameter.requires_grad and id(parameter) not in taken]
+    taken |= {id(parameter) for parameter in norms}
+    rest = [parameter for parameter in trained if id(parameter) not in taken]
+    own += [(norms, sgd.lr, 0.0, False)] if norms else []
+    own += [(rest, sgd.lr, sgd.weight_decay, False)] if rest else []
+    if sgd.head_lr is None:
+        return own
+    return [(parameters, rate, sgd.weight_decay / rate, of_bias) for parameters, rate, _, of_bias in own]
