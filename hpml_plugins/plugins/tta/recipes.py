@@ -81,7 +81,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     whiten_bias_epochs: how long the bias of the whitening is trained; 0: always.  loss: over the batch.
     precision: bfloat16: autocast over float32 weights; float16: weights too, normalisations excepted.  compile: torch's
     mode, or "".  graph: a step is one CUDA graph.  steps_per_graph: so many.  workers, pin_memory: of the DataLoader,
-    which feeds where the images are not on the device.
+    which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     compile: Literal["", "default", "max-autotune-no-cudagraphs"] = ""
     graph: bool = False
     steps_per_graph: int = 1
+    threads: int = 0
     evaluate: Evaluate = Evaluate()
 
     def on(self, device: str) -> Recipe:

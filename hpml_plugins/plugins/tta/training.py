@@ -61,6 +61,8 @@ class Trainer:
             torch.backends.cudnn.benchmark = True
             torch.backends.cuda.matmul.allow_tf32 = recipe.precision == "tf32"
             torch.backends.cudnn.allow_tf32 = recipe.precision != "float32"
+        elif recipe.threads:
+            torch.set_num_threads(recipe.threads)
         self.dtype = DTYPES[recipe.precision]
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.autocast = recipe.precision == "bfloat16"
