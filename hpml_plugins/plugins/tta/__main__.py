@@ -77,7 +77,7 @@ def _try(recipe: Recipe, data: Any, device: str, runs: int, profiled: int) -> No
             f" of {len(found)}",
             flush=True,
         )
-        trainer.drop()
+        trainer.close()
 
 
 def _profile(trainer: Any, steps: int) -> None:

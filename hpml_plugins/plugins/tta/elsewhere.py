@@ -1,4 +1,4 @@
-"""Images from elsewhere, on which each trained network is judged too: the user's own, CIFAR-10.1, shifted test images."""
+"""Images from elsewhere, on which each trained network is judged too: a user's own, CIFAR-10.1, shifted test images."""
 
 from __future__ import annotations
 

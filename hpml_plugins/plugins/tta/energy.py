@@ -33,7 +33,7 @@ class Counter:
         if not self._handles:
             return None
         try:
-            return sum(self._nvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in self._handles) * 1e-3
+            return 1e-3 * float(sum(map(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles)))
         except Exception as error:
             self.problem = f"energy is not known: {error}"
             return None

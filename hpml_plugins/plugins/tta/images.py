@@ -102,6 +102,10 @@ class Loaded:
             **options,
         )  # fmt: skip
 
+    def close(self) -> None:
+        """End the workers."""
+        self._loader = None
+
     def epoch(self, seed: int, epoch: int) -> Iterator[tuple[Any, Any]]:
         """The batches of an epoch, on the device. `waited`: s that the host has waited for them."""
         self._loader.sampler.set_epoch(epoch)

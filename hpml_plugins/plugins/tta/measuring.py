@@ -74,6 +74,7 @@ def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mappi
         )
     if kept.problem:
         bench.warn(kept.problem)
+    trainer.close()
     attach(bench, recipe, kept.runs, trainer)
     result = metrics_of(bench, recipe, kept.runs, trainer.setup, len(images.train))
     kept.finish()
@@ -119,8 +120,8 @@ def counting(recipe: Recipe, runs: Sequence[Run]) -> list[Run]:
 def metrics_of(
     bench: Bench, recipe: Recipe, runs: Sequence[Run], setup: float, images: int
 ) -> Mapping[str, Samples | float]:
-    """All metrics of a set. Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no
-    run reached the target: there is no time to it then.
+    """All metrics of a set. Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError
+    where no run reached the target: there is no time to it then.
     """
     for run in runs:
         bench.check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,9 +51,7 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
         widths = network.widths or (16, 32)
         self.stem = _conv_norm(shape[0], widths[0])
         self.blocks = nn.ModuleList(_conv_norm(width, width, last=True) for width in widths)
-        self.between = nn.ModuleList(
-            _conv_norm(before, after) for before, after in zip(widths, widths[1:], strict=False)
-        )
+        self.between = nn.ModuleList(_conv_norm(before, after) for before, after in itertools.pairwise(widths))
         self.fc = nn.Linear(widths[-1], classes)
         if network.zero_gamma:
             for block in self.blocks:
@@ -78,9 +77,9 @@ def _conv_norm(before: int, after: int, *, last: bool = False) -> Any:
 class SpeedNet(nn.Module):  # type: ignore[misc]
     """Whitening, then pairs of 3×3 convolutions that each halve the image, then a classifier without bias.
 
-    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a while. Others start as
-    the identity on the channels that they can pass on. After Keller Jordan's airbench94 (github.com/KellerJordan/
-    cifar10-airbench) and tysam-code's hlb-CIFAR10 in idea; written anew.
+    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a while. Others start
+    as the identity on the channels that they can pass on. After Keller Jordan's airbench94 in idea
+    (github.com/KellerJordan/cifar10-airbench, of tysam-code's hlb-CIFAR10); written anew.
     """
 
     def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
@@ -107,7 +106,7 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def whiten(self, images: Any) -> None:
-        """Set the first convolution to the eigenvectors of the images' patches, each scaled to variance 1, and their negatives.
+        """Set the first convolution to the eigenvectors of the images' patches, scaled, and their negatives.
 
         images: (N, C, H, W), normalised.
         """

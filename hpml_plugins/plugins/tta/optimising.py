@@ -11,13 +11,13 @@ from hpml_plugins.plugins.tta.networks import SpeedNet, norm_parameters
 from hpml_plugins.plugins.tta.recipes import Recipe
 from hpml_plugins.plugins.tta.schedules import falling_share, share_of_peak
 
-#: Of the quintic iteration: steepest at 0, so that three rounds suffice. Singular values end between 0.5 and 1.5.
+#: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about 0.5 and 1.5.
 #: Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks, kellerjordan.github.io/posts/muon.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(matrices: Any, iterations: int) -> Any:
-    """U Vᵀ of each matrix U S Vᵀ, roughly: Newton–Schulz rounds.  matrices: (number, rows, columns), computed as given."""
+    """U Vᵀ of each matrix U S Vᵀ, roughly: Newton–Schulz rounds.  matrices: (number, rows, columns)."""
     a, b, c = QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
@@ -48,7 +48,7 @@ class Muon:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self, groups: list[list[Any]], gradients: list[list[Any]], buffers: list[Any], rate: Any) -> None:
-        """One update of these weights.  rate: a tensor. All is handed over, so that it can be compiled as a function."""
+        """One update of these weights.  rate: a tensor. All is handed over, so that it can be compiled."""
         for group, grads, buffer in zip(groups, gradients, buffers, strict=True):
             gradient = torch.stack([grad.flatten(1) for grad in grads]).float()
             buffer.mul_(self.momentum).add_(gradient)

@@ -19,7 +19,7 @@ OWN = Path(__file__).with_name("recipes.yaml")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """name: as `networks.build` knows it.  widths, whiten: of the small ones.  zero_gamma: residual blocks start as identity."""
+    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity."""
 
     name: Literal["resnet50", "resnet50_stem3", "small_resnet", "speed"]
     widths: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class Muon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the learning rate, as a share of its peak.  rise: share of the steps until the peak, from `start`, then to `end`."""
+    """The learning rate as a share of its peak.  rise: share of the steps to the peak, from `start`, then to `end`."""
 
     shape: Literal["constant", "cosine", "linear", "one_cycle"] = "constant"
     rise: float = 0.3

@@ -21,9 +21,9 @@ Say = Callable[[int, int, float | None, float], None]
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
 
-    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, a part of one counts.  energy: J; None
-    where nobody tells.  curve_*: after each evaluation.  apart: accuracy by an independent evaluation.  elsewhere: on
-    images from elsewhere, by name.
+    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  energy: J;
+    None where nobody tells.  curve_*: after each evaluation.  apart: accuracy by a plain evaluation.  elsewhere: on images
+    from elsewhere, by name.
     """
 
     seed: int
@@ -45,7 +45,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def run(trainer: Trainer, seed: int, counter: Counter, say: Say = lambda *_: None) -> Run:
     """Train from this seed's weights until the target is reached, or the schedule ends.
 
-    The clock starts with the weights drawn and the images loaded, and everything compiled; it includes every evaluation.
+    The clock starts with the weights drawn, the images loaded and everything compiled; it includes every evaluation.
     """
     recipe = trainer.recipe
     trainer.start(seed)

@@ -17,8 +17,8 @@ def coefficient_of_variation(values: Sequence[float]) -> float:
 def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Interval of the coefficient of variation of what these values were drawn from.
 
-    k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of freedom, for k up to
-    about 0.33 and normal values. The upper end is infinite where the root's argument is not positive.
+    k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of freedom, for k up
+    to about 0.33 and normal values. The upper end is infinite where the root's argument is not positive.
     Raises ValueError for fewer than two values.
     Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American Statistician 50 (1996).
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,7 @@ class Trainer:
             self.network, recipe, self.steps, feed.steps, device, self._compiled, 1.0 if recipe.muon else rate_for
         )
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
+        self._take: Any = self._compiled(self.on_device.take) if self.on_device else None
         self._loss_of = self._compiled(self._loss)
         self._logits_of = self._compiled(self._logits)
         self._slots: tuple[Any, Any] | None = None
@@ -125,7 +127,7 @@ class Trainer:
                 self.network.whiten(self.data.normalize(images[:WHITEN_IMAGES].to(self.device)))
 
     def train_epoch(self, seed: int, epoch: int) -> None:
-        """The steps of this epoch, as many as the schedule has left. The device may still be busy with them afterwards."""
+        """The steps of this epoch, as many as the schedule has left. The device may be busy with them afterwards."""
         first = epoch * self.steps_an_epoch
         count = min(self.steps_an_epoch, self.steps - first)
         if self.on_device:
@@ -175,7 +177,9 @@ class Trainer:
     def accuracy_apart(self, images: Any = None, labels: Any = None) -> float:
         """The same neither compiled nor captured; or on other images, normalised (N, C, H, W), and their labels."""
         apart = images is not None
-        images = self.test if images is None else images.to(self.device, self.dtype).contiguous(memory_format=self.layout)
+        images = (
+            self.test if images is None else images.to(self.device, self.dtype).contiguous(memory_format=self.layout)
+        )
         labels = self.test_labels if labels is None else labels.to(self.device)
         right = float(self._count(images, labels, self._logits))
         if apart:
@@ -183,10 +187,18 @@ class Trainer:
         total = self.crew.total([right, float(len(labels))])
         return total[0] / total[1]
 
-    def drop(self) -> None:
-        """Let go of all graphs."""
+    def close(self) -> None:
+        """Let go of all graphs, and end the processes that load and compile."""
         for replay in (*self._steps.values(), *filter(None, [self._evaluate])):
             replay.drop()
+        if self.loaded:
+            self.loaded.close()
+        if self.recipe.compile:
+            # Not a documented interface; where it has moved, they are ended with the point.
+            with suppress(Exception):
+                from torch._inductor.async_compile import shutdown_compile_workers
+
+                shutdown_compile_workers()
 
     # -- set-up
 
@@ -236,8 +248,7 @@ class Trainer:
 
     def _step_of(self, phase: Phase) -> Callable[[], Any]:
         def on_device() -> Any:
-            assert self.on_device is not None
-            images, labels = self.on_device.take(self.number.remainder(self.steps_an_epoch))
+            images, labels = self._take(self.number.remainder(self.steps_an_epoch))
             return self._step_on(images, labels, phase)
 
         def loaded() -> Any:
@@ -305,5 +316,3 @@ def _seen(images: Any, views: int, logits_of: Callable[[Any], Any]) -> Any:
 def _layout_of(images: Any) -> Any:
     channels_last = images.is_contiguous(memory_format=torch.channels_last) and images.shape[1] > 1
     return torch.channels_last if channels_last else torch.contiguous_format
-
-
