@@ -22,8 +22,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
 
     load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  energy: J;
-    None where nobody tells.  curve_*: after each evaluation.  apart: accuracy by a plain evaluation.  elsewhere: on images
-    from elsewhere, by name.
+    None where nobody tells.  curve_*: after each evaluation.  apart: accuracy by a plain evaluation.  elsewhere: on
+    images from elsewhere, by name.
     """
 
     seed: int

@@ -52,10 +52,13 @@ class Phase:
 class Trainer:
     """Trains by a recipe. Must be made and used inside of `replaying.own_stream`.
 
+    evaluates: whether it will be asked for accuracies.
     load, setup: s that loading the images, and compiling, warming up and capturing took; neither is in a run's time.
     """
 
-    def __init__(self, recipe: Recipe, data: DataSet, device: str, crew: Crew = ALONE) -> None:
+    def __init__(
+        self, recipe: Recipe, data: DataSet, device: str, crew: Crew = ALONE, *, evaluates: bool = True
+    ) -> None:  # fmt: skip
         self.recipe, self.data, self.device, self.crew = recipe, data, device, crew
         on_gpu = device.startswith("cuda")
         if on_gpu:
@@ -102,7 +105,7 @@ class Trainer:
         self._slots: tuple[Any, Any] | None = None
         self._steps: dict[Phase, Replay] = {}
         self._evaluate: Replay | None = None
-        self._prepare()
+        self._prepare(evaluates)
         self.setup = time.perf_counter() - started
 
     # -- a run
@@ -147,6 +150,28 @@ class Trainer:
             for _ in range(replay.times):
                 step += 1
             replay()
+
+    def train_for(self, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
+        """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how many s."""
+        started = time.perf_counter()
+        steps = 0
+        while (spent := time.perf_counter() - started) < seconds:
+            if self.loaded:
+                for images, labels in self.loaded.epoch(seed, epoch):
+                    self.train_on(images, labels, 0)
+                    steps += 1
+                    if time.perf_counter() - started >= seconds:
+                        break
+            elif self.on_device:
+                self.on_device.start_epoch(seed, epoch)
+                self.run_steps(0, self.steps_an_epoch)
+                steps += self.steps_an_epoch
+            epoch += 1
+            # Once an epoch: the host must not run ahead of the clock that ends this.
+            synchronise(self.device)
+        synchronise(self.device)
+        spent = time.perf_counter() - started
+        return steps, spent
 
     def train_on(self, images: Any, labels: Any, step: int) -> None:
         """One step on a batch that was loaded."""
@@ -213,7 +238,7 @@ class Trainer:
             return function
         return torch.compile(function, mode=self.recipe.compile, dynamic=False)
 
-    def _prepare(self) -> None:
+    def _prepare(self, evaluates: bool) -> None:
         recipe = self.recipe
         phases = list(dict.fromkeys(self.phase(step) for step in range(self.steps)))
         if self.on_device:
@@ -232,9 +257,10 @@ class Trainer:
             )
         if not recipe.graph:
             self._slots = None
-        self._evaluate = Replay(
-            lambda: self._count(self.test, self.test_labels, self._logits_of), graph=recipe.graph, warm_up=2
-        )
+        if evaluates:
+            self._evaluate = Replay(
+                lambda: self._count(self.test, self.test_labels, self._logits_of), graph=recipe.graph, warm_up=2
+            )
         synchronise(self.device)
 
     def _times(self, phase: Phase) -> int:

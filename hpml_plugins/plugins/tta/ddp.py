@@ -1,0 +1,91 @@
+"""The benchmarks `tta_ddp` and `tta_ddp_cpu`: the same on several ranks, by DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hpml_plugins import Bench, HpmlError, Rank, Samples
+from hpml_plugins.plugins.tta.measuring import about_of, attach, metrics_of, progress_text, seed_of
+from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
+from hpml_plugins.plugins.tta.running import Run
+from hpml_plugins.plugins.tta.runset import RunSet
+
+
+def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float]:
+    """Train by the recipe on so many GPUs: its batch on each of them, the rate times their number (Goyal et al.)."""
+    return _measure(bench, recipe, data, runs, gpus)
+
+
+def measure_ddp_cpu(bench: Bench, *, recipe: str, data: str, runs: int, ranks: int) -> Mapping[str, Samples | float]:
+    """The same over gloo, small networks in processes on the CPU."""
+    return _measure(bench, recipe, data, runs, ranks)
+
+
+def _measure(bench: Bench, name: str, data: str, count: int, ranks: int) -> Mapping[str, Samples | float]:
+    # Compiled functions and buckets do not go together without more ado; the graph holds the reductions.
+    recipe = msgspec.structs.replace(read_recipe(name, data).on(bench.device), compile="")
+    if recipe.muon:
+        raise HpmlError(f"recipe {name!r} cannot be shared out: Muon's step is not")
+    images = bench.data(data)
+    kept = RunSet(about_of(bench, recipe, images, count, ranks))
+    if kept.resumed:
+        bench.warn(f"resumed: {kept.resumed} of {count} runs are from an interrupted measurement of the same set")
+    facts = {"setup": 0.0, "load": 0.0}
+    if kept.resumed < count:
+        found = bench.ranks(_on_rank, ranks, recipe, count, kept)[0]
+        kept.runs, facts = found
+    attach(bench, recipe, kept.runs, None, facts["load"])
+    result = metrics_of(bench, recipe, kept.runs, facts["setup"], len(images.train))
+    kept.finish()
+    return result
+
+
+def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list[Run], dict[str, float]]:
+    """All runs that are left, on this rank; rank 0 keeps them."""
+    from hpml_plugins.plugins.tta.energy import Counter
+    from hpml_plugins.plugins.tta.replaying import own_stream
+    from hpml_plugins.plugins.tta.running import run
+    from hpml_plugins.plugins.tta.training import Crew, Trainer
+
+    images = rank.data(recipe.data)
+
+    def wrap(network: Any) -> Any:
+        from torch.nn.parallel import DistributedDataParallel
+
+        cards = [rank.device] if rank.backend == "nccl" else None
+        return DistributedDataParallel(network, device_ids=cards, gradient_as_bucket_view=True)
+
+    def total(numbers: list[float]) -> list[float]:
+        return [sum(column) for column in zip(*rank.gather_numbers(numbers), strict=True)]
+
+    # NVML is asked by rank 0 alone, for all cards.
+    cards = [gpu.uuid for gpu in rank.node.gpus[: rank.count]] if rank.backend == "nccl" and not rank.index else []
+    counter = Counter(cards)
+    with own_stream(rank.device):
+        trainer = Trainer(recipe, images, rank.device, Crew(rank.index, rank.count, wrap, total))
+        for number in range(len(kept.runs), count):
+
+            def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
+                rank.progress(progress_text(at, count, epoch, epochs, accuracy), (at + epoch / epochs) / count)
+
+            rank.barrier()
+            found = run(trainer, seed_of(rank.seed, number), counter, say)
+            check_same_everywhere(rank, trainer.network)
+            if rank.index == 0:
+                kept.add(found)
+            else:
+                kept.runs.append(found)
+        trainer.close()
+    return kept.runs, {"setup": trainer.setup, "load": trainer.load}
+
+
+def check_same_everywhere(rank: Rank, network: Any) -> None:
+    """After any number of steps all ranks must have the same parameters, to the bit."""
+    import torch
+
+    with torch.no_grad():
+        sums = [float(parameter.double().sum()) for parameter in network.parameters()]
+    rank.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
