@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.tta.benchmarks import BENCHMARKS
+from hpml_plugins.plugins.tta.figures import FIGURES
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Sets of runs to the target accuracy, and what the GPU does meanwhile."""
+    """Sets of runs to the target accuracy, and what the processor does meanwhile."""
     return list(BENCHMARKS)
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """Times and their spread, accuracy over time and elsewhere, utilisation and what drives it up."""
+    return list(FIGURES)

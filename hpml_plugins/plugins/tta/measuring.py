@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpml_plugins import Bench, HpmlError, Metric, Samples
 from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
 from hpml_plugins.plugins.tta.runset import RunSet, code_digest
-from hpml_plugins.plugins.tta.statistics import METHOD, coefficient_of_variation, success_interval, variation_interval
+from hpml_plugins.plugins.tta.spread import METHOD, coefficient_of_variation, success_interval, variation_interval
 
 if TYPE_CHECKING:
     from hpml_plugins import DataSet

@@ -17,9 +17,9 @@ UNITS = {"time": "s", "core": "1", "memory": "1", "power": "W", "energy": "J"}
 
 
 class Meter:
-    """Looks at the processor in a thread while its block runs: `columns` has what was seen, `mean` the mean of a column.
+    """Looks at the processor in a thread while its block runs: `columns` has what was seen, `mean` its mean.
 
-    On a GPU: core, the share of time in which a kernel ran (nvidia-smi's utilization.gpu); memory, in which its memory
+    On a GPU: core, the share of time in which a kernel ran (nvidia-smi's utilization.gpu); memory, in which memory
     was read or written; power.  On a CPU: core, the time that this process and its ended children computed over that of
     all CPUs that it may use. What is not told is no column.
     """

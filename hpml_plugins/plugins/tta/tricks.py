@@ -51,7 +51,7 @@ def with_all(recipe: Recipe, chosen: list[str]) -> Recipe:
 def rows(recipe: Recipe, device: str, *, compiled: bool) -> Iterator[tuple[str, str, Recipe]]:
     """(trick, "alone" or "together", recipe) of each variant to be measured on this device, none of them twice.
 
-    compiled: whether those that compile are among them. Where the images are on the device nothing is loaded by workers.
+    compiled: whether those that compile are among them. Those that change nothing there are left out.
     """
     seen: set[str] = set()
 

@@ -1,0 +1,102 @@
+"""The charts, each drawn from its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpml_plugins import Table
+
+
+def draw_times(sheet: Any, table: Table) -> None:
+    """A panel a data set, a bar a recipe and card: the median, and its 95 % interval."""
+    groups = table.groups("data")
+    for axes, ((data,), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+        names = [f"{row['recipe']}\n{row['machine']}" for row in rows]
+        middle = [float(row["median"]) for row in rows]  # type: ignore[arg-type]
+        ends = [
+            [value - float(row["from"]) for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
+            [float(row["to"]) - value for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
+        ]
+        axes.barh(names, middle, xerr=ends, capsize=3)
+        axes.invert_yaxis()
+        axes.set(title=str(data), xlabel="time to accuracy in s")
+
+
+def draw_variations(sheet: Any, table: Table) -> None:
+    """A line a set: from the lower to the upper end, the measured value a mark. Published ranges are dashed."""
+    axes = sheet.subplots()
+    rows = list(table.rows())
+    for row in rows:
+        name = f"{row['recipe']} {row['data']}\n{row['machine']}"
+        low = 100 * float(row["from"])  # type: ignore[arg-type]
+        ours = row["source"] == "measured"
+        value = 100 * float(row["variation"]) if ours else low  # type: ignore[arg-type]
+        high = value if row["to"] is None else 100 * float(row["to"])
+        axes.plot([low, high], [name, name], color="C0" if ours else "0.5", linestyle="-" if ours else "--", marker="|")
+        if ours:
+            axes.plot([value], [name], color="C0", marker="o")
+    axes.invert_yaxis()
+    axes.set(xlabel="coefficient of variation in %")
+    axes.set_xlim(left=0)
+
+
+def draw_curves(sheet: Any, table: Table) -> None:
+    """A panel a set, a line a run; the target dashed. A set that is only judged at its end has a mark a run."""
+    groups = table.groups("recipe", "data", "machine")
+    for axes, ((recipe, data, machine), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+        for (run,), of_run in Table.of(rows).groups("run").items():
+            times = [row["time"] for row in of_run]
+            axes.plot(times, [row["accuracy"] for row in of_run], marker=".", label=f"run {run}")
+        if rows[0]["target"] is not None:
+            axes.axhline(float(rows[0]["target"]), color="0.5", linestyle="--")
+        axes.set(title=f"{recipe}, {data}, {machine}", xlabel="time in s", ylabel="accuracy")
+
+
+def draw_elsewhere(sheet: Any, table: Table) -> None:
+    """A panel a data set: mean over the networks, the bar one standard deviation to each side."""
+    groups = table.groups("data")
+    for axes, ((data,), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+        for (recipe, machine), of_set in Table.of(rows).groups("recipe", "machine").items():
+            names = [str(row["images"]) for row in of_set]
+            axes.errorbar(
+                names, [row["accuracy"] for row in of_set], yerr=[row["deviation"] for row in of_set],
+                marker="o", linestyle="", capsize=3, label=f"{recipe}, {machine}",
+            )  # fmt: skip
+        axes.set(title=str(data), ylabel="accuracy")
+        axes.legend(fontsize="x-small")
+
+
+def draw_utilisation(sheet: Any, table: Table) -> None:
+    """A panel a machine and length: core utilisation solid, memory's dashed, a colour a trick."""
+    groups = table.groups("machine", "seconds")
+    for axes, ((machine, seconds), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+        for number, ((trick,), of_trick) in enumerate(Table.of(rows).groups("trick").items()):
+            times = [row["time"] for row in of_trick]
+            for column, style in (("core", "-"), ("memory", "--")):
+                if of_trick[0].get(column) is None:
+                    continue
+                values = [100 * float(row[column]) for row in of_trick]  # type: ignore[arg-type]
+                label = f"{trick}, {column}"
+                axes.plot(times, values, linestyle=style, color=f"C{number % 10}", marker="", label=label)
+        axes.set(title=f"{machine}, {seconds} s", xlabel="time in s", ylabel="utilisation in %", ylim=(0, 105))
+        axes.legend(fontsize="x-small", ncols=2)
+
+
+def draw_tricks(sheet: Any, table: Table) -> None:
+    """A panel a machine: the rate against the exercise's own, a bar a trick, the utilisation written on it."""
+    groups = table.groups("machine", "data")
+    for axes, ((machine, data), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+        for kind, colour in (("alone", "C0"), ("together", "C1")):
+            of_kind = [row for row in rows if row["kind"] == kind]
+            names = [str(row["trick"]) for row in of_kind]
+            bars = axes.barh(names, [row["times_lab"] for row in of_kind], color=colour, label=kind)
+            told = [f" {100 * float(row['utilisation']):.0f} %" for row in of_kind]  # type: ignore[arg-type]
+            axes.bar_label(bars, told)
+        axes.invert_yaxis()
+        axes.set(title=f"{machine}, {data}", xlabel="images a second, times the exercise's own")
+        axes.legend()
+
+
+def _panels(sheet: Any, count: int) -> Any:
+    sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * max(1, count))
+    return sheet.subplots(count, 1, squeeze=False)[:, 0]
