@@ -15,8 +15,8 @@ FIGURES = (
         charts.draw_times,
         "Bars: the median over the runs that count, lines its 95 % interval by order statistics. of: each run must "
         "reach the target, or the mean of all. variation_from, variation_to: 95 % interval of the coefficient of "
-        "variation (Vangel, after McKay; normal times assumed). setup (compiling, warming up) and loading the images are not in "
-        "the time; every evaluation is.",
+        "variation (Vangel, after McKay; normal times assumed). setup (compiling, warming up) and loading the images "
+        "are not in the time; every evaluation is.",
     ),
     Figure(
         "variation",

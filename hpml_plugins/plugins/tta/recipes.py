@@ -165,7 +165,7 @@ def _files() -> dict[str, Any]:
     if path := os.environ.get(VARIABLE):
         try:
             recipes |= yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, TypeError) as error:
+        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
     return recipes
 

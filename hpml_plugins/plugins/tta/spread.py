@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ def _bound(k: float, n: int, u: float) -> float:
     return k / math.sqrt(under) if under > 0 else math.inf
 
 
+@functools.lru_cache(maxsize=256)
 def chi_square_quantile(share: float, degrees: int) -> float:
     """The value below which a chi-square variable lies with this probability (0 < share < 1).
 
