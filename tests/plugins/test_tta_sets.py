@@ -1,0 +1,331 @@
+"""The plugin `tta`: sets of runs, interrupted and whole, over ranks, and what pages make of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from hpml_plugins import HpmlError, Node, Record, load_data
+from hpml_plugins.measuring.bench import Bench
+from hpml_plugins.plugins.tta import ddp, elsewhere, hpml_benchmarks, hpml_figures, meter, running, runset
+from hpml_plugins.plugins.tta.measuring import counting, metrics_of, seed_of
+from hpml_plugins.plugins.tta.recipes import read_recipe
+from hpml_plugins.plugins.tta.running import Run
+from hpml_plugins.testing import Context, import_before_fork, measure_point
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
+FIGURES = {figure.name: figure for figure in hpml_figures()}
+FAST = {"recipe": "fast", "data": "digits"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries_are_loaded() -> None:
+    import_before_fork(["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"])
+
+
+@pytest.fixture(autouse=True)
+def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(runset.VARIABLE, str(tmp_path / "runs"))
+    for name in (elsewhere.OWN, elsewhere.CIFAR101):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "runs"
+
+
+def a_run(seed: int = 1, **changes: Any) -> Run:
+    made: dict[str, Any] = {"reached": True, "time": 2.0, "epochs": 4.0, "accuracy": 0.96, "load": 0.5, "train": 1.0}
+    made |= {"evaluate": 0.5, "apart": 0.96, **changes}
+    return Run(seed=seed, **made)
+
+
+# -- numbers made of runs
+
+
+def test_metrics_of_a_set_at_hand(node: Node) -> None:
+    bench = Bench(node, {})
+    # Times 2 and 4: mean 3, deviation √2, variation 0.4714; the third missed and has no time to the accuracy.
+    runs = [
+        a_run(),
+        a_run(2, time=4.0, train=3.0, epochs=8.0),
+        a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, apart=0.9),
+    ]
+    found = metrics_of(bench, read_recipe("modern", "digits"), runs, 7.0, 1442)
+    assert found["time"].values == (2.0, 4.0)  # type: ignore[union-attr]
+    assert (found["mean_time"], found["deviation"]) == (3.0, pytest.approx(2**0.5))
+    assert found["variation"].values == (pytest.approx(2**0.5 / 3),)  # type: ignore[union-attr]
+    assert found["success"].values == (pytest.approx(2 / 3),)  # type: ignore[union-attr]
+    # (0.5 + 1) / 4 epochs, (0.5 + 3) / 8, (0.5 + 8) / 4
+    assert found["epoch_time"].values == (0.375, 0.4375, 2.125)  # type: ignore[union-attr]
+    assert found["setup"] == 7.0
+    assert bench.warnings == ["1 of 3 runs missed the target; times are of the others"]
+
+
+def test_where_the_mean_must_reach_it_every_run_counts() -> None:
+    fast = read_recipe("fast", "digits")  # 0.97
+    above, below = a_run(accuracy=0.98), a_run(2, accuracy=0.965, reached=False)
+    assert counting(fast, [above, below]) == [above, below]
+    assert counting(fast, [below]) == []
+    assert counting(read_recipe("modern", "digits"), [above, below]) == [above]
+
+
+def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
+    runs = [a_run(accuracy=0.9, apart=0.9, reached=False), a_run(2, accuracy=0.91, apart=0.91, reached=False)]
+    with pytest.raises(HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"):
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, 0.0, 1442)
+
+
+def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
+    with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(apart=0.94)], 0.0, 1442)
+
+
+def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
+    assert len({seed_of(seed, number) for seed in range(3) for number in range(20)}) == 60
+
+
+# -- interrupted sets
+
+
+def test_a_set_goes_on_behind_the_runs_that_are_done(tmp_path: Path) -> None:
+    about = {"recipe": "a", "runs": "3"}
+    first = runset.RunSet(about, tmp_path)
+    first.add(a_run(1))
+    first.add(a_run(2, energy=5.0, elsewhere={"blur": 0.5}))
+    again = runset.RunSet(about, tmp_path)
+    assert (again.resumed, again.runs) == (2, first.runs)
+    assert runset.RunSet({**about, "recipe": "b"}, tmp_path).runs == []
+    again.finish()
+    assert runset.RunSet(about, tmp_path).runs == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_or_foreign_file_is_no_set(tmp_path: Path) -> None:
+    kept = runset.RunSet({"recipe": "a"}, tmp_path)
+    kept.add(a_run())
+    whole = kept.path.read_bytes()
+    kept.path.write_bytes(whole[:-5])
+    assert runset.RunSet({"recipe": "a"}, tmp_path).runs == []
+    kept.path.write_bytes(whole.replace(b'"recipe":"a"', b'"recipe":"c"'))
+    assert runset.RunSet({"recipe": "a"}, tmp_path).runs == []
+
+
+def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = runset.RunSet({"recipe": "a"}, tmp_path / "file")
+    kept.add(a_run())
+    assert "an interrupted set will not be resumed" in kept.problem
+    assert len(kept.runs) == 1
+
+
+def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
+    node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, made = running.run, 0
+
+    def dies(*args: Any) -> Run:
+        nonlocal made
+        made += 1
+        if made == 3:
+            import os
+
+            os.kill(os.getpid(), 9)
+        return whole(*args)
+
+    monkeypatch.setattr(running, "run", dies)  # the point is forked: it sees it
+    record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
+    assert record.status == "failed" and "SIGKILL" in record.reason
+    (file,) = kept_runs.iterdir()
+    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())["runs"]]
+    monkeypatch.setattr(running, "run", whole)
+    record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
+    assert (record.status, record.reason) == ("ok", "")
+    assert any(text.startswith("resumed: 2 of 3 runs") for text in record.warnings)
+    assert record.metrics["time"].samples[:2] == times
+    assert record.series["runs"].columns["seed"] == [1, 2, 3]
+    assert list(kept_runs.iterdir()) == []
+
+
+# -- whole points
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """One of each benchmark of a CPU, as small as can be."""
+    node = Node(os="Linux 6", arch="x86_64", cpu="Test CPU", num_cpu=2, ram=2.0**34, python="3.11")
+    points: list[tuple[str, dict[str, Any]]] = [
+        ("tta_cpu", {**FAST, "runs": 2}),
+        ("tta_utilisation_cpu", {"trick": "lab", "data": "digits", "seconds": 0.4}),
+        ("tta_tricks_cpu", {"data": "digits", "seconds": 0.1, "compiled": False}),
+    ]
+    import_before_fork(["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(runset.VARIABLE, str(tmp_path_factory.mktemp("runs")))
+        return [measure_point(BENCHMARKS[name], params, Context(node, machine="here")) for name, params in points]
+
+
+def test_a_set_is_checked_and_kept_whole(records: list[Record]) -> None:
+    record = records[0]
+    assert (record.status, record.reason) == ("ok", "")
+    assert "the accuracy is that of a plain evaluation, neither compiled nor captured" in record.checks
+    runs = record.series["runs"]
+    parts = zip(*(runs.numbers(name) for name in ("load", "train", "evaluate", "time")), strict=True)
+    assert all(load + train + judge == pytest.approx(time) for load, train, judge, time in parts)
+    assert min(record.metrics["accuracy"].samples) > 0.95
+    assert record.metrics["time"].samples == runs.columns["time"]
+    assert "energy" not in runs.columns  # a CPU does not tell: a zero would be a measurement
+    assert record.data["digits"]["train"] == 1442
+    kinds = record.series["elsewhere"].columns["images"]
+    assert kinds == ["blur", "noise", "contrast"] * 2
+    assert record.metrics["variation"].info["low"] < record.median("variation")  # type: ignore[operator]
+
+
+def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record]) -> None:
+    for record in records[1:]:
+        assert (record.status, record.reason) == ("ok", "")
+        assert set(record.checks) == {"the device counted as many steps as were launched"}
+    assert 0 < records[1].median("utilisation") <= 1.05  # type: ignore[operator]
+    assert records[1].series["utilisation"].columns["time"]
+    tricks = records[2].series["tricks"]
+    assert tricks.columns["trick"][0] == "lab" and "on_device" in tricks.columns["trick"]
+    rates = tricks.numbers("throughput")
+    same = [
+        rate for rate, batch in zip(rates, tricks.numbers("batch"), strict=True) if batch == tricks.numbers("batch")[0]
+    ]
+    assert records[2].median("speedup") == pytest.approx(max(same) / rates[0])
+
+
+def test_ranks_train_together_and_end_with_the_same_network(node: Node) -> None:
+    params = {"recipe": "modern", "data": "digits", "runs": 1, "ranks": 2}
+    record = measure_point(BENCHMARKS["tta_ddp_cpu"], params, Context(node))
+    assert (record.status, record.reason) == ("ok", "")
+    assert "all ranks have the same parameters" in record.checks
+    assert record.metrics["accuracy"].samples[0] >= 0.95
+    # 1442 images, 64 on each of two ranks: 11 steps an epoch; the accuracy counts all 355 test images.
+    right = record.metrics["accuracy"].samples[0] * 355
+    assert right == pytest.approx(round(right), abs=1e-6)
+
+
+def test_a_recipe_whose_update_is_not_shared_is_refused_on_ranks(node: Node) -> None:
+    with pytest.raises(HpmlError, match="recipe 'fast' cannot be shared out"):
+        ddp.measure_ddp_cpu(Bench(node, {}), recipe="fast", data="digits", runs=1, ranks=2)
+
+
+# -- images from elsewhere
+
+
+def test_shifts_are_what_they_say_and_the_same_each_time() -> None:
+    data = load_data("digits")
+    first, again = elsewhere.shifted(data), elsewhere.shifted(data)
+    plain = data.test.images.float()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    # Half the contrast: half the deviation of each image, to a rounding.
+    ratio = first["contrast"].float().std((1, 2, 3)) / plain.std((1, 2, 3))
+    assert ratio.mean() == pytest.approx(0.5, abs=0.01)
+    # Noise of 0.06 of 255 where nothing is cut off at black or white.
+    inside = (plain > 80) & (plain < 176)
+    assert (first["noise"].float() - plain)[inside].std() == pytest.approx(0.06 * 255, rel=0.05)
+    assert first["blur"].float().std() < 0.9 * plain.std()
+
+
+def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path) -> None:
+    data = load_data("digits")
+    for name, size in (("3", (40, 20)), ("7", (8, 16))):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", size, (200, 200, 200)).save(tmp_path / name / "a.png")
+    (tmp_path / "3" / "notes.txt").write_text("no picture")
+    images, labels = elsewhere.read_folder(tmp_path, data)
+    assert images.shape == (2, 1, 8, 8) and images.dtype == torch.uint8
+    assert [data.classes[label] for label in labels] == ["3", "7"]
+    assert (images == 200).all()
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(HpmlError, match="folder 'cat' is no class of digits; use 0, 1, 2"):
+        elsewhere.read_folder(tmp_path, data)
+    with pytest.raises(HpmlError, match="no such folder"):
+        elsewhere.read_folder(tmp_path / "none", data)
+
+
+def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    digits = load_data("digits")
+    with pytest.raises(HpmlError, match="digits has other classes"):
+        elsewhere.read_cifar101(tmp_path, digits)
+    named = replace(digits, name="cifar10")
+    with pytest.raises(HpmlError, match="it is the folder `datasets` of CIFAR"):
+        elsewhere.read_cifar101(tmp_path, named)
+    pixels = numpy.arange(2 * 32 * 32 * 3, dtype=numpy.uint8).reshape(2, 32, 32, 3)
+    numpy.save(tmp_path / "cifar10.1_v6_data.npy", pixels)
+    numpy.save(tmp_path / "cifar10.1_v6_labels.npy", numpy.array([3, 9], dtype=numpy.int32))
+    images, labels = elsewhere.read_cifar101(tmp_path, named)
+    assert images.shape == (2, 3, 32, 32) and labels.tolist() == [3, 9]
+    assert int(images[1, 2, 5, 7]) == int(pixels[1, 5, 7, 2])
+
+
+def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(elsewhere.OWN, "/nowhere")
+    bench = Bench(node, {})
+    elsewhere.Elsewhere(bench, load_data("digits"))
+    assert len(bench.warnings) == 1 and "no such folder" in bench.warnings[0]
+
+
+# -- the meter
+
+
+def test_the_meter_sees_a_busy_cpu(node: Node) -> None:
+    seen = meter.Meter(Bench(node, {}), interval=0.01)
+    with seen:
+        while len(seen.columns.get("core", ())) < 3:
+            sum(range(10_000))
+    assert seen.mean("core") is not None and max(seen.columns["core"]) > 0
+    assert seen.columns["time"] == sorted(seen.columns["time"])
+    assert seen.mean("power") is None and seen.problem == ""
+
+
+# -- pages
+
+
+def rows_of(figure: str, records: list[Record]) -> list[dict[str, Any]]:
+    chosen = [record for record in records if record.benchmark in FIGURES[figure].benchmarks]
+    return list(FIGURES[figure].table(chosen).rows())
+
+
+def test_tables_say_what_was_measured(records: list[Record]) -> None:
+    (row,) = rows_of("time", records)
+    times = records[0].metrics["time"].samples
+    assert (row["card"], row["recipe"], row["runs"]) == ("Test CPU", "fast", 2)
+    assert row["median"] == statistics.median(times) and row["energy"] is None
+    ours, *published = rows_of("variation", records)
+    assert ours["variation"] == pytest.approx(statistics.stdev(times) / statistics.fmean(times))
+    # MLPerf's ResNet on ImageNet, as the data file has it.
+    assert [(row["from"], row["to"]) for row in published] == [(0.027, 0.032)]
+    assert [row["run"] for row in rows_of("curves", records)] == [1, 2]
+    own = rows_of("elsewhere", records)
+    assert [row["images"] for row in own] == ["test images as they are", "blur", "noise", "contrast"]
+    noise = records[0].series["elsewhere"].numbers("accuracy")[1::3]
+    assert own[2]["accuracy"] == pytest.approx(statistics.fmean(noise))
+    tricks = rows_of("tricks", records)
+    assert tricks[0]["times_lab"] == 1 and tricks[0]["trick"] == "lab"
+    assert rows_of("utilisation_means", records)[0]["trick"] == "lab"
+
+
+@pytest.fixture
+def sheet() -> Iterator[Any]:
+    from matplotlib.figure import Figure as Sheet
+
+    yield Sheet()
+
+
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.draw])
+def test_every_chart_is_drawn_from_its_table(name: str, records: list[Record], sheet: Any) -> None:
+    figure = FIGURES[name]
+    assert figure.draw is not None
+    figure.draw(sheet, figure.table([record for record in records if record.benchmark in figure.benchmarks]))
+    assert sheet.axes and all(axes.lines or axes.patches or axes.containers for axes in sheet.axes)
+    assert all(axes.get_xlabel() or axes.get_ylabel() for axes in sheet.axes)
