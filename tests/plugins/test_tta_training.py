@@ -10,7 +10,7 @@ import torch
 
 from hpml_plugins import DataSet, HpmlError, Split, load_data
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
-from hpml_plugins.plugins.tta.networks import build
+from hpml_plugins.plugins.tta.networks import build, product_of_patches
 from hpml_plugins.plugins.tta.optimising import Muon, Optimiser, orthogonalised
 from hpml_plugins.plugins.tta.recipes import Augment, Network, Recipe, read_recipe
 from hpml_plugins.plugins.tta.training import Crew, Phase, Trainer, _seen
@@ -149,6 +149,16 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one() -> None:
     assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=2e-2)
     weight = network.whitening.weight
     assert torch.equal(weight[:12], -weight[12:])
+
+
+@pytest.mark.parametrize("side", [2, 3])
+def test_a_product_of_patches_is_the_convolution(side: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(4, 3, 9, 8, generator=generator)
+    weight, bias = torch.randn(6, 3, side, side, generator=generator), torch.randn(6, generator=generator)
+    found = product_of_patches(images, weight, bias)
+    assert torch.allclose(found, torch.nn.functional.conv2d(images, weight, bias), atol=1e-5)
+    assert found.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "resnet50_stem3"])

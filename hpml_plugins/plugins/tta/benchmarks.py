@@ -16,10 +16,10 @@ from hpml_plugins.plugins.tta.utilisation import (
 )
 
 #: torch's optimizers import torch._dynamo at their first use, which takes seconds in every process.
-TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2")
+TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2", "msgspec", "yaml")
 RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3", "fast")
 SHARED_RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3")
-SMALL_RECIPES = ("lab", "modern", "fast")
+SMALL_RECIPES = ("fast", "modern", "lab")
 CIFARS = ("cifar10", "cifar10-jpeg")
 DATA = (*CIFARS, "fashion-mnist", "digits")
 

@@ -31,7 +31,7 @@ METRICS = (
 )
 #: How far the accuracy of a compiled or captured evaluation may be from a plain one: roundings decide close calls.
 AGREE = 0.005
-#: Batches of that many seconds more than the longest run so far must be left to start another.
+#: So much of the longest run so far must be left of the point's time to start another.
 ROOM = 1.3
 
 
@@ -58,18 +58,21 @@ def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mappi
     kept = RunSet(about_of(bench, recipe, images, count))
     if kept.resumed:
         bench.warn(f"resumed: {kept.resumed} of {count} runs are from an interrupted measurement of the same set")
-    started = time.monotonic()
+    longest = 0.0
     for number in range(len(kept.runs), count):
-        done = number - kept.resumed
+        begun = time.monotonic()
+        if bench.remaining < ROOM * longest:
+            raise HpmlError(f"{number} of {count} runs are done and time is over; measure again to go on behind them")
 
         def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
             bench.progress(progress_text(at, count, epoch, epochs, accuracy), (at + epoch / epochs) / count)
 
         found = run(trainer, seed_of(bench.seed, number), counter, say)
         kept.add(elsewhere.judge(trainer, found))
-        left = (time.monotonic() - started) / (done + 1) * (count - number - 1)
+        longest = max(longest, time.monotonic() - begun)
+        left = longest * (count - number - 1)
         bench.progress(
-            f"run {number + 1} of {count}: {found.accuracy:.4f} in {found.time:.2f} s, {left:.0f} s left",
+            f"run {number + 1} of {count}: {found.accuracy:.4f} in {found.time:.2f} s, at most {left:.0f} s left",
             (number + 1) / count,
         )
     if kept.problem:

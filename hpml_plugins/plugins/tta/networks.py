@@ -94,11 +94,14 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             self.head.weight /= self.head.weight.std()
         self.scale = 1.0 / widths[-1]
+        self.as_product = network.whiten_as == "product"
 
     def forward(self, images: Any, train_bias: bool = True) -> Any:
         """Logits."""
         bias = self.whitening.bias if train_bias else self.whitening.bias.detach()
-        images = functional.gelu(functional.conv2d(images, self.whitening.weight, bias))
+        weight = self.whitening.weight
+        whitened = product_of_patches if self.as_product else functional.conv2d
+        images = functional.gelu(whitened(images, weight, bias))
         for group in self.groups:
             images = group(images)
         images = functional.max_pool2d(images, images.shape[-1])
@@ -116,6 +119,16 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
         filters = (vectors / torch.sqrt(values + WHITEN_EPS)).T.reshape(-1, *weight.shape[1:])
         weight.copy_(torch.cat([filters, -filters]))
+
+
+def product_of_patches(images: Any, weight: Any, bias: Any) -> Any:
+    """A convolution without padding as the product of (B · H · W, C · side²) patches with a matrix; channels-last."""
+    side = weight.shape[-1]
+    pixels = images.permute(0, 2, 3, 1)
+    height, width = (length - side + 1 for length in images.shape[2:])
+    parts = [pixels[:, y : y + height, x : x + width] for y in range(side) for x in range(side)]
+    matrix = weight.permute(0, 2, 3, 1).flatten(1)
+    return functional.linear(torch.cat(parts, -1), matrix, bias).permute(0, 3, 1, 2)
 
 
 class _Pair(nn.Module):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""One run: from weights just drawn to the target, by the clock. Imports torch."""
+"""One run: from weights just drawn to the target, by the clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hpml_plugins.plugins.tta.energy import Counter
-from hpml_plugins.plugins.tta.replaying import synchronise
 
 if TYPE_CHECKING:
     from hpml_plugins.plugins.tta.training import Trainer
@@ -47,6 +46,8 @@ def run(trainer: Trainer, seed: int, counter: Counter, say: Say = lambda *_: Non
 
     The clock starts with the weights drawn, the images loaded and everything compiled; it includes every evaluation.
     """
+    from hpml_plugins.plugins.tta.replaying import synchronise
+
     recipe = trainer.recipe
     trainer.start(seed)
     if trainer.loaded:

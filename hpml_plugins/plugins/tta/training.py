@@ -63,8 +63,8 @@ class Trainer:
         on_gpu = device.startswith("cuda")
         if on_gpu:
             torch.backends.cudnn.benchmark = True
-            torch.backends.cuda.matmul.allow_tf32 = recipe.precision == "tf32"
-            torch.backends.cudnn.allow_tf32 = recipe.precision != "float32"
+            # Convolutions may use TF32 by torch's default, matrix products not.
+            torch.set_float32_matmul_precision("high" if recipe.precision == "tf32" else "highest")
         elif recipe.threads:
             torch.set_num_threads(recipe.threads)
         self.dtype = DTYPES[recipe.precision]
