@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from PIL import Image
 from hpml_plugins import HpmlError, Node, Record, load_data
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.plugins.tta import ddp, elsewhere, hpml_benchmarks, hpml_figures, meter, running, runset
-from hpml_plugins.plugins.tta.measuring import counting, metrics_of, seed_of
+from hpml_plugins.plugins.tta.measuring import counting, measure_tta, metrics_of, seed_of
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.running import Run
 from hpml_plugins.testing import Context, import_before_fork, measure_point
@@ -150,6 +151,12 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     assert record.metrics["time"].samples[:2] == times
     assert record.series["runs"].columns["seed"] == [1, 2, 3]
     assert list(kept_runs.iterdir()) == []
+
+
+def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) -> None:
+    bench = Bench(node, {}, deadline=time.monotonic() - 1)
+    with pytest.raises(HpmlError, match="0 of 2 runs are done and time is over; measure again to go on behind them"):
+        measure_tta(bench, **FAST, runs=2)
 
 
 # -- whole points

@@ -224,6 +224,26 @@ def test_a_seed_gives_the_same_run_whatever_ran_before(trainer: Trainer) -> None
     assert accuracy > 0.3  # a tenth is chance
 
 
+def test_nothing_that_a_graph_would_know_is_replaced_between_runs(trainer: Trainer) -> None:
+    def places() -> list[int]:
+        feed, optimiser = trainer.on_device, trainer.optimiser
+        assert feed is not None and optimiser.muon is not None
+        momenta = [state["momentum_buffer"] for state in optimiser.sgd.state.values()]
+        rates = [group["lr"] for group in optimiser.sgd.param_groups]
+        own = [feed.padded, feed.labels, feed._order, feed._moves, feed._flips, trainer.number, optimiser._tables]
+        network = [*trainer.network.parameters(), *trainer.network.buffers()]
+        assert len(momenta) == 6  # the whitening's bias, the head, four normalisations
+        return [tensor.data_ptr() for tensor in (*momenta, *rates, *own, *network, *optimiser.muon.buffers)]
+
+    before = places()
+    trained(trainer, 3)
+    trainer.start(4)
+    assert places() == before
+    assert int(trainer.number) == 0
+    momenta = [state["momentum_buffer"] for state in trainer.optimiser.sgd.state.values()]
+    assert not any(momentum.any() for momentum in momenta)
+
+
 def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: Trainer) -> None:
     trainer.start(1)
     trainer.whiten()

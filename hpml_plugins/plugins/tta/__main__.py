@@ -69,6 +69,9 @@ def _try(recipe: Recipe, data: Any, device: str, runs: int, profiled: int) -> No
                 f"  waited {one.load:.3f} s  [{curve}]",
                 flush=True,
             )
+        if not found:
+            trainer.close()
+            return
         times, accuracies = [one.time for one in found], [one.accuracy for one in found]
         error = statistics.stdev(accuracies) / len(found) ** 0.5 if len(found) > 1 else 0.0
         print(

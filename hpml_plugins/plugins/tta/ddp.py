@@ -69,7 +69,8 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list
         for number in range(len(kept.runs), count):
 
             def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
-                rank.progress(progress_text(at, count, epoch, epochs, accuracy), (at + epoch / epochs) / count)
+                left = seconds / epoch * (epochs * (count - at) - epoch)
+                rank.progress(progress_text(at, count, epoch, epochs, accuracy, left), (at + epoch / epochs) / count)
 
             rank.barrier()
             found = run(trainer, seed_of(rank.seed, number), counter, say)

@@ -47,6 +47,10 @@ class Elsewhere:
 
     def judge(self, trainer: Trainer, run: Run) -> Run:
         """The run with the accuracies of its network, as the trainer holds it now."""
+        self._sets = {
+            name: (images.to(trainer.device), labels.to(trainer.device))
+            for name, (images, labels) in self._sets.items()
+        }
         found = {name: trainer.accuracy_apart(*pair) for name, pair in self._sets.items()}
         return msgspec.structs.replace(run, elsewhere=found)
 

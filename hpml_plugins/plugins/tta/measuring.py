@@ -65,7 +65,8 @@ def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mappi
             raise HpmlError(f"{number} of {count} runs are done and time is over; measure again to go on behind them")
 
         def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
-            bench.progress(progress_text(at, count, epoch, epochs, accuracy), (at + epoch / epochs) / count)
+            left = seconds / epoch * (epochs * (count - at) - epoch)
+            bench.progress(progress_text(at, count, epoch, epochs, accuracy, left), (at + epoch / epochs) / count)
 
         found = run(trainer, seed_of(bench.seed, number), counter, say)
         kept.add(elsewhere.judge(trainer, found))
@@ -89,10 +90,10 @@ def seed_of(seed: int, number: int) -> int:
     return seed * 1000 + number + 1
 
 
-def progress_text(number: int, count: int, epoch: int, epochs: int, accuracy: float | None) -> str:
-    """What a long point is doing."""
+def progress_text(number: int, count: int, epoch: int, epochs: int, accuracy: float | None, left: float) -> str:
+    """What a long point is doing.  left: s, if every run takes all its epochs."""
     told = "" if accuracy is None else f", accuracy {accuracy:.4f}"
-    return f"run {number + 1} of {count}, epoch {epoch} of {epochs}{told}"
+    return f"run {number + 1} of {count}, epoch {epoch} of {epochs}{told}, at most {left:.0f} s left"
 
 
 def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int = 1) -> dict[str, str]:

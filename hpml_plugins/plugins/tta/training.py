@@ -219,6 +219,8 @@ class Trainer:
         if self.loaded:
             self.loaded.close()
         if self.recipe.compile:
+            # Another trainer's functions are of the same code: dynamo would count them as recompilations, and give up.
+            torch._dynamo.reset()
             # Not a documented interface; where it has moved, they are ended with the point.
             with suppress(Exception):
                 from torch._inductor.async_compile import shutdown_compile_workers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, HpmlError, Metric
-from hpml_plugins.plugins.tta.meter import UNITS, Meter
+from hpml_plugins.plugins.tta.meter import INTERVAL, UNITS, Meter
 from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
 from hpml_plugins.plugins.tta.tricks import BASE, rows, with_trick
 
@@ -31,6 +31,8 @@ TRICKS_METRICS = (
 SETTLE = 2.0
 #: The first epoch that is watched: whose images are in another order than those before.
 LATER = 1000
+#: Rows of the series, however long the watch.
+MOST_LOOKS = 300
 
 
 def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) -> Mapping[str, float]:
@@ -109,7 +111,7 @@ def watch(
         trainer.start(bench.seed)
         before, _ = trainer.train_for(bench.seed, settle)
         counter = Counter([gpu.uuid for gpu in bench.node.gpus[:1]] if bench.gpus else [])
-        meter = Meter(bench)
+        meter = Meter(bench, max(INTERVAL, seconds / MOST_LOOKS))
         joules = counter.read()
         with meter:
             steps, spent = trainer.train_for(bench.seed, seconds, LATER)
@@ -137,4 +139,3 @@ def _let_go(device: str) -> None:
 
         gc.collect()
         torch.cuda.empty_cache()
-        torch._dynamo.reset()
