@@ -10,7 +10,7 @@ import torch
 
 from hpml_plugins import DataSet, HpmlError, Split, load_data
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
-from hpml_plugins.plugins.tta.networks import build, product_of_patches
+from hpml_plugins.plugins.tta.networks import build, product_of_patches, trimmed_convolution
 from hpml_plugins.plugins.tta.optimising import Muon, Optimiser, orthogonalised
 from hpml_plugins.plugins.tta.recipes import Augment, Network, Recipe, read_recipe
 from hpml_plugins.plugins.tta.training import Crew, Phase, Trainer, _seen
@@ -159,6 +159,29 @@ def test_a_product_of_patches_is_the_convolution(side: int) -> None:
     found = product_of_patches(images, weight, bias)
     assert torch.allclose(found, torch.nn.functional.conv2d(images, weight, bias), atol=1e-5)
     assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("sides", [(7, 7), (8, 7), (6, 6)])
+def test_a_trimmed_convolution_is_the_same_once_it_is_pooled(sides: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, weight = torch.randn(2, 3, *sides, generator=generator), torch.randn(5, 3, 3, 3, generator=generator)
+    whole = torch.nn.functional.conv2d(images, weight, padding=1)
+    found = trimmed_convolution(images, weight)
+    assert found.shape[2:] == tuple(side - side % 2 for side in sides)
+    pool = torch.nn.functional.max_pool2d
+    assert torch.allclose(pool(found, 2), pool(whole, 2), atol=1e-5)
+
+
+def test_how_the_speed_network_is_computed_does_not_change_its_gradients() -> None:
+    images = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for changes in ({}, {"whiten_as": "product", "trimmed": True}):
+        torch.manual_seed(1)
+        network = build(Network("speed", (8, 16), **changes), (3, 32, 32), 10)  # type: ignore[arg-type]
+        network(images).square().sum().backward()
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in trained]))
+    assert torch.allclose(*gradients, rtol=1e-3, atol=1e-4 * float(gradients[0].abs().max()))
 
 
 @pytest.mark.parametrize("name", ["resnet50", "resnet50_stem3"])

@@ -89,7 +89,9 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         self.whitening = nn.Conv2d(channels, first, side)
         self.whitening.weight.requires_grad_(False)
         widths = network.widths or (64, 256, 256)
-        self.groups = nn.ModuleList(_Pair(a, b) for a, b in zip((first, *widths), widths, strict=False))
+        self.groups = nn.ModuleList(
+            _Pair(a, b, network.trimmed) for a, b in zip((first, *widths), widths, strict=False)
+        )
         self.head = nn.Linear(widths[-1], classes, bias=False)
         with torch.no_grad():
             self.head.weight /= self.head.weight.std()
@@ -131,11 +133,23 @@ def product_of_patches(images: Any, weight: Any, bias: Any) -> Any:
     return functional.linear(torch.cat(parts, -1), matrix, bias).permute(0, 3, 1, 2)
 
 
+def trimmed_convolution(images: Any, weight: Any) -> Any:
+    """A 3×3 convolution padded by 1, without the last row and column of an odd side: pooling by 2 leaves them out.
+
+    Of 15×15 these are 13 % of the work, of 7×7 27 %.
+    """
+    down, right = (1 - length % 2 for length in images.shape[2:])
+    if down and right:
+        return functional.conv2d(images, weight, padding=1)
+    return functional.conv2d(functional.pad(images, (1, right, 1, down)), weight)
+
+
 class _Pair(nn.Module):  # type: ignore[misc]
     """Convolution, pooling, normalisation, GELU, and the same without pooling."""
 
-    def __init__(self, before: int, after: int) -> None:
+    def __init__(self, before: int, after: int, trimmed: bool) -> None:
         super().__init__()
+        self.trimmed = trimmed
         self.first, self.second = _identity_conv(before, after), _identity_conv(after, after)
         self.norms = nn.ModuleList(nn.BatchNorm2d(after, eps=1e-12, momentum=FOLLOW) for _ in range(2))
         for norm in self.norms:
@@ -143,7 +157,8 @@ class _Pair(nn.Module):  # type: ignore[misc]
 
     def forward(self, images: Any) -> Any:
         """Half the side."""
-        images = functional.gelu(self.norms[0](functional.max_pool2d(self.first(images), 2)))
+        first = trimmed_convolution(images, self.first.weight) if self.trimmed else self.first(images)
+        images = functional.gelu(self.norms[0](functional.max_pool2d(first, 2)))
         return functional.gelu(self.norms[1](self.second(images)))
 
 

@@ -21,13 +21,15 @@ OWN = Path(__file__).with_name("recipes.yaml")
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity.
 
-    whiten_as: how the whitening is computed; a product of the patches with a matrix suits few channels better.
+    whiten_as: how the whitening is computed; a product of the patches with a matrix may suit few channels better.
+    trimmed: convolutions before a pooling leave out the last row and column where it would: same result, less work.
     """
 
     name: Literal["resnet50", "resnet50_stem3", "small_resnet", "speed"]
     widths: tuple[int, ...] = ()
     whiten: int = 2
     whiten_as: Literal["convolution", "product"] = "convolution"
+    trimmed: bool = False
     zero_gamma: bool = False
 
 
