@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,21 +30,32 @@ def _measure(bench: Bench, name: str, data: str, count: int, ranks: int) -> Mapp
     recipe = msgspec.structs.replace(read_recipe(name, data).on(bench.device), compile="")
     if recipe.muon:
         raise HpmlError(f"recipe {name!r} cannot be shared out: Muon's step is not")
-    images = bench.data(data)
-    kept = RunSet(about_of(bench, recipe, images, count, ranks))
-    if kept.resumed:
-        bench.warn(f"resumed: {kept.resumed} of {count} runs are from an interrupted measurement of the same set")
-    facts = {"setup": 0.0, "load": 0.0}
-    if kept.resumed < count:
-        found = bench.ranks(_on_rank, ranks, recipe, count, kept)[0]
-        kept.runs, facts = found
-    attach(bench, recipe, kept.runs, None, facts["load"])
-    result = metrics_of(bench, recipe, kept.runs, facts["setup"], len(images.train))
+    # Images are loaded by the ranks: a process that has used torch could not fork them.
+    found = bench.ranks(_on_rank, ranks, recipe, count)[0]
+    bench.used_data |= found.data
+    kept = RunSet(found.about)
+    if found.resumed:
+        bench.warn(f"resumed: {found.resumed} of {count} runs are from an interrupted measurement of the same set")
+    attach(bench, recipe, found.runs, None, found.load)
+    result = metrics_of(bench, recipe, found.runs, found.setup, found.images)
     kept.finish()
     return result
 
 
-def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list[Run], dict[str, float]]:
+@dataclass
+class _Found:
+    """What rank 0 brings back. images: that an epoch has.  load, setup: s."""
+
+    runs: list[Run]
+    about: dict[str, str]
+    data: dict[str, Any]
+    resumed: int
+    images: int
+    load: float
+    setup: float
+
+
+def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
     """All runs that are left, on this rank; rank 0 keeps them."""
     from hpml_plugins.plugins.tta.energy import Counter
     from hpml_plugins.plugins.tta.replaying import own_stream
@@ -51,6 +63,11 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list
     from hpml_plugins.plugins.tta.training import Crew, Trainer
 
     images = rank.data(recipe.data)
+    about = about_of(rank, recipe, images, count, rank.count)
+    kept = RunSet(about)
+    # What rank 0 has read counts: another may have looked a moment later, or on another node.
+    kept.runs = rank.share(kept.runs)
+    resumed = len(kept.runs)
 
     def wrap(network: Any) -> Any:
         from torch.nn.parallel import DistributedDataParallel
@@ -66,7 +83,7 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list
     counter = Counter(cards)
     with own_stream(rank.device):
         trainer = Trainer(recipe, images, rank.device, Crew(rank.index, rank.count, wrap, total))
-        for number in range(len(kept.runs), count):
+        for number in range(resumed, count):
 
             def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
                 left = seconds / epoch * (epochs * (count - at) - epoch)
@@ -80,7 +97,7 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int, kept: RunSet) -> tuple[list
             else:
                 kept.runs.append(found)
         trainer.close()
-    return kept.runs, {"setup": trainer.setup, "load": trainer.load}
+    return _Found(kept.runs, about, rank.used_data, resumed, len(images.train), trainer.load, trainer.setup)
 
 
 def check_same_everywhere(rank: Rank, network: Any) -> None:
