@@ -275,6 +275,21 @@ def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
     assert int(images[1, 2, 5, 7]) == int(pixels[1, 5, 7, 2])
 
 
+def test_the_record_says_which_pictures_were_used(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    (tmp_path / "5").mkdir()
+    Image.new("L", (8, 8), 7).save(tmp_path / "5" / "a.png")
+    monkeypatch.setenv(elsewhere.OWN, str(tmp_path))
+    bench = Bench(node, {})
+    elsewhere.Elsewhere(bench, load_data("digits"))
+    first = bench.used_data["own images"]
+    assert first["test"] == 1 and bench.warnings == []
+    Image.new("L", (8, 8), 9).save(tmp_path / "5" / "a.png")
+    elsewhere.Elsewhere(bench, load_data("digits"))
+    assert bench.used_data["own images"]["fingerprint"] != first["fingerprint"]
+
+
 def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(elsewhere.OWN, "/nowhere")
     bench = Bench(node, {})
@@ -319,7 +334,9 @@ def test_tables_say_what_was_measured(records: list[Record]) -> None:
     assert own[2]["accuracy"] == pytest.approx(statistics.fmean(noise))
     tricks = rows_of("tricks", records)
     assert tricks[0]["times_lab"] == 1 and tricks[0]["trick"] == "lab"
-    assert rows_of("utilisation_means", records)[0]["trick"] == "lab"
+    watched = rows_of("utilisation_means", records)[0]
+    assert watched["trick"] == "lab"
+    assert watched["epoch"] == pytest.approx(1442 / records[1].median("throughput"))  # type: ignore[operator]
 
 
 @pytest.fixture

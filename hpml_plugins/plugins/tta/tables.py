@@ -125,8 +125,10 @@ def means(records: Sequence[Record]) -> Table:
         work = record.series["work"]
         known = ("throughput", "utilisation", "memory_utilisation", "power", "energy_per_image")
         found = {name: work.numbers(name)[0] for name in known if name in work.columns}
-        rows.append({**_watched(record), "looks": len(record.series["utilisation"].columns["time"]), **found})
-    return Table.of(rows, {"throughput": "1/s", "power": "W", "energy_per_image": "J"})
+        epoch = _epoch(record, found["throughput"])
+        looks = len(record.series["utilisation"].columns["time"])
+        rows.append({**_watched(record), "looks": looks, "epoch": epoch, **found})
+    return Table.of(rows, {"throughput": "1/s", "epoch": "s", "power": "W", "energy_per_image": "J"})
 
 
 def tricks(records: Sequence[Record]) -> Table:
@@ -141,8 +143,8 @@ def tricks(records: Sequence[Record]) -> Table:
             place = {"machine": record.machine, "card": card_of(record), "data": record.params["data"]}
             settings = {"seconds": record.params["seconds"], "kind": row.pop("kind"), "trick": row.pop("trick")}
             rate = float(row["throughput"])
-            rows.append({**place, **settings, "times_lab": rate / before, **row})
-    return Table.of(rows, {"throughput": "1/s", "power": "W", "energy_per_image": "J", "setup": "s"})
+            rows.append({**place, **settings, "times_lab": rate / before, "epoch": _epoch(record, rate), **row})
+    return Table.of(rows, {"throughput": "1/s", "epoch": "s", "power": "W", "energy_per_image": "J", "setup": "s"})
 
 
 def _set(record: Record) -> Row:
@@ -154,6 +156,11 @@ def _set(record: Record) -> Row:
 def _watched(record: Record) -> Row:
     names = ("trick", "data", "seconds")
     return {"machine": record.machine, "card": card_of(record), **{name: record.params[name] for name in names}}
+
+
+def _epoch(record: Record, rate: float) -> float:
+    """s that all training images take at this rate."""
+    return float(record.data[str(record.params["data"])]["train"]) / rate
 
 
 def _ordered(rows: list[Row]) -> list[Row]:
