@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from hpml_plugins import DataSet, HpmlError, Split, load_data
+from hpml_plugins.plugins.tta.crew import Crew
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
 from hpml_plugins.plugins.tta.networks import build, product_of_patches, trimmed_convolution
 from hpml_plugins.plugins.tta.optimising import Muon, Optimiser, orthogonalised
 from hpml_plugins.plugins.tta.recipes import Augment, Network, Recipe, read_recipe
-from hpml_plugins.plugins.tta.training import Crew, Phase, Trainer, _seen
+from hpml_plugins.plugins.tta.training import Phase, Trainer
+from hpml_plugins.plugins.tta.views import seen
 
 
 def pictures(count: int, shape: tuple[int, int, int] = (3, 8, 8)) -> DataSet:
@@ -209,9 +211,9 @@ def test_views_are_weighted_as_said() -> None:
     by_hand = [
         corner(view) + corner(view.flip(-1)) for view in (images, moved[:, :, :4, :4], moved[:, :, 2:, 2:])
     ]  # fmt: skip
-    assert torch.equal(_seen(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2]))
-    assert torch.equal(_seen(images, 2, corner)[0], torch.tensor([3.0]))
-    assert torch.equal(_seen(images, 1, corner)[0], torch.tensor([0.0]))
+    assert torch.equal(seen(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2]))
+    assert torch.equal(seen(images, 2, corner)[0], torch.tensor([3.0]))
+    assert torch.equal(seen(images, 1, corner)[0], torch.tensor([0.0]))
 
 
 @pytest.fixture(scope="module")

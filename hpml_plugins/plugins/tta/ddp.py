@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins import Bench, HpmlError, Rank, Samples
+from hpml_plugins.plugins.tta.crew import Crew
 from hpml_plugins.plugins.tta.measuring import about_of, attach, metrics_of, progress_text, seed_of
 from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
 from hpml_plugins.plugins.tta.running import Run
@@ -60,7 +61,7 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
     from hpml_plugins.plugins.tta.energy import Counter
     from hpml_plugins.plugins.tta.replaying import own_stream
     from hpml_plugins.plugins.tta.running import run
-    from hpml_plugins.plugins.tta.training import Crew, Trainer
+    from hpml_plugins.plugins.tta.training import Trainer
 
     images = rank.data(recipe.data)
     about = about_of(rank, recipe, images, count, rank.count)

@@ -12,33 +12,19 @@ import torch
 from torch.nn import functional
 
 from hpml_plugins import DataSet, HpmlError
+from hpml_plugins.plugins.tta.crew import ALONE, Crew
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
 from hpml_plugins.plugins.tta.networks import SpeedNet, build, in_half
 from hpml_plugins.plugins.tta.optimising import Optimiser
 from hpml_plugins.plugins.tta.recipes import Recipe
 from hpml_plugins.plugins.tta.replaying import Replay, synchronise
+from hpml_plugins.plugins.tta.views import seen
 
 #: DistributedDataParallel takes events for its own statistics in its first ten steps, which a capture must not hold.
 WARM_UP_RANKS = 12
 #: So many images tell the covariance of patches well enough.
 WHITEN_IMAGES = 5000
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "tf32": torch.float32}
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Who trains together. index, count: this process among them.  wrap: makes the network one that shares gradients.
-
-    total: adds numbers up over all.
-    """
-
-    index: int = 0
-    count: int = 1
-    wrap: Callable[[Any], Any] = lambda network: network
-    total: Callable[[list[float]], list[float]] = lambda numbers: numbers
-
-
-ALONE = Crew()
 
 
 @dataclass(frozen=True)
@@ -150,28 +136,6 @@ class Trainer:
             for _ in range(replay.times):
                 step += 1
             replay()
-
-    def train_for(self, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
-        """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how many s."""
-        started = time.perf_counter()
-        steps = 0
-        while (spent := time.perf_counter() - started) < seconds:
-            if self.loaded:
-                for images, labels in self.loaded.epoch(seed, epoch):
-                    self.train_on(images, labels, 0)
-                    steps += 1
-                    if time.perf_counter() - started >= seconds:
-                        break
-            elif self.on_device:
-                self.on_device.start_epoch(seed, epoch)
-                self.run_steps(0, self.steps_an_epoch)
-                steps += self.steps_an_epoch
-            epoch += 1
-            # Once an epoch: the host must not run ahead of the clock that ends this.
-            synchronise(self.device)
-        synchronise(self.device)
-        spent = time.perf_counter() - started
-        return steps, spent
 
     def train_on(self, images: Any, labels: Any, step: int) -> None:
         """One step on a batch that was loaded."""
@@ -317,30 +281,6 @@ class Trainer:
         views, size = self.recipe.evaluate.views, self.recipe.evaluate.batch
         right = torch.zeros((), dtype=torch.int64, device=self.device)
         for part, answers in zip(images.split(size), labels.split(size), strict=True):
-            right = right + (_seen(part, views, logits_of).argmax(1) == answers).sum()
+            right = right + (seen(part, views, logits_of).argmax(1) == answers).sum()
         self.network.train()
         return right
-
-
-def _seen(images: Any, views: int, logits_of: Callable[[Any], Any]) -> Any:
-    """Logits over views: as it is; mirrored too; half of the weight moved by a pixel, up left and down right, too."""
-    if views == 1:
-        return logits_of(images)
-
-    def both(x: Any) -> Any:
-        return logits_of(x) + logits_of(x.flip(-1).contiguous(memory_format=_layout_of(x)))
-
-    if views == 2:
-        return both(images)
-    height, width = images.shape[2:]
-    padded = functional.pad(images, (1, 1, 1, 1), mode="reflect")
-    moved = [
-        padded[:, :, place : place + height, place : place + width].contiguous(memory_format=_layout_of(images))
-        for place in (0, 2)
-    ]
-    return both(images) + 0.5 * sum(both(x) for x in moved)
-
-
-def _layout_of(images: Any) -> Any:
-    channels_last = images.is_contiguous(memory_format=torch.channels_last) and images.shape[1] > 1
-    return torch.channels_last if channels_last else torch.contiguous_format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hpml_plugins.plugins.tta.tricks import BASE, rows, with_trick
 
 if TYPE_CHECKING:
     from hpml_plugins import DataSet
+    from hpml_plugins.plugins.tta.training import Trainer
 
 THROUGHPUT = Metric("throughput", "1/s", "higher", "images trained on")
 CORE = Metric("utilisation", "1", "higher", "mean share of time in which the processor computed")
@@ -109,12 +111,12 @@ def watch(
     trainer = Trainer(recipe, images, bench.device, evaluates=False)
     try:
         trainer.start(bench.seed)
-        before, _ = trainer.train_for(bench.seed, settle)
+        before, _ = train_for(trainer, bench.seed, settle)
         counter = Counter([gpu.uuid for gpu in bench.node.gpus[:1]] if bench.gpus else [])
         meter = Meter(bench, max(INTERVAL, seconds / MOST_LOOKS))
         joules = counter.read()
         with meter:
-            steps, spent = trainer.train_for(bench.seed, seconds, LATER)
+            steps, spent = train_for(trainer, bench.seed, seconds, LATER)
         after = counter.read()
         bench.check(
             int(bench.result(trainer.number).item()) == before + steps,
@@ -129,6 +131,31 @@ def watch(
     if joules is not None and after is not None:
         row["energy_per_image"] = (after - joules) / (steps * recipe.batch)
     return row, meter
+
+
+def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
+    """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how many s."""
+    from hpml_plugins.plugins.tta.replaying import synchronise
+
+    started = time.perf_counter()
+    steps = 0
+    while (spent := time.perf_counter() - started) < seconds:
+        if trainer.loaded:
+            for images, labels in trainer.loaded.epoch(seed, epoch):
+                trainer.train_on(images, labels, 0)
+                steps += 1
+                if time.perf_counter() - started >= seconds:
+                    break
+        elif trainer.on_device:
+            trainer.on_device.start_epoch(seed, epoch)
+            trainer.run_steps(0, trainer.steps_an_epoch)
+            steps += trainer.steps_an_epoch
+        epoch += 1
+        # Once an epoch: the host must not run ahead of the clock that ends this.
+        synchronise(trainer.device)
+    synchronise(trainer.device)
+    spent = time.perf_counter() - started
+    return steps, spent
 
 
 def _let_go(device: str) -> None:
