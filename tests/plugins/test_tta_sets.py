@@ -153,6 +153,17 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     assert list(kept_runs.iterdir()) == []
 
 
+def test_a_set_that_fails_its_checks_is_not_found_again(
+    node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    whole = running.run
+    monkeypatch.setattr(running, "run", lambda *args: msgspec.structs.replace(whole(*args), apart=0.5))
+    record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 1}, Context(node))
+    assert record.status == "failed" and "plain evaluation" in record.reason
+    assert list(kept_runs.iterdir()) == []
+    assert record.series["runs"].columns["seed"] == [1]
+
+
 def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) -> None:
     bench = Bench(node, {}, deadline=time.monotonic() - 1)
     with pytest.raises(HpmlError, match="0 of 2 runs are done and time is over; measure again to go on behind them"):

@@ -34,13 +34,12 @@ def _measure(bench: Bench, name: str, data: str, count: int, ranks: int) -> Mapp
     # Images are loaded by the ranks: a process that has used torch could not fork them.
     found = bench.ranks(_on_rank, ranks, recipe, count)[0]
     bench.used_data |= found.data
-    kept = RunSet(found.about)
+    # Whole, whatever is made of it: a set that fails its checks must not be found again.
+    RunSet(found.about).finish()
     if found.resumed:
         bench.warn(f"resumed: {found.resumed} of {count} runs are from an interrupted measurement of the same set")
     attach(bench, recipe, found.runs, None, found.load)
-    result = metrics_of(bench, recipe, found.runs, found.setup, found.images)
-    kept.finish()
-    return result
+    return metrics_of(bench, recipe, found.runs, found.setup, found.images)
 
 
 @dataclass

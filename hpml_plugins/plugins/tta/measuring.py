@@ -79,10 +79,10 @@ def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mappi
     if kept.problem:
         bench.warn(kept.problem)
     trainer.close()
-    attach(bench, recipe, kept.runs, trainer)
-    result = metrics_of(bench, recipe, kept.runs, trainer.setup, len(images.train))
+    # Whole, whatever is made of it: a set that fails its checks must not be found again.
     kept.finish()
-    return result
+    attach(bench, recipe, kept.runs, trainer)
+    return metrics_of(bench, recipe, kept.runs, trainer.setup, len(images.train))
 
 
 def seed_of(seed: int, number: int) -> int:
