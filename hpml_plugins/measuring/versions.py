@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 #: Asked only when loaded, so that a point names what it used and not what happens to be installed.
-_PACKAGES = ("torch", "torchvision", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
+_PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
 
 
 def package_versions() -> dict[str, str]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins.plugins.quantization.deploying import DEPLOY_CPU, DEPLOY_CUDA
+from hpml_plugins.plugins.quantization.figures import FIGURES
+from hpml_plugins.plugins.quantization.matmul import MATMUL_CPU, MATMUL_CUDA
 from hpml_plugins.plugins.quantization.steps import STEPS
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """Accuracy after each step."""
-    return [STEPS]
+    """Accuracy after each step; what libraries make of networks; the products that they rest on."""
+    return [STEPS, DEPLOY_CUDA, DEPLOY_CPU, MATMUL_CUDA, MATMUL_CPU]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """Accuracy against bits, histograms, accuracy against latency, rates of the products."""
+    return list(FIGURES)

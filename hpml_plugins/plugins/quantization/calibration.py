@@ -21,7 +21,7 @@ class Calibration:
 
 
 def calibrate(blocks: Sequence[Block], images: Any) -> Calibration:
-    """Run the images through in floating point and look at the input and at every result that gets a grid of its own."""
+    """Run the images through in floating point; look at the input and at every result that gets a grid of its own."""
     values = {INPUT: images}
     for block in blocks:
         images = block.run(images)

@@ -52,7 +52,7 @@ def high_product(a: Any, b: Any) -> Any:
 
 
 def divide_by_power(values: Any, exponents: Any) -> Any:
-    """round(values / 2^exponents), ties away from zero: gemmlowp's RoundingDivideByPOT. int64; takes the values' memory.
+    """round(values / 2^exponents), ties away from zero: gemmlowp's RoundingDivideByPOT. int64, in place.
 
     A shift to the right alone rounds down, and one with half a step added rounds ties up: on numbers with as many ties
     as these, appendix B found such a bias to cost accuracy.  exponents: int64, 0 to 62.

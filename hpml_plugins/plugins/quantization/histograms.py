@@ -11,7 +11,7 @@ from hpml_plugins import Bench
 from hpml_plugins.plugins.quantization.calibration import INPUT
 from hpml_plugins.plugins.quantization.quantized import Quantized
 
-BINS = 64
+BINS = 40
 #: Values of each layer that are counted at most, evenly taken.
 MOST = 200_000
 #: Widths that are drawn beside float32.
@@ -63,4 +63,5 @@ def shares(values: Any, low: float, high: float) -> list[float]:
     """
     values = values.reshape(-1)
     values = values[:: -(-len(values) // MOST)].float().cpu().clamp(low, high)
-    return (torch.histc(values, BINS, low, high) / len(values)).tolist()
+    found: list[float] = (torch.histc(values, BINS, low, high) / len(values)).tolist()
+    return found

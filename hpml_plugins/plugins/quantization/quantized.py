@@ -15,7 +15,6 @@ from torch import nn
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.quantization.affine import Binary, Grid, Profile, affine_grid, bias_grid, weight_grid
 from hpml_plugins.plugins.quantization.blocks import Block
-from hpml_plugins.plugins.quantization.calibration import INPUT
 from hpml_plugins.plugins.quantization.fixed_point import INT32_HIGH, INT32_LOW, multiplier, rescale
 from hpml_plugins.plugins.quantization.network import INPUT_HIGH, INPUT_LOW
 
@@ -180,7 +179,7 @@ def _largest(values: Any, side: Any) -> Any:
 
 
 def int8_product(a: Any, b: Any) -> Any:
-    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`, whose CUDA version wants multiples of 8 and m above 16."""
+    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`: on CUDA it wants multiples of 8, and m above 16."""
     (m, k), n = a.shape, b.shape[1]
     if a.device.type == "cpu":
         return torch._int_mm(a, b)

@@ -49,7 +49,9 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     test, labels = as_reals(part.images.to(bench.device)), part.labels.to(bench.device)
     before = accuracy(trained.network, trained.test, trained.test_labels)
     metrics: dict[str, float] = {"float_accuracy": before, "epochs": trained.epochs}
-    rows: list[tuple[int, str, str, str, float]] = [(32, "float32", "–", "float", accuracy(trained.network, test, labels))]
+    rows: list[tuple[int, str, str, str, float]] = [
+        (32, "float32", "–", "float", accuracy(trained.network, test, labels))
+    ]
     cases = list(itertools.product(BITS, GRANULARITIES, RANGES))
     networks = {}
     floating: dict[str, set[str]] = {}
@@ -69,7 +71,9 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
             here = bench.result(quantized.infer(network, integers))
             bench.check(torch.equal(here, exact), "int8 products differ from those of 64-bit integers")
     if not left:
-        bench.check(not floating, "integer-only inference has floating-point tensors" + (f": {floating}" if floating else ""))
+        bench.check(
+            not floating, "integer-only inference has floating-point tensors" + (f": {floating}" if floating else "")
+        )
     names = ("bits", "granularity", "range", "step", "accuracy")
     columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
     bench.series("accuracy", columns, {"bits": "1", "accuracy": "1"})

@@ -1,0 +1,81 @@
+"""The benchmarks `quantization_matmul_cuda` and `quantization_matmul_cpu`: the products that quantization is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
+
+CUDA_DTYPES = ("bfloat16", "int8", "fp8")
+CPU_DTYPES = ("float32", "bfloat16", "int8", "fp8")
+#: Least compute capability.
+NEEDS = {"bfloat16": (8, 0), "int8": (7, 5), "fp8": (8, 9)}
+BUDGET = 0.8
+
+
+def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
+    """Multiply two size × size matrices, hot. The metrics are of the fastest way; the series `ways` has all.
+
+    A way that torch refuses, or whose result is wrong, is named in a warning; the point fails when none is left.
+    """
+    import torch
+
+    from hpml_plugins.plugins.quantization.products import TOLERANCE, ways
+
+    if bench.device == "cuda" and (has := torch.cuda.get_device_capability()) < NEEDS[dtype]:
+        bench.skip(
+            f"{dtype} needs compute capability {'.'.join(map(str, NEEDS[dtype]))}, this card has {has[0]}.{has[1]}"
+        )
+    times: dict[str, Samples] = {}
+    refused = []
+    products = ways(dtype, size, bench.device, bench.seed)
+    for number, (name, product) in enumerate(products.items()):
+        bench.progress(name, number / len(products))
+        try:
+            result = product.run()
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            refused.append(name)
+            bench.warn(f"{name}: torch refuses: {str(error).splitlines()[0][:200]}")
+            continue
+        off = product.error(bench.result(result))
+        bench.check(off <= TOLERANCE[dtype], f"{name}: the product differs from float64's by {off:.1e}")
+        times[name] = bench.time(product.run, budget=BUDGET, name=name)
+    if not times:
+        bench.skip(f"torch multiplies no {dtype} here: {bench.warnings[-1]}")
+    rates = {name: 2 * size**3 / time for name, time in times.items()}
+    fastest = max(rates, key=lambda name: rates[name].median)
+    peak = bench.peaks.peak(dtype) if bench.peaks else None
+    medians = [rate.median for rate in rates.values()]
+    columns: dict[str, list[Any]] = {"way": list(rates), "rate": medians}
+    if peak:
+        columns["share"] = [median / peak for median in medians]
+    elif bench.device == "cuda":
+        bench.warn(f"unknown card {bench.node.gpus[0].name}: no published peak of {dtype}")
+    bench.series("ways", columns, {"rate": "OP/s", **({"share": "1"} if peak else {})})
+    return {"time": times[fastest], "rate": rates[fastest]}
+
+
+METRICS = (
+    Metric("time", "s", "lower", "of one product, by the fastest way"),
+    Metric("rate", "OP/s", "higher", "2 n³ over time"),
+)
+MATMUL_CUDA = Benchmark(
+    "quantization_matmul_cuda",
+    measure,
+    METRICS,
+    grid={"dtype": CUDA_DTYPES, "size": (1024, 2048, 4096, 8192, 16384)},
+    requires=Requires(gpus=1, gpu_memory=20e9, modules=("torch",)),
+    version="1",
+    timeout=120,
+    description="Square matrix products in bfloat16, int8 and fp8 on a GPU: rate, and share of the published peak.",
+)
+MATMUL_CPU = Benchmark(
+    "quantization_matmul_cpu",
+    measure,
+    METRICS,
+    grid={"dtype": CPU_DTYPES, "size": (256, 512, 1024, 2048)},
+    requires=Requires(modules=("torch",)),
+    version="1",
+    timeout=120,
+    description="Square matrix products in float32, bfloat16, int8 and fp8 on the CPU.",
+)
