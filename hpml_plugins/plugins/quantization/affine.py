@@ -110,14 +110,15 @@ def affine_grid(low: float, high: float, bits: int) -> Grid:
     """The grid of `bits` bits over a range, widened to hold 0, which is then a whole step: padding is exact.
 
     scale = (high − low) / (2^bits − 1), zero point = round(lowest − low / scale), integers −2^(bits−1) … 2^(bits−1) − 1
-    (the paper's less 2^(bits−1): int8 instead of uint8). A range of 0 alone has scale 1: its only value is exact.
+    (the paper's less 2^(bits−1): int8 instead of uint8). A range of 0 alone has scale 1 and its
+    zero at the lowest integer, where a ReLU's is.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     scale = (high - low) / (highest - lowest)
     # Subnormal ranges divide to 0 too.
     if scale < torch.finfo(torch.float32).tiny:
-        return Grid(1.0, max(lowest, min(0, highest)), lowest, highest)
+        return Grid(1.0, lowest, lowest, highest)
     zero_point = round(lowest - low / scale)
     return Grid(scale, max(lowest, min(zero_point, highest)), lowest, highest)
 

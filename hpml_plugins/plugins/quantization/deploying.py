@@ -17,7 +17,7 @@ DATA = ("digits", "cifar10", "cifar10-jpeg")
 def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -> dict[str, Any]:
     """Quantize a network after training, judge it by test images, and time it.
 
-    model: "simple", trained; "resnet18", "resnet50", convolutions at random and the last layer fitted: see
+    model: "simple", trained; "resnet18", "resnet50", trained briefly: see
     `subjects.prepare`.  method: a name of `names`.  runtime: "eager", as torch runs it operation by operation, or
     "compile", by torch.compile.
     """

@@ -20,6 +20,15 @@ from hpml_plugins.plugins.quantization.subjects import Subject
 
 #: CUDA's int8 and fp8 products want both sides of a weight to be multiples of these.
 MULTIPLE = {"int8": 8, "float8": 16}
+#: What newer torch or torchao may no longer have.
+MODULES = {
+    "fx_dynamic": ("torch.ao.quantization",),
+    "fx_static": ("torch.ao.quantization.quantize_fx",),
+    "pt2e_static": (
+        "torchao.quantization.pt2e.quantize_pt2e",
+        "torchao.quantization.pt2e.quantizer.x86_inductor_quantizer",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ def deploy(bench: Bench, subject: Subject, method: str) -> Deployed:
     if method in ("float32", "bfloat16"):
         dtype = getattr(torch, method)
         return Deployed(_laid_out(network.to(dtype), bench.device), dtype, len(layers))
+    for needed in MODULES.get(method, ()):
+        bench.import_module(needed)
     if method == "fx_static":
         return Deployed(_fx_static(network, subject), torch.float32, len(layers))
     if method == "pt2e_static":
