@@ -183,7 +183,7 @@ def int8_product(a: Any, b: Any) -> Any:
     (m, k), n = a.shape, b.shape[1]
     if a.device.type == "cpu":
         return torch._int_mm(a, b)
-    a = nn.functional.pad(a, (0, -k % 16, 0, max(0, 32 - m)))
+    a = nn.functional.pad(a, (0, -k % 16, 0, max(32 - m, -m % 16)))
     b = nn.functional.pad(b.t(), (0, -k % 16, 0, -n % 16)).t()
     return torch._int_mm(a.contiguous(), b)[:m, :n]
 

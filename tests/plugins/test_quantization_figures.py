@@ -1,0 +1,125 @@
+"""The tables and charts of the plugin `quantization`, from Records as they are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.figure
+import pytest
+
+from hpml_plugins import Record, Series
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.quantization import hpml_benchmarks, hpml_figures
+
+FIGURES = {figure.name: figure for figure in hpml_figures()}
+BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
+
+
+def record(benchmark: str, series: dict[str, Series], machine: str = "here", images: int = 10, **told: Any) -> Record:
+    """A Record with every metric of the benchmark, 1.0 where the test does not care; other arguments are parameters."""
+    metrics = {
+        metric.name: MetricSamples(metric.unit, metric.direction, [told.pop(metric.name, 1.0)])
+        for metric in BENCHMARKS[benchmark].metrics
+    }
+    return Record(
+        benchmark=benchmark, plugin="quantization", version="1", params=told, status="ok", machine=machine,
+        metrics=metrics, series=series, data={"set": {"train": images}},
+    )  # fmt: skip
+
+
+def steps_record(data: str = "digits", images: int = 10) -> Record:
+    rows = [(32, "float32", "–", "float", 0.98)]
+    rows += [
+        (bits, granularity, "minmax", step, bits / 10)
+        for bits in (8, 4)
+        for granularity in ("tensor", "channel")
+        for step in ("weights", "integer")
+    ]
+    names = ("bits", "granularity", "range", "step", "accuracy")
+    accuracy = Series(dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True)))
+    bins = {"from": [0.0, 1.0], "to": [1.0, 2.0], **{name: [0.5, 0.5] for name in ("float", "bits8", "bits4", "bits2")}}
+    histogram = Series({"layer": ["conv1", "conv1"], **bins})
+    series = {"accuracy": accuracy, "weights": histogram, "activations": histogram}
+    return record("quantization_steps", series, images=images, data=data, calibration=512, float_accuracy=0.98)
+
+
+def deployed_record(method: str, latency: float, accuracy: float, runtime: str = "eager", **series: Series) -> Record:
+    told = {"model": "simple", "data": "digits", "method": method, "runtime": runtime}
+    error = 0.0 if method == "float32" else 0.01
+    return record("quantization_deploy_cuda", series, latency=latency, accuracy=accuracy, error=error, **told)
+
+
+def product_record(dtype: str, size: int, rate: float, **columns: Any) -> Record:
+    ways = Series({"way": ["slow", "quick"], "rate": [rate / 2, rate], **columns})
+    return record("quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate)
+
+
+def drawn(name: str, *records: Record) -> tuple[list[dict[str, Any]], Any]:
+    figure = FIGURES[name]
+    table = figure.table(records)
+    sheet = matplotlib.figure.Figure()
+    assert figure.draw is not None
+    figure.draw(sheet, table)
+    return list(table.rows()), sheet
+
+
+def test_accuracy_over_bits_has_a_line_for_each_step_and_each_way_of_integers() -> None:
+    rows, sheet = drawn("accuracy", steps_record())
+    assert len(rows) == 9
+    assert (rows[0]["bits"], rows[0]["accuracy"]) == (32, 0.98)
+    (axes,) = sheet.axes
+    # float32; weights a channel; integers a tensor and a channel
+    assert len(axes.get_lines()) == 4
+
+
+def test_histograms_are_of_the_largest_data_set_of_a_machine() -> None:
+    rows, sheet = drawn("weights", steps_record("digits", 1442), steps_record("cifar10", 50_000))
+    assert {row["data"] for row in rows} == {"cifar10"}
+    assert len(sheet.axes[0].patches) == 4
+
+
+def test_steps_are_a_row_a_data_set() -> None:
+    table = FIGURES["steps"].table([steps_record(), steps_record("cifar10")])
+    assert table.columns["data"] == ["digits", "cifar10"]
+    assert table.columns["float_accuracy"] == [0.98, 0.98]
+
+
+def test_the_front_holds_what_nothing_beats() -> None:
+    energy = Series({"energy": [0.002], "power": [300.0], "images": [10.0]})
+    left = Series({"layer": ["conv1", "fc"], "why": ["no", "no"]})
+    rows, sheet = drawn(
+        "front",
+        deployed_record("float32", 4e-3, 0.95),
+        deployed_record("bfloat16", 2e-3, 0.94, energy=energy),
+        deployed_record("int8_dynamic", 8e-3, 0.95, left_in_float=left),
+        deployed_record("int8_dynamic", 1e-3, 0.90, runtime="compile"),
+    )
+    assert [row["front"] for row in rows] == [True, True, False, True]
+    # 4 ms of float32 over each latency
+    assert [row["against_float32"] for row in rows] == [1.0, 2.0, 0.5, 4.0]
+    assert [row["energy"] for row in rows] == [None, 0.002, None, None]
+    assert [row["left"] for row in rows] == [0, 0, 2, 0]
+    # −20 · log10(0.01) = 40 dB; float32 has no error
+    assert [row["snr_db"] for row in rows] == [None, pytest.approx(40.0), pytest.approx(40.0), pytest.approx(40.0)]
+    assert len(sheet.axes[0].collections) == 4
+
+
+def test_products_are_held_against_bfloat16_and_the_peak() -> None:
+    rows, sheet = drawn(
+        "products",
+        product_record("int8", 8192, 1400e12, share=[0.35, 0.7]),
+        product_record("bfloat16", 8192, 700e12, share=[0.3, 0.6]),
+        product_record("int8", 512, 1e12, share=[0.1, 0.2]),
+    )
+    by_point = {(row["dtype"], row["size"]): row for row in rows}
+    assert by_point["int8", 8192]["against_bfloat16"] == 2.0
+    assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == ("quick", 0.7)
+    assert by_point["int8", 512]["against_bfloat16"] is None
+    # two rates and two peaks
+    assert len(sheet.axes[0].get_lines()) == 4
+
+
+def test_products_on_a_card_without_published_peak_are_drawn_without_it() -> None:
+    rows, sheet = drawn("products", product_record("int8", 512, 1e12))
+    assert rows[0]["share"] is None
+    assert len(sheet.axes[0].get_lines()) == 1

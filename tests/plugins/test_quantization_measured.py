@@ -1,0 +1,243 @@
+"""The benchmarks of the plugin `quantization`, measured in small; what is skipped, said and left in float."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hpml_plugins import Bench, HpmlError, Node, load_data
+from hpml_plugins.errors import CheckFailed, Skipped
+from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.node import needs
+from hpml_plugins.plugins.quantization import (
+    energy,
+    hpml_benchmarks,
+    matmul,
+    methods,
+    network,
+    products,
+    running,
+    steps,
+)
+from hpml_plugins.plugins.quantization.deploying import lacks, size_of
+from hpml_plugins.plugins.quantization.subjects import Subject, enlarged
+from hpml_plugins.testing import Context, measure_point
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
+# torch.ao says at every call that it will be gone one day.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that has learnt enough to be quantized, in a second."""
+    monkeypatch.setattr(network, "UPDATES", 100)
+    monkeypatch.setattr(network, "RATE", 1e-2)
+    monkeypatch.setattr(steps, "BITS", (8, 4, 2))
+    monkeypatch.setattr(running, "BUDGET", 0.05)
+    monkeypatch.setattr(running, "BATCHES", dict.fromkeys(running.BATCHES, (1, 4)))
+
+
+def simple_subject(**changes: Any) -> Subject:
+    """A network that was not trained, and random images."""
+    torch.manual_seed(0)
+    images = torch.randn(40, 3, 8, 8)
+    untrained = network.simple_network((3, 8, 8), 10).eval().requires_grad_(False)
+    return Subject(untrained, images, torch.zeros(40), images, (3, 8, 8), 10, **changes)
+
+
+def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(quickly: None, node: Node) -> None:
+    params = {"data": "digits", "calibration": 8}
+    bench = Bench(node, params, plan=SHORT)
+    found = BENCHMARKS["quantization_steps"].measure(bench, **params)
+    assert found["float_accuracy"] > 0.8
+    assert found["loss"] == found["float_accuracy"] - found["integer_accuracy"]
+    assert abs(found["loss"]) < 0.03
+    (warning,) = bench.warnings
+    assert warning.startswith("the 8 calibration images show no ")
+    assert "integer-only inference has floating-point tensors" in bench.checks
+    columns = bench.attached["accuracy"].columns
+    # float32, and three widths, two granularities, two ranges, four steps
+    assert len(columns["accuracy"]) == 1 + 3 * 2 * 2 * 4
+    assert set(columns["step"]) == {"float", "weights", "activations", "biases", "integer"}
+    layers = ["conv1", "conv2", "linear1", "linear2"]
+    for name, wanted in (("weights", layers), ("activations", ["input", *layers])):
+        histogram = bench.attached[name]
+        assert list(dict.fromkeys(histogram.columns["layer"])) == wanted
+        for column in ("float", "bits8", "bits4", "bits2"):
+            assert sum(histogram.numbers(column)) == pytest.approx(len(wanted), rel=1e-4)
+
+
+def test_wrong_integers_fail_the_point(quickly: None, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hpml_plugins.plugins.quantization import quantized
+
+    def wrong(a: Any, b: Any) -> Any:
+        return quantized.exact_product(a, b) + 64
+
+    monkeypatch.setattr(quantized, "int8_product", wrong)
+    params = {"data": "digits", "calibration": 64}
+    with pytest.raises(CheckFailed, match=r"integer-only predictions differ|int8 products differ"):
+        BENCHMARKS["quantization_steps"].measure(Bench(node, params, plan=SHORT), **params)
+
+
+@pytest.mark.parametrize("method", ["fx_static", "int8_static"])
+def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node: Node) -> None:
+    params = {"model": "simple", "data": "digits", "method": method, "runtime": "eager"}
+    bench = Bench(node, params, plan=SHORT)
+    found = BENCHMARKS["quantization_deploy_cpu"].measure(bench, **params)
+    assert found["accuracy"] > 0.75
+    assert found["agreement"] > 0.95
+    assert 0 < found["error"] < 0.1
+    assert bench.attached["batches"].columns["batch"] == [1.0, 4.0]
+    assert found["throughput"].median == max(bench.attached["batches"].numbers("throughput"))
+    left = [text for text in bench.warnings if "left in floating point" in text]
+    if method == "fx_static":
+        assert left == []
+        # of 13,706 parameters most have one byte instead of four: 16·10 + 32·145 + 64·129 + 10·65
+        assert found["size"] < 2.5 * 13_706
+    else:
+        assert left == [
+            "2 of 4 layers are left in floating point: conv1 (torchao quantizes linear layers), "
+            "conv2 (torchao quantizes linear layers)"
+        ]
+
+
+@pytest.mark.parametrize("method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic"])
+def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> None:
+    subject = simple_subject()
+    deployed = methods.deploy(Bench(node, {}), subject, method)
+    with torch.no_grad():
+        wanted, found = subject.network(subject.test), deployed.network(subject.test)
+    assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
+    assert list(deployed.left) == ["conv1", "conv2"]
+    assert size_of(deployed.network) < size_of(subject.network)
+
+
+def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() -> None:
+    from torchvision.models import resnet50
+
+    with torch.device("meta"):
+        whole = resnet50(weights=None)
+    pointwise = [name for name, module in whole.named_modules() if methods._is_pointwise(module)]
+    # two in each of 16 blocks and the first block's shortcut; the other three shortcuts have stride 2
+    assert len(pointwise) == 2 * 16 + 1
+    assert "layer1.0.downsample.0" in pointwise
+    assert "layer2.0.downsample.0" not in pointwise
+
+
+def test_layers_that_cuda_cannot_multiply_are_named() -> None:
+    subject = simple_subject()
+    assert methods._unfit(subject.network, "cuda", "int8_dynamic")["linear2"] == "64 → 10 is not in multiples of 8"
+    assert "linear1" not in methods._unfit(subject.network, "cuda", "float8_dynamic")
+    assert "linear2" not in methods._unfit(subject.network, "cuda", "int8_weight_only")
+
+
+def test_a_network_of_which_nothing_can_be_quantized_is_skipped(node: Node) -> None:
+    bench = Bench(node, {})
+    with pytest.raises(Skipped, match=r"int8_dynamic can quantize no layer of this network \(conv1: torchao quantizes"):
+        methods._something_is_left(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
+
+
+def test_an_unknown_method_names_the_known_ones(node: Node) -> None:
+    with pytest.raises(HpmlError, match="no method 'float8_dynamic' on cpu; use one of float32, bfloat16, int8_weight"):
+        methods.deploy(Bench(node, {}), simple_subject(), "float8_dynamic")
+
+
+def test_methods_and_runtimes_that_do_not_go_together_say_so() -> None:
+    assert lacks("pt2e_static", "eager") == "pt2e leaves int8 kernels to torch.compile: use runtime=compile"
+    assert lacks("fx_static", "compile").endswith("use runtime=eager")
+    assert lacks("int8_dynamic", "compile") == ""
+
+
+def test_without_torchao_the_point_is_skipped_with_the_mend(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "is_importable", lambda module: module != "torchao")
+    params = {"model": "simple", "data": "digits", "method": "int8_dynamic", "runtime": "eager"}
+    record = measure_point(BENCHMARKS["quantization_deploy_cpu"], params, Context(node))
+    assert (record.status, record.reason) == ("skipped", "needs module torchao (pip install torchao)")
+
+
+def test_images_of_one_channel_are_enlarged_to_three() -> None:
+    images = load_data("digits").test.images[:2]
+    found = enlarged(images)
+    assert found.shape == (2, 3, 32, 32)
+    assert torch.equal(found[:, 0], found[:, 2])
+
+
+def test_energy_that_nobody_tells_is_a_warning_and_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathlib import Path
+
+    monkeypatch.setattr(energy, "RAPL", Path("/nonexistent"))
+    bench = Bench(node, {})
+    energy.attach_energy(bench, lambda: None, 1)
+    assert bench.warnings == ["energy is not known: /nonexistent/energy_uj: No such file or directory"]
+    assert bench.attached == {}
+
+
+def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    counter = tmp_path / "energy_uj"
+    counter.write_text("5000000")
+    monkeypatch.setattr(energy, "RAPL", tmp_path)
+    # 3 J in 2 s for 10 steps of 4 images
+    monkeypatch.setattr(energy, "_repeat", lambda *_: (counter.write_text("8000000"), (10, 2.0))[1])
+    reads = iter([5.0, 8.0])
+    monkeypatch.setattr(energy, "_counter", lambda bench: (lambda: next(reads), ""))
+    bench = Bench(node, {})
+    energy.attach_energy(bench, lambda: None, 4)
+    columns = bench.attached["energy"].columns
+    assert (columns["energy"], columns["power"], columns["images"]) == ([3 / 40], [1.5], [40.0])
+
+
+# Products
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "fp8"])
+def test_every_product_is_right_and_a_wrong_one_is_seen(dtype: str) -> None:
+    tried = 0
+    for name, product in products.ways(dtype, 64, "cpu", 0).items():
+        if name == "by rows":
+            continue  # a CPU has it in some versions of torch alone
+        result = product.run()
+        assert product.error(result) <= products.TOLERANCE[dtype]
+        result[-1, -1] += 50
+        assert product.error(result) > products.TOLERANCE[dtype]
+        tried += 1
+    assert tried == 2
+
+
+def test_int8_operands_use_their_range() -> None:
+    assert products._to_int8(torch.tensor([[0.5, -2.0], [1.0, 0.0]])).tolist() == [[32, -127], [64, 0]]
+
+
+def test_an_unknown_product_names_the_known_ones() -> None:
+    with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8"):
+        products.ways("int4", 8, "cpu", 0)
+
+
+def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "BUDGET", 0.05)
+    params = {"dtype": "int8", "size": 256}
+    bench = Bench(node, params, plan=SHORT)
+    found = BENCHMARKS["quantization_matmul_cpu"].measure(bench, **params)
+    assert found["rate"].median == pytest.approx(2 * 256**3 / found["time"].median)
+    assert bench.attached["ways"].columns["way"] == ["columns", "rows"]
+    assert "share" not in bench.attached["ways"].columns
+
+
+def test_a_way_that_torch_refuses_is_named_and_the_others_count(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("cuBLAS says no\nand more")
+
+    sound = products.ways("int8", 64, "cpu", 0)["columns"]
+    offered = {"rows": products.Product(refuse, sound.truth), "columns": sound}
+    monkeypatch.setattr(products, "ways", lambda *_: offered)
+    monkeypatch.setattr(matmul, "BUDGET", 0.05)
+    bench = Bench(node, {}, plan=SHORT)
+    matmul.measure(bench, dtype="int8", size=64)
+    assert "rows: torch refuses: cuBLAS says no" in bench.warnings
+    assert bench.attached["ways"].columns["way"] == ["columns"]
+    del offered["columns"]
+    with pytest.raises(Skipped, match="torch multiplies no int8 here: rows: torch refuses"):
+        matmul.measure(bench, dtype="int8", size=64)
