@@ -39,7 +39,9 @@ def steps_record(data: str = "digits", images: int = 10) -> Record:
     accuracy = Series(dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True)))
     bins = {"from": [0.0, 1.0], "to": [1.0, 2.0], **{name: [0.5, 0.5] for name in ("float", "bits8", "bits4", "bits2")}}
     histogram = Series({"layer": ["conv1", "conv1"], **bins})
-    series = {"accuracy": accuracy, "weights": histogram, "activations": histogram}
+    moments = {"low": [-1.0], "high": [2.0], "mean": [0.0], "deviation": [0.5], "outside_sigma3": [0.01]}
+    ranges = Series({"layer": ["conv1"], "of": ["weights"], **moments})
+    series = {"accuracy": accuracy, "ranges": ranges, "weights": histogram, "activations": histogram}
     return record("quantization_steps", series, images=images, data=data, calibration=512, float_accuracy=0.98)
 
 
@@ -76,6 +78,11 @@ def test_histograms_are_of_the_largest_data_set_of_a_machine() -> None:
     rows, sheet = drawn("weights", steps_record("digits", 1442), steps_record("cifar10", 50_000))
     assert {row["data"] for row in rows} == {"cifar10"}
     assert len(sheet.axes[0].patches) == 4
+
+
+def test_ranges_are_a_row_a_tensor() -> None:
+    (row,) = FIGURES["ranges"].table([steps_record()]).rows()
+    assert (row["of"], row["layer"], row["high"], row["outside_sigma3"]) == ("weights", "conv1", 2.0, 0.01)
 
 
 def test_steps_are_a_row_a_data_set() -> None:

@@ -64,6 +64,8 @@ def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
     assert len(columns["accuracy"]) == 1 + 3 * 2 * 2 * 4
     assert set(columns["step"]) == {"float", "weights", "activations", "biases", "integer"}
     layers = ["conv1", "conv2", "linear1", "linear2"]
+    assert bench.attached["ranges"].columns["layer"] == [*layers, "input", *layers]
+    assert bench.attached["ranges"].numbers("low")[4:6] == [-2.0, 0.0]  # a byte of 0; behind a ReLU
     for name, wanted in (("weights", layers), ("activations", ["input", *layers])):
         histogram = bench.attached[name]
         assert list(dict.fromkeys(histogram.columns["layer"])) == wanted

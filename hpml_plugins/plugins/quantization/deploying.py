@@ -8,8 +8,10 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.quantization.names import CPU_METHODS, CUDA_METHODS, RUNTIMES
 
-#: |logits − float32's| / |float32's| above which a method has done something else than quantize.
-MOST_ERROR = 0.5
+#: |logits − float32's| / |float32's| above which a method has done something else than quantize. float32's own copy may
+#: lie otherwise in memory, and TF32 then rounds in another order.
+MOST_ERROR = {"float32": 5e-3, "bfloat16": 0.1, "int8_weight_only": 0.1}
+OF_OTHERS = 0.5
 MODELS = ("simple", "resnet18", "resnet50")
 DATA = ("digits", "cifar10", "cifar10-jpeg")
 
@@ -40,7 +42,9 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
         bench.warn(f"{len(deployed.left)} of {deployed.layers} layers are left in floating point: {_named(columns)}")
     found = bench.result(logits(deployed.network, subject, deployed.dtype))
     error = float((found - wanted).norm() / wanted.norm())
-    bench.check(error <= MOST_ERROR, f"logits differ from float32's by {error:.2g} of their length")
+    bench.check(
+        error <= MOST_ERROR.get(method, OF_OTHERS), f"logits differ from float32's by {error:.2g} of their length"
+    )
     size = size_of(deployed.network)
 
     timed = time_batches(bench, deployed, subject, runtime)

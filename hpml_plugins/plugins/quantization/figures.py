@@ -29,6 +29,14 @@ FIGURES = (
         "step, a scale a channel. Two or three test images more or less are chance.",
     ),
     Figure(
+        "ranges",
+        "Ranges of weights and activations",
+        BY_HAND,
+        tables.ranges,
+        None,
+        "Before quantization. outside_sigma3: the share that ranges of three standard deviations would clamp.",
+    ),
+    Figure(
         "weights",
         "Weights before and after",
         BY_HAND,

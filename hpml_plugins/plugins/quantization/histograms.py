@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hpml_plugins import Bench
+from hpml_plugins.plugins.quantization.affine import Profile
 from hpml_plugins.plugins.quantization.calibration import INPUT
 from hpml_plugins.plugins.quantization.quantized import Quantized
 
@@ -19,7 +20,7 @@ SHOWN = (8, 4, 2)
 
 
 def attach(bench: Bench, networks: Mapping[int, Sequence[Quantized]], activations: Mapping[str, Any]) -> None:
-    """The series `weights` and `activations`: shares of the values in BINS equal bins, in floating point and quantized.
+    """The series `ranges`, and `weights` and `activations`: shares of the values in BINS equal bins, before and after.
 
     networks: bits → the network of that width.  activations: name → values seen while calibrating.
     """
@@ -28,8 +29,25 @@ def attach(bench: Bench, networks: Mapping[int, Sequence[Quantized]], activation
     for bits in SHOWN:
         network = networks[bits]
         grids[bits] = {INPUT: network[0].given} | {each.block.name: each.result for each in network}
+    bench.series("ranges", _ranges({"weights": weights, "activations": activations}), _RANGE_UNITS)
     bench.series("weights", _columns(weights, lambda name, bits: _of_weights(networks[bits], name)), _UNITS)
     bench.series("activations", _columns(activations, lambda name, bits: grids[bits][name].rounded), _UNITS)
+
+
+_RANGE_UNITS = dict.fromkeys(("low", "high", "mean", "deviation", "outside_sigma3"), "1")
+
+
+def _ranges(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """A row a tensor. outside_sigma3: the share that ranges of three standard deviations clamp."""
+    rows: list[tuple[Any, ...]] = []
+    for kind, tensors in kinds.items():
+        for name, values in tensors.items():
+            seen = Profile.of(values)
+            low, high = seen.range("sigma3")
+            outside = float(((values < low) | (values > high)).double().mean())
+            rows.append((name, kind, seen.low, seen.high, seen.mean, seen.deviation, outside))
+    names = ("layer", "of", *_RANGE_UNITS)
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 _UNITS = {"from": "1", "to": "1", "float": "1", **{f"bits{bits}": "1" for bits in SHOWN}}

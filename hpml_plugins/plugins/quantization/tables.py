@@ -37,6 +37,18 @@ def accuracy(records: Sequence[Record]) -> Table:
     return Table.of(rows, {"accuracy": "1"})
 
 
+def ranges(records: Sequence[Record]) -> Table:
+    """A row a tensor: what its range is, and what three standard deviations would clamp."""
+    names = ("low", "high", "mean", "deviation", "outside_sigma3")
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        found = record.series["ranges"].columns
+        for values in zip(*(found[name] for name in ("of", "layer", *names)), strict=True):
+            row = dict(zip(("of", "layer", *names), values, strict=True))
+            rows.append({"machine": record.machine, "data": record.params["data"], **row})
+    return Table.of(rows, dict.fromkeys(names, "1"))
+
+
 def weights(records: Sequence[Record]) -> Table:
     """Shares of the weights in equal bins, before and after."""
     return _histogram(records, "weights")
