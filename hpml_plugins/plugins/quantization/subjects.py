@@ -17,7 +17,7 @@ MODELS = ("simple", "resnet18", "resnet50")
 #: ResNets are trained and judged with images of this side, and timed with images of the usual one.
 JUDGED_SIDE, TIMED_SIDE = 32, 224
 #: Updates, images of each, and test images: enough to be told from a guess by far, no more.
-UPDATES = {"cuda": 200, "cpu": 120}
+UPDATES = {"cuda": 120, "cpu": 120}
 BATCH = {"cuda": 256, "cpu": 64}
 TESTED = {"cuda": 10_000, "cpu": 1000}
 RATE = 1e-3
