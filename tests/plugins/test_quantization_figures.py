@@ -52,7 +52,7 @@ def deployed_record(method: str, latency: float, accuracy: float, runtime: str =
 
 
 def product_record(dtype: str, size: int, rate: float, **columns: Any) -> Record:
-    ways = Series({"way": ["slow", "quick"], "rate": [rate / 2, rate], **columns})
+    ways = Series({"way": ["slow", "quick"], "rate": [rate / 2, rate], "highest": [rate, 2 * rate], **columns})
     return record("quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate)
 
 
@@ -120,6 +120,7 @@ def test_products_are_held_against_bfloat16_and_the_peak() -> None:
     )
     by_point = {(row["dtype"], row["size"]): row for row in rows}
     assert by_point["int8", 8192]["against_bfloat16"] == 2.0
+    assert by_point["int8", 8192]["highest"] == 2800e12
     assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == ("quick", 0.7)
     assert by_point["int8", 512]["against_bfloat16"] is None
     # two rates and two peaks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ def prepared(deployed: Deployed, device: str, runtime: str) -> Any:
     if device == "cuda":
         return torch.compile(deployed.network, mode="reduce-overhead", dynamic=False)
     # Weights become constants, which pt2e's fusions need.
-    torch._inductor.config.freezing = True
+    importlib.import_module("torch._inductor.config").freezing = True
     return torch.compile(deployed.network, dynamic=False)
 
 
