@@ -107,15 +107,19 @@ def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node
         ]
 
 
-@pytest.mark.parametrize("method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic"])
+STATIC = ("fx_static", "pt2e_static")
+
+
+@pytest.mark.parametrize("method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic", *STATIC])
 def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> None:
     subject = simple_subject()
     deployed = methods.deploy(Bench(node, {}), subject, method)
     with torch.no_grad():
         wanted, found = subject.network(subject.test), deployed.network(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
-    assert list(deployed.left) == ["conv1", "conv2"]
-    assert size_of(deployed.network) < size_of(subject.network)
+    assert list(deployed.left) == ([] if method in STATIC else ["conv1", "conv2"])
+    # pt2e leaves the weights themselves to torch.compile's freezing.
+    assert method == "pt2e_static" or size_of(deployed.network) < size_of(subject.network)
 
 
 def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() -> None:

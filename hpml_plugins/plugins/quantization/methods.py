@@ -20,6 +20,8 @@ from hpml_plugins.plugins.quantization.subjects import Subject
 
 #: CUDA's int8 and fp8 products want both sides of a weight to be multiples of these.
 MULTIPLE = {"int8": 8, "float8": 16}
+#: Images for the ranges of a network that is only timed.
+TIMED_CALIBRATION = 32
 #: What newer torch or torchao may no longer have.
 MODULES = {
     "fx_dynamic": ("torch.ao.quantization",),
@@ -35,13 +37,15 @@ MODULES = {
 class Deployed:
     """A network ready to run.
 
-    dtype: of its input.  left: layer → why it stayed in floating point.  layers: with weights, in all.
+    dtype: of its input.  left: layer → why it stayed in floating point.  layers: with weights, in all.  timed: the same
+    for images of the side that is timed, where `network` takes those of the judged side alone.
     """
 
     network: Any
     dtype: Any
     layers: int
     left: dict[str, str] = field(default_factory=dict)
+    timed: Any = None
 
 
 def deploy(bench: Bench, subject: Subject, method: str) -> Deployed:
@@ -59,7 +63,11 @@ def deploy(bench: Bench, subject: Subject, method: str) -> Deployed:
     if method == "fx_static":
         return Deployed(_fx_static(network, subject), torch.float32, len(layers))
     if method == "pt2e_static":
-        return Deployed(_pt2e_static(network, subject), torch.float32, len(layers))
+        judged, timed = _pt2e_static(network, subject.calibration), None
+        if subject.calibration.shape[1:] != subject.timed:
+            enlarged = nn.functional.interpolate(subject.calibration[:TIMED_CALIBRATION], size=subject.timed[1:])
+            timed = _pt2e_static(network, enlarged)
+        return Deployed(judged, torch.float32, len(layers), timed=timed)
     if method == "fx_dynamic":
         left = dict.fromkeys(_convolutions(network), "dynamic quantization has no convolutions")
         _something_is_left(bench, method, layers, left)
@@ -184,7 +192,7 @@ def _fx_static(network: Any, subject: Subject) -> Any:
     from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
     prepared = prepare_fx(network, get_default_qconfig_mapping("x86"), (subject.calibration[:1],))
-    _run_through(prepared, subject)
+    _run_through(prepared, subject.calibration)
     return convert_fx(prepared)
 
 
@@ -194,21 +202,21 @@ def _fx_dynamic(network: Any) -> Any:
     return quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
 
 
-def _pt2e_static(network: Any, subject: Subject) -> Any:
+def _pt2e_static(network: Any, images: Any) -> Any:
+    """For batches of any size of images of this shape: export finds other code for other sides."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    shape = dict.fromkeys((0, 2, 3), torch.export.Dim.DYNAMIC)
     # strict: the quantizer finds ResNet's blocks by the source of each node, which another export does not keep.
-    exported = torch.export.export(network, (subject.calibration[:4],), dynamic_shapes=(shape,), strict=True)
+    exported = torch.export.export(network, (images[:4],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = prepare_pt2e(exported.module(), quantizer)
-    _run_through(prepared, subject)
+    _run_through(prepared, images)
     return convert_pt2e(prepared)
 
 
-def _run_through(prepared: Any, subject: Subject) -> None:
+def _run_through(prepared: Any, images: Any) -> None:
     with torch.no_grad():
-        for part in subject.calibration.split(64):
+        for part in images.split(64):
             prepared(part)

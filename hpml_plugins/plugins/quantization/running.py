@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,15 +33,14 @@ class Timed:
     step: Callable[[], Any]
 
 
-def prepared(deployed: Deployed, device: str, runtime: str) -> Any:
+def prepared(network: Any, device: str, runtime: str) -> Any:
     """The network as it will be called. "compile": by torch.compile, on CUDA replaying a CUDA graph."""
     if runtime == "eager":
-        return deployed.network
+        return network
     if device == "cuda":
-        return torch.compile(deployed.network, mode="reduce-overhead", dynamic=False)
+        return torch.compile(network, mode="reduce-overhead", dynamic=False)
     # Weights become constants, which pt2e's fusions need.
-    importlib.import_module("torch._inductor.config").freezing = True
-    return torch.compile(deployed.network, dynamic=False)
+    return torch.compile(network, dynamic=False, options={"freezing": True})
 
 
 def images_of(batch: int, subject: Subject, dtype: Any, device: str, seed: int) -> Any:
@@ -57,7 +55,8 @@ def time_batches(bench: Bench, deployed: Deployed, subject: Subject, runtime: st
 
     Compiled results are held against the plain network's. A batch that raises is named in a warning.
     """
-    run = prepared(deployed, bench.device, runtime)
+    plainly = deployed.timed or deployed.network
+    run = prepared(plainly, bench.device, runtime)
     batches = BATCHES[bench.device, runtime]
     timed: list[Timed] = []
     for number, batch in enumerate(batches):
@@ -77,7 +76,7 @@ def time_batches(bench: Bench, deployed: Deployed, subject: Subject, runtime: st
             continue
         if runtime == "compile":
             with torch.no_grad():
-                plain = deployed.network(images).float()
+                plain = plainly(images).float()
             bench.check(_apart(found, plain) < _MAY_DIFFER, "the compiled network's logits differ from the plain one's")
         timed.append(Timed(batch, bench.time(step, launch="visible", budget=BUDGET, name=f"batch {batch}"), step))
     return timed

@@ -134,7 +134,7 @@ def _better(other: dict[str, Any], row: dict[str, Any]) -> bool:
 
 
 def products(records: Sequence[Record]) -> Table:
-    """A row a product: rate, its highest sample, share of the published peak, and times bfloat16's rate at that size."""
+    """A row a product: rate, its highest sample, share of the published peak, times bfloat16's rate at that size."""
     rows: list[dict[str, Any]] = []
     for record in records:
         found = record.series["ways"].columns
