@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +40,10 @@ def prepared(network: Any, device: str, runtime: str) -> Any:
         return network
     if device == "cuda":
         return torch.compile(network, mode="reduce-overhead", dynamic=False)
-    # Weights become constants, which pt2e's fusions need.
-    return torch.compile(network, dynamic=False, options={"freezing": True})
+    # Weights become constants, which pt2e's fusions need. As an option of torch.compile it does not reach all of it.
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    inductor.freezing = True
+    return torch.compile(network, dynamic=False)
 
 
 def images_of(batch: int, subject: Subject, dtype: Any, device: str, seed: int) -> Any:
