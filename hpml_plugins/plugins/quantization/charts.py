@@ -90,7 +90,7 @@ def draw_products(sheet: Any, table: Table) -> None:
 def _panels(sheet: Any, count: int, across: int) -> list[Any]:
     columns = min(across, count)
     rows = -(-count // columns)
-    sheet.set_size_inches(4.2 * columns + 0.6, 2.9 * rows + 0.4)
+    sheet.set_size_inches(max(6.4, 4.2 * columns + 0.6), max(3.6, 2.9 * rows + 0.4))
     panels: list[Any] = sheet.subplots(rows, columns, squeeze=False).ravel().tolist()
     for spare in panels[count:]:
         spare.set_visible(False)

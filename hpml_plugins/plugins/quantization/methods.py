@@ -65,8 +65,8 @@ def deploy(bench: Bench, subject: Subject, method: str) -> Deployed:
     if method == "pt2e_static":
         judged, timed = _pt2e_static(network, subject.calibration), None
         if subject.calibration.shape[1:] != subject.timed:
-            enlarged = nn.functional.interpolate(subject.calibration[:TIMED_CALIBRATION], size=subject.timed[1:])
-            timed = _pt2e_static(network, enlarged)
+            few = subject.calibration[:: max(1, len(subject.calibration) // TIMED_CALIBRATION)]
+            timed = _pt2e_static(network, nn.functional.interpolate(few, size=subject.timed[1:]))
         return Deployed(judged, torch.float32, len(layers), timed=timed)
     if method == "fx_dynamic":
         left = dict.fromkeys(_convolutions(network), "dynamic quantization has no convolutions")

@@ -33,6 +33,8 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     from hpml_plugins.plugins.quantization.calibration import calibrate, remarks
     from hpml_plugins.plugins.quantization.network import accuracy, as_reals, train
 
+    # The simulation is to differ by its grids alone: TF32 would round every operand once more.
+    torch.backends.cudnn.allow_tf32 = False
     images = bench.data(data)
     trained = train(bench, images)
     blocks = blocks_of(trained.network)

@@ -100,7 +100,8 @@ def _trained_resnet(bench: Bench, model: str, split: Split, classes: int) -> nn.
         schedule.step()
         bench.progress(f"training {model}, update {number + 1} of {updates}", 0.3 * number / updates)
     network.eval().requires_grad_(False)
-    _take_statistics(network, enlarged(split.images[: 4 * CALIBRATION]))
+    some = split.take(min(4 * CALIBRATION, len(split)), bench.seed)
+    _take_statistics(network, enlarged(some.images))
     return network.to(memory_format=torch.contiguous_format)
 
 
