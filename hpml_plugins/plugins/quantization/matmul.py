@@ -10,7 +10,7 @@ CUDA_DTYPES = ("bfloat16", "int8", "fp8")
 CPU_DTYPES = ("float32", "bfloat16", "int8", "fp8")
 #: Least compute capability.
 NEEDS = {"bfloat16": (8, 0), "int8": (7, 5), "fp8": (8, 9)}
-BUDGET = 0.6
+BUDGET = 0.5
 
 
 def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:

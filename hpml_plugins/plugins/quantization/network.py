@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,9 @@ BATCH, RATE = 128, 2e-3
 #: Images at once when testing: on a CPU as many as its caches hold the results of.
 TEST_BATCH = {"cuda": 2000, "cpu": 100}
 #: Epochs by the number of training images: about as many updates, within bounds.
-UPDATES, MOST_EPOCHS, FEWEST_EPOCHS = 2000, 40, 5
+UPDATES, MOST_EPOCHS, FEWEST_EPOCHS = 2000, 30, 5
+#: Below so many numbers an image, a second thread of a CPU costs more than it computes.
+SMALL = 256
 #: The network is to be told from a guess, or its accuracy after quantization says nothing: times the guess.
 BETTER_THAN_A_GUESS = 2.5
 
@@ -77,17 +81,30 @@ def train(bench: Bench, data: DataSet, share: float = 0.5) -> Trained:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=epochs * len(batches))
     for epoch in range(epochs):
         batches.set_epoch(epoch)
-        for x, y in batches:
-            optimizer.zero_grad(set_to_none=True)
-            nn.functional.cross_entropy(network(x), y).backward()
-            optimizer.step()
-            schedule.step()
+        with threads_for(images):
+            for x, y in batches:
+                optimizer.zero_grad(set_to_none=True)
+                nn.functional.cross_entropy(network(x), y).backward()
+                optimizer.step()
+                schedule.step()
         bench.progress(f"training, epoch {epoch + 1} of {epochs}", share * (epoch + 1) / epochs)
     network.eval().requires_grad_(False)
     trained = Trained(network, images, labels, as_reals(data.test.images), data.test.labels, epochs)
     reached, guess = accuracy(network, trained.test, trained.test_labels), 1 / len(data.classes)
     bench.check(reached > BETTER_THAN_A_GUESS * guess, "the trained network is little better than a guess")
     return trained
+
+
+@contextmanager
+def threads_for(images: Any) -> Iterator[None]:
+    """One thread of the CPU while small images are computed with."""
+    before = torch.get_num_threads()
+    if images.device.type == "cpu" and images[0].numel() < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def accuracy(network: Any, images: Any, labels: Any) -> float:

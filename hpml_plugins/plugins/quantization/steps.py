@@ -92,14 +92,15 @@ def _predictions(network: Any, images: Any, floating: dict[str, set[str]]) -> di
     """Step → the class of each image."""
     import torch
 
-    from hpml_plugins.plugins.quantization.network import in_batches
+    from hpml_plugins.plugins.quantization.network import in_batches, threads_for
     from hpml_plugins.plugins.quantization.quantized import STEPS, simulate
 
-    predicted = {
-        step: torch.cat([simulate(network, part, step).argmax(1) for (part,) in in_batches(images)])
-        for step in STEPS[:-1]
-    }
-    return {**predicted, "integer": _integer(network, images, floating)}
+    with threads_for(images):
+        predicted = {
+            step: torch.cat([simulate(network, part, step).argmax(1) for (part,) in in_batches(images)])
+            for step in STEPS[:-1]
+        }
+        return {**predicted, "integer": _integer(network, images, floating)}
 
 
 def _integer(network: Any, images: Any, floating: dict[str, set[str]]) -> Any:
