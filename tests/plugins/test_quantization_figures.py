@@ -106,6 +106,7 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert [row["against_float32"] for row in rows] == [1.0, 2.0, 0.5, 4.0]
     assert [row["energy"] for row in rows] == [None, 0.002, None, None]
     assert [row["left"] for row in rows] == [0, 0, 2, 0]
+    assert rows[0]["best_latency"] == 1.0  # one image at one a second
     # −20 · log10(0.01) = 40 dB; float32 has no error
     assert [row["snr_db"] for row in rows] == [None, pytest.approx(40.0), pytest.approx(40.0), pytest.approx(40.0)]
     assert len(sheet.axes[0].collections) == 4

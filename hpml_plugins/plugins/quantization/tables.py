@@ -85,6 +85,7 @@ DEPLOY_UNITS = {
     "size": "B",
     "latency": "s",
     "throughput": "1/s",
+    "best_latency": "s",
     "energy": "J",
     "power": "W",
     "against_float32": "1",
@@ -94,7 +95,8 @@ DEPLOY_UNITS = {
 def deployed(records: Sequence[Record]) -> Table:
     """A row a point: what a method keeps, takes and costs.
 
-    snr_db: of the logits against float32's.  energy: J an image at the best batch.  left: layers in floating point.
+    snr_db: of the logits against float32's.  best_latency: of the whole best batch.  energy: J an image at the best
+    batch.  left: layers in floating point.
     against_float32: its latency over this one's, both eager.  front: no other way on that machine is both as accurate
     and faster.
     """
@@ -108,6 +110,7 @@ def deployed(records: Sequence[Record]) -> Table:
         row["snr_db"] = -20 * math.log10(error) if error else None
         row |= {name: record.median(name) for name in ("size", "latency", "throughput")}
         row["best_batch"] = int(record.median("best_batch") or 0)
+        row["best_latency"] = row["best_batch"] / row["throughput"] if row["throughput"] else None
         for name in ("energy", "power"):
             found = record.series.get("energy")
             row[name] = found.numbers(name)[0] if found else None
