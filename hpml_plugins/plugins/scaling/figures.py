@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hpml_plugins import Figure, Record, Samples, Table
+from hpml_plugins.plugins.scaling.charts import draw_breakdown, draw_efficiency_over_batch, draw_over_gpus
 from hpml_plugins.plugins.scaling.dp import PARTS
 from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
 from hpml_plugins.plugins.scaling.results import FLOAT32
@@ -81,48 +82,6 @@ def breakdown_table(records: Sequence[Record]) -> Table:
     columns = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
     rows = [{**_point(record), **{name: _figure(record, name) for name in columns}} for record in records]
     return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
-
-
-def draw_breakdown(sheet: Any, table: Table) -> None:
-    """Stacked bars: the parts of a step on the host, a bar a point."""
-    axes = sheet.subplots()
-    rows = list(table.rows())
-    names = [f"{row['machine']} {row['gpus']}×{row['batch']} {row['dtype']} {row['scaling']}" for row in rows]
-    left = [0.0] * len(rows)
-    for part in PARTS:
-        widths = [1e3 * _number(row[part]) for row in rows]
-        axes.barh(names, widths, left=left, label=part)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.plot(
-        [1e3 * _number(row["single"]) for row in rows], names, linestyle="", marker="|", label="a step on one GPU"
-    )
-    axes.invert_yaxis()
-    axes.set(xlabel="time of the host in a profiled step in ms")
-    axes.legend()
-
-
-def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> Callable[[Any, Table], None]:
-    """A chart of a metric against the number of GPUs: a panel a machine, the ideal dashed."""
-
-    def draw(sheet: Any, table: Table) -> None:
-        machines = table.groups("machine")
-        sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * len(machines))
-        panels = sheet.subplots(len(machines), 1, squeeze=False)[:, 0]
-        for axes, ((machine,), rows) in zip(panels, machines.items(), strict=True):
-            most = max(int(_number(row["gpus"])) for row in rows)
-            counts = [1, *sorted({int(_number(row["gpus"])) for row in rows})]
-            axes.plot(counts, [ideal(count) for count in counts], color="0.5", linestyle="--", marker="", label="ideal")
-            for (method, scaling, batch, dtype), of_one in (
-                Table.of(rows).groups("method", "scaling", "batch", "dtype").items()
-            ):
-                over = sorted((int(_number(row["gpus"])), _number(row[metric])) for row in of_one)
-                line = [(1, 1.0), *over]
-                axes.plot(*zip(*line, strict=True), label=f"{method} {scaling} {batch} {dtype}")
-            axes.set(title=str(machine), xlabel="GPUs", ylabel=label, xticks=counts, xlim=(0.9, most * 1.1))
-            axes.set_ylim(bottom=0)
-            axes.legend(fontsize="x-small", ncols=2)
-
-    return draw
 
 
 def scaling_table(records: Sequence[Record]) -> Table:
@@ -206,12 +165,8 @@ def _figure(record: Record, name: str) -> float:
     return record.metrics[name].median if name in record.metrics else record.series["profile"].numbers(name)[0]
 
 
-def _number(cell: Any) -> float:
-    return float(cell)
-
-
 def figures() -> list[Figure]:
-    """The three tables, two charts, DataParallel's step, the wire, large batches."""
+    """The three tables, three charts, DataParallel's step, the wire, large batches."""
     return [
         Figure(
             "table1",
@@ -246,7 +201,7 @@ def figures() -> list[Figure]:
             ON_GPUS,
             scaling_table,
             draw_over_gpus("speedup", float, "times as fast as one GPU"),
-            "Dashed: as many times as there are GPUs.",
+            "Of the largest batch measured each way. Dashed: as many times as there are GPUs.",
         ),
         Figure(
             "efficiency",
@@ -254,7 +209,16 @@ def figures() -> list[Figure]:
             ON_GPUS,
             scaling_table,
             draw_over_gpus("efficiency", lambda _: 1.0, "speed-up / GPUs"),
-            "Dashed: 1, every GPU as fast as one alone.",
+            "Of the largest batch measured each way. Dashed: 1, every GPU as fast as one alone.",
+        ),
+        Figure(
+            "efficiency_over_batch",
+            "Efficiency over the batch",
+            ON_GPUS,
+            scaling_table,
+            draw_efficiency_over_batch,
+            "weak: the batch of each GPU; strong: of all. Where a step is bound by the host's launching or by "
+            "communication, a larger batch gives the GPUs more to do beside it.",
         ),
         Figure(
             "dp_step",
