@@ -5,8 +5,8 @@ The public names, all that a plugin needs, are these. Importing them loads no to
 
 from hpml_plugins.complexity import ModelCount, Work, build_model, count_model
 from hpml_plugins.datasets import Arrays, DataSet, DataSource, Split, load_data
+from hpml_plugins.drawing import legend_below, panels
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.figures.layout import legend_below, panels
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
 from hpml_plugins.measuring.rank import Rank

@@ -62,7 +62,7 @@ def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Pat
 
 def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[Path], tmp_path: Path) -> None:
     source, into = parts[0], tmp_path / "into"
-    (machine,) = source.glob("h200*")
+    machine = source / "h200-x1"
     (machine / "0bad0bad-env.json").write_text('{"results": ')
     (machine / "notes.txt").write_text("mine")
     (source / "elsewhere").mkdir()
@@ -95,7 +95,7 @@ def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], 
 
 
 def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(parts: list[Path], tmp_path: Path) -> None:
-    (machine,) = parts[0].glob("h200*")
+    machine = parts[0] / "h200-x1"
     machine.rename(parts[0] / "other")
     report = merge_folders([parts[0]], tmp_path / "into")
     assert not list((tmp_path / "into" / "other").glob("**/*.json*"))
