@@ -10,7 +10,7 @@ from hpml_plugins.errors import HpmlError, PluginError, RegistryError
 from hpml_plugins.host.loading import LoadedPlugin
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry.reader import Registry
-from hpml_plugins.registry.schema import GridChoice
+from hpml_plugins.registry.schema import ProfileChoice
 
 
 def fit(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
@@ -64,7 +64,7 @@ def _override(
 def _check_profile(
     plugin: str,
     profile: str,
-    choice: GridChoice,
+    choice: ProfileChoice,
     offered: dict[str, Benchmark],
     registry: Registry,
     index: int,
@@ -78,7 +78,7 @@ def _check_profile(
                 where,
             )
         grid = offered[benchmark_name].grid
-        for key, chosen in values.items():
+        for key, chosen in values.items() if isinstance(values, dict) else ():
             where = registry.at("plugins", index, "profiles", profile, benchmark_name, key)
             if key not in grid:
                 raise RegistryError(

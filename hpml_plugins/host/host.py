@@ -57,7 +57,9 @@ class Host:
     def points(self, plugin: LoadedPlugin, benchmark: Benchmark, profile: str = EVERYTHING) -> list[Params]:
         """The points of a benchmark that a profile chooses. Raises UsageError for a profile that nobody defines."""
         self.check_profile(profile)
-        choice = plugin.entry.profiles.get(profile, {}).get(benchmark.name, {})
+        choice = plugin.entry.choice(profile, benchmark.name)
+        if choice is None:
+            return []
         return [
             params
             for params in benchmark.points()

@@ -13,6 +13,8 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$", description="lo
 Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
+#: The same of a profile, or false for none of a benchmark's points.
+ProfileChoice = dict[str, dict[str, Values] | bool]
 
 
 class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,9 +78,18 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
     timeout: Annotated[float, msgspec.Meta(gt=0, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
     profiles: Annotated[
-        dict[str, GridChoice],
-        msgspec.Meta(description="profile → benchmark → parameter → the values that the profile measures"),
+        dict[str, ProfileChoice],
+        msgspec.Meta(
+            description="profile → benchmark → parameter → the values that the profile measures; false: none of them"
+        ),
     ] = {}
+
+    def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
+        """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""
+        chosen = self.profiles.get(profile, {}).get(benchmark, True)
+        if isinstance(chosen, bool):
+            return {} if chosen else None
+        return chosen
 
 
 class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

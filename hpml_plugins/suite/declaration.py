@@ -36,8 +36,8 @@ class DeclaredMetric(msgspec.Struct, frozen=True):
 class Declared(msgspec.Struct, frozen=True):
     """A benchmark as the registry declares it: enough to run it without reading the registry again.
 
-    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.  precision,
-    budget: how long to sample, where the registry says it.
+    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.  left_out: the
+    profile has none of them.  precision, budget: how long to sample, where the registry says it.
     """
 
     plugin: PluginSource
@@ -49,12 +49,14 @@ class Declared(msgspec.Struct, frozen=True):
     description: str = ""
     modules: list[str] = []
     chosen: dict[str, list[Value]] = {}
+    left_out: bool = False
     precision: float | None = None
     budget: float | None = None
 
     def is_chosen(self, params: Params) -> bool:
         """Whether the profile of this run measures the point."""
-        return all(params[name] in values for name, values in self.chosen.items() if name in params)
+        chosen = self.chosen.items()
+        return not self.left_out and all(params[name] in values for name, values in chosen if name in params)
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -118,7 +120,7 @@ def load_suite(root: Path) -> Suite:
 
 
 def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Declared:
-    chosen = plugin.entry.profiles.get(profile, {}).get(benchmark.name, {})
+    chosen = plugin.entry.choice(profile, benchmark.name)
     return Declared(
         plugin=plugin.entry.source,
         benchmark=benchmark.name,
@@ -128,7 +130,8 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
         metrics=[DeclaredMetric(metric.name, metric.unit, metric.direction) for metric in benchmark.metrics],
         description=benchmark.description,
         modules=list(benchmark.requires.modules),
-        chosen={name: list(values) for name, values in chosen.items()},
+        chosen={name: list(values) for name, values in (chosen or {}).items()},
+        left_out=chosen is None,
         precision=plugin.entry.sampling.precision,
         budget=plugin.entry.sampling.budget,
     )

@@ -8,6 +8,8 @@ from support import TOY
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.host import Host
+from hpml_plugins.model.node import Node
+from hpml_plugins.suite.declaration import declare
 
 HostOf = Callable[..., Host]
 
@@ -111,6 +113,7 @@ WRONG = {
     "profiles: {quick: {toy: {size: [7]}}}": "size 7 is not in the grid (10, 1000)",
     "profiles: {quick: {toy: {sise: [10]}}}": "no parameter 'sise'; did you mean 'size'?",
     "profiles: {quick: {tey: {size: [10]}}}": "no benchmark 'tey'; did you mean 'toy'?",
+    "profiles: {quick: {tey: false}}": "no benchmark 'tey'; did you mean 'toy'?",
 }
 
 
@@ -138,6 +141,18 @@ def test_a_profile_chooses_points_and_never_changes_the_grid(host_of: HostOf) ->
     assert host.points(plugin, benchmark) == [{"size": 10}, {"size": 1000}]
     with pytest.raises(UsageError, match=r"no profile 'quik'; did you mean 'quick'\?"):
         host.points(plugin, benchmark, "quik")
+
+
+def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> None:
+    host = host_of(
+        "version: 1\nplugins:\n"
+        "  - {name: toy, path: toy.py, profiles: {quick: {toy: false}, night: {toy: true}, day: {}}}\n",
+        toy=TOY,
+    )
+    ((plugin, benchmark),) = host.benchmarks()
+    assert [len(host.points(plugin, benchmark, profile)) for profile in ("quick", "night", "day")] == [0, 2, 2]
+    declared = [declare(host, node, "here", "", profile=profile).benchmarks[0] for profile in ("quick", "night")]
+    assert [each.is_chosen({"size": 10}) for each in declared] == [False, True]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:
