@@ -136,7 +136,8 @@ def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(slurm_s
     # Of 3 minutes, the warning 60 s before the end comes after 120 s, or, as Slurm looks once a minute, after 60 s.
     # 12 points take 12 · 12 = 144 s, so one start is not enough.
     source = (slurm_site.project.path / "slow.py").read_text()
-    slurm_site.project.write("slow.py", source.replace("sleep(0.3)", "sleep(12)"))
+    assert '"0.3"' in source
+    slurm_site.project.write("slow.py", source.replace('"0.3"', '"12"'))
     slurm_site.project.commit("slower")
     slurm_site.cluster("version: 1\ntargets:\n  - {name: first, partition: a, hours: 0.05, warning: 60}\n")
     submit(slurm_site)
