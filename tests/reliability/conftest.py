@@ -1,0 +1,3 @@
+from asv_project import make_project
+
+__all__ = ["make_project"]

@@ -1,0 +1,103 @@
+"""One `asv run` of thousands of points: memory, open files and speed stay as they were at its start."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from asv_project import Project
+
+from hpml_plugins.records import Damaged, read
+
+POINTS = int(os.environ.get("HPML_LONG_RUN_POINTS", "10000"))
+PLUGIN = f"""
+    from hpml_plugins import Benchmark, Metric, hookimpl
+
+    def measure(bench, *, number):
+        return {{"square": number ** 2}}
+
+    @hookimpl
+    def hpml_benchmarks():
+        grid = {{"number": list(range({POINTS}))}}
+        return [Benchmark("many", measure, [Metric("square", "1", "lower")], grid=grid)]
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a process held at a moment. memory: resident, B.  files: open ones."""
+
+    memory: int
+    files: int
+
+
+def look(pid: int) -> Look | None:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        return Look(1024 * int(line.split()[1]), len(os.listdir(f"/proc/{pid}/fd")))  # noqa: PTH208
+    except (OSError, ValueError):
+        return None
+
+
+def fork_server(asv: int) -> int | None:
+    """The process that asv forks its benchmark processes from."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == asv and b"run_server" in (entry / "cmdline").read_bytes():
+                return int(entry.name)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+@pytest.mark.slow
+def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Callable[[str], Project]) -> None:
+    project = make_project("version: 1\nplugins:\n  - {name: many, path: many.py}\n")
+    project.write("many.py", PLUGIN)
+    project.commit("many")
+    looks: dict[str, list[Look]] = {"asv": [], "fork server": []}
+    env = {**os.environ, "HOME": str(project.home)}
+    with (
+        (project.path / "said").open("wb") as said,
+        subprocess.Popen([sys.executable, "-m", "asv", "run"], cwd=project.path, env=env, stdout=said, stderr=said) as run,
+    ):
+        server = None
+        while run.poll() is None:
+            server = server or fork_server(run.pid)
+            for name, pid in (("asv", run.pid), ("fork server", server)):
+                if server and pid and (seen := look(pid)):
+                    looks[name].append(seen)
+            time.sleep(0.5)
+    assert run.returncode == 0, (project.path / "said").read_text()[-2000:]
+
+    (path,) = project.path.glob("results/*/records/*.jsonl")
+    damage: list[Damaged] = []
+    records = list(read(path, damage.append))
+    assert damage == []
+    assert [(record.params["number"], record.status) for record in records] == [(n, "ok") for n in range(POINTS)]
+
+    print(f"{POINTS} points in {records[-1].started - records[0].started:.0f} s")
+    for name, seen in looks.items():
+        tenth = max(1, len(seen) // 10)
+        early, late = seen[tenth : 2 * tenth], seen[-2 * tenth : -tenth]
+        memory = [statistics.median(each.memory for each in part) for part in (early, late)]
+        files = [max(each.files for each in part) for part in (early, late)]
+        print(f"{name}: {memory[0] / 1e6:.1f} MB, then {memory[1] / 1e6:.1f} MB; {files[0]} files, then {files[1]}")
+        assert files[1] <= files[0] + 1, name
+        # asv keeps every result until its commit is done: that is what it may grow by, 2 kB a point.
+        assert memory[1] - memory[0] <= 5e6 + 2000 * POINTS, name
+    # medians of the time from one point's start to the next, so that what else this machine does counts less
+    gaps = [after.started - before.started for before, after in zip(records, records[1:], strict=False)]
+    tenth = len(gaps) // 10
+    parts = [1e3 * statistics.median(gaps[part * tenth : (part + 1) * tenth]) for part in range(10)]
+    print("ms a point, by tenths: " + ", ".join(f"{part:.0f}" for part in parts))
+    assert parts[-1] <= 1.5 * parts[0] + 10
