@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import shutil
+
 
 class HpmlError(Exception):
     """Base of every error that is meant for a user.
@@ -47,8 +52,35 @@ class Skipped(HpmlError):
     """The point cannot be measured on this node; the reason is recorded. Raised by `bench.skip`."""
 
 
+class Unwritable(HpmlError):
+    """A file system refuses: full, read-only, over quota, or not permitted."""
+
+
 class RankFailed(HpmlError):
     """A rank died, raised or hung; the point that started it counts nothing."""
+
+
+#: What a file system says that is the user's to mend, not a fault of ours.
+_REFUSALS = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP,
+    errno.ENAMETOOLONG,
+)  # fmt: skip
+
+
+def unwritable(error: OSError, path: object = "") -> Unwritable | None:
+    """The error for a user where a file system refused to write; None where it means something else.
+
+    path: what was to be written, where the error does not say.
+    """
+    if isinstance(error, shutil.Error):  # of many files: (from, to, what was said of each)
+        _, path, said = error.args[0][0]
+        number = re.search(r"\[Errno (\d+)\]", str(said))
+        error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else error
+    if error.errno not in _REFUSALS:
+        return None
+    where = error.filename2 or error.filename or path
+    where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
+    return Unwritable(f"cannot be written: {error.strerror}; free space or mend permissions", where)
 
 
 def one_line(text: str) -> str:

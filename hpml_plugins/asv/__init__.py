@@ -10,6 +10,7 @@ from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.files import write_json_atomically
 from hpml_plugins.asv.machine import load_machines_with_facts
 from hpml_plugins.asv.publishing import improve_publish
+from hpml_plugins.asv.refusals import say_refusals_in_one_line
 from hpml_plugins.asv.remembered import VARIABLE, remember
 from hpml_plugins.site.publisher import GpuTypes
 
@@ -21,5 +22,6 @@ def setup() -> None:
     load_machines_with_facts()
     write_json_atomically()
     improve_publish()
+    say_refusals_in_one_line()
     if os.environ.get(VARIABLE):
         remember(Path(os.environ[VARIABLE]))

@@ -32,7 +32,10 @@ def write_site_file(path: str, data: Any, api_version: int | None = None, compac
 
 
 def _write_json(path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
-    target = Path(path).resolve()
+    # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json may be one.
+    target = Path(path).absolute()
+    if target.name.startswith("."):
+        target = target.resolve()
     if api_version is not None:
         data = {**data, "version": api_version}
     if target.name == DECLARED:

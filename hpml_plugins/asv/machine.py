@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from asv import machine as asv_machine
@@ -20,6 +20,7 @@ from asv.commands import make_argparser
 from asv.config import Config
 from asv.console import log
 
+from hpml_plugins.asv.refusals import end, stop_when_records_are_refused
 from hpml_plugins.asv.selection import Selection, discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
@@ -53,9 +54,9 @@ def load_machines_with_facts() -> None:
         try:
             facts = prepare(machine_name or kwargs.get("machine"))
         except MachineTaken as error:
-            _refuse(error, TAKEN)
+            end(error, TAKEN)
         except HpmlError as error:
-            _refuse(error)
+            end(error)
         kwargs.pop("force_interactive", None)
         return original(*args, machine_name=facts["machine"], **{**facts, **kwargs})
 
@@ -78,6 +79,7 @@ def prepare(name: str | None) -> dict[str, str]:
         _keep_machine(results, machine)
     os.environ[MACHINE_VARIABLE] = machine
     scratch = _make_scratch()
+    stop_when_records_are_refused(scratch)
     file = scratch / "suite.json"
 
     def write_suite(send: Send) -> None:
@@ -206,9 +208,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _refuse(error: HpmlError, status: int = 2) -> NoReturn:
-    log.flush()
-    print(f"hpml: {error}", file=sys.stderr)
-    sys.exit(status)

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from hpml_plugins import __version__
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, unwritable
 
 #: command → module of this package, whose function of the same name is the command
 _COMMANDS = {
@@ -97,6 +97,12 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
         sys.exit(0)
+    except OSError as error:
+        refused = unwritable(error)
+        if refused is None or "--debug" in sys.argv:
+            raise
+        print(f"hpml: {refused}", file=sys.stderr)
+        status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stdout = sys.stderr  # what plugins say at exit is no part of the answer

@@ -21,7 +21,7 @@ from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.node.needs import data_used
-from hpml_plugins.records import append
+from hpml_plugins.records import append, check_writable
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 
@@ -55,6 +55,8 @@ def command(
     node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
+    if record:
+        check_writable(record)
     if len(tasks) > 1:
         import_before_fork(shared(module for _, benchmark, _ in tasks for module in benchmark.requires.modules))
     records: list[Record] = []

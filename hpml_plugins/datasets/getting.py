@@ -33,8 +33,8 @@ def download(name: str, root: Path, sources: Sources | None = None) -> Path:
 def add(archive: Path, root: Path, name: str = "", sources: Sources | None = None) -> Path:
     """Unpack an archive of a data set into a root, whole or not at all. Returns the data set's path.
 
-    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
-    out of the folder and devices are refused (tarfile's "data" filter). Raises UsageError for a name or file that is
+    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links and
+    devices are refused. Raises UsageError for a name or file that is
     none, or a data set that is there already, DataError for an archive that is damaged or holds something else.
     """
     source = source_of(name or archive.name.partition(".")[0], sources)
@@ -48,7 +48,7 @@ def add(archive: Path, root: Path, name: str = "", sources: Sources | None = Non
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as beside:
             with tarfile.open(archive) as tar:
-                tar.extractall(Path(beside, source.unpack_to), filter="data")
+                tar.extractall(Path(beside, source.unpack_to), filter=_plain)
             unpacked = _present(source, Path(beside), str(archive))
             target = root / unpacked.relative_to(beside)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +60,20 @@ def add(archive: Path, root: Path, name: str = "", sources: Sources | None = Non
     except Exception as error:  # tarfile's, and those of zlib and lzma, which have no base of their own
         raise DataError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
     return target
+
+
+class LinkError(tarfile.FilterError):
+    """A link in an archive: no data set needs one, and every known way out of tarfile's own filter went through one."""
+
+    def __init__(self, member: tarfile.TarInfo) -> None:
+        self.tarinfo = member
+        super().__init__(f"{member.name!r} is a link")
+
+
+def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    if member.issym() or member.islnk():
+        raise LinkError(member)
+    return tarfile.data_filter(member, folder)
 
 
 def _present(source: DataSource, root: Path, what: str) -> Path:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO
 
+from hpml_plugins.measuring.crowd import Crowd, be_first_to_go
 from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.measuring.orphans import adopt_orphans, end_orphans
 
@@ -77,6 +78,7 @@ def _child(
     function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
 ) -> None:
     os.setsid()
+    be_first_to_go()
     end_with_parent(parent)  # who is killed outright ends nobody
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -103,7 +105,12 @@ def _listen(
     watch: Callable[[], float],
 ) -> str:
     deadline = time.monotonic() + timeout
+    crowd = Crowd()
     while True:
+        if fault := crowd.fault():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
+            return fault
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from hpml_plugins.errors import ResultError
 from hpml_plugins.model.samples import Samples
 
 #: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable benchmark.
@@ -46,7 +47,7 @@ def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tupl
     started = time.perf_counter()
     recent: list[float] = []
     while True:
-        recent = [*recent[-4:], run()]
+        recent = [*recent[-4:], *_believable([run()])]
         elapsed = time.perf_counter() - started
         if len(recent) == 5 and max(recent) - min(recent) <= 0.02 * min(recent) and elapsed >= least:
             return elapsed, True
@@ -66,7 +67,7 @@ def sample(
     started = time.perf_counter()
     check_at = plan.fewest
     while True:
-        taken = list(take())
+        taken = _believable(list(take()))
         values += taken
         at += [time.monotonic()] * len(taken)
         count = len(values)
@@ -94,6 +95,13 @@ def sample(
         "drift": drift(values),
     }
     return replace(done, info=told, at=tuple(at))
+
+
+def _believable(taken: list[float]) -> list[float]:
+    """The seconds as they are. Raises ResultError for fewer than none: the clock was set back."""
+    if taken and min(taken) < 0:
+        raise ResultError(f"the clock went back: a step took {min(taken):g} s")
+    return taken
 
 
 def drift(values: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.merging import declared, lines, results
 from hpml_plugins.records.lock import Lock, take
 from hpml_plugins.records.machine_lock import take_machine
-from hpml_plugins.records.whole import write_whole
+from hpml_plugins.records.whole import remove_partial, write_whole
 
 DECLARED, MACHINE, RECORDS = "benchmarks.json", "machine.json", "records"
 #: s to wait for another writer of benchmarks.json, who needs milliseconds.
@@ -56,18 +56,20 @@ def merge_folders(sources: Iterable[Path], into: Path, *, dry_run: bool = False,
             continue
         _merge_declared(source, into, report, dry_run)
         for folder in sorted(path for path in source.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            _merge_machine(folder, into, report, dry_run, locked=folder.name == locked)
+            if not _is_link(folder, report):
+                _merge_machine(folder, into, report, dry_run, locked=folder.name == locked)
         _name_foreign(source, report, lambda path: path.is_dir() or path.name == DECLARED)
     return report
 
 
 def _merge_declared(source: Path, into: Path, report: Report, dry_run: bool) -> None:
-    if not (source / DECLARED).exists():
+    if not (source / DECLARED).exists() or _is_link(source / DECLARED, report):
         return
     if dry_run:
         _merge_json(source / DECLARED, into / DECLARED, declared.join_benchmarks, report, dry_run)
         return
     with lock_declarations(into):
+        remove_partial(into, DECLARED)
         _merge_json(source / DECLARED, into / DECLARED, declared.join_benchmarks, report, dry_run)
 
 
@@ -77,14 +79,21 @@ def _merge_machine(folder: Path, into: Path, report: Report, dry_run: bool, *, l
     if not found:
         report.skipped.append(f"{folder}: not a machine's folder")
         return
+    records = sorted((folder / RECORDS).glob("*.jsonl"))
+    if (folder / RECORDS).is_dir() and _is_link(folder / RECORDS, report):
+        records = []
     lock = None if dry_run or locked else take_machine(into, folder.name)
     try:
-        _merge_json(folder / MACHINE, target / MACHINE, declared.join_machine, report, dry_run, folder.name)
-        for path in sorted(folder.glob("*.json")):
-            if path.name != MACHINE:
+        for path in sorted(folder.glob("*.json"), key=lambda path: (path.name != MACHINE, path.name)):
+            if _is_link(path, report):
+                continue
+            if path.name == MACHINE:
+                _merge_json(path, target / MACHINE, declared.join_machine, report, dry_run, folder.name)
+            else:
                 _merge_results(path, target / path.name, report, dry_run)
-        for path in sorted((folder / RECORDS).glob("*.jsonl")):
-            _merge_records(path, target / RECORDS / path.name, report, dry_run)
+        for path in records:
+            if not _is_link(path, report):
+                _merge_records(path, target / RECORDS / path.name, report, dry_run)
     finally:
         if lock:
             lock.release()
@@ -170,6 +179,13 @@ def _merge_records(source: Path, target: Path, report: Report, dry_run: bool) ->
         write_whole(target, lines.spell(joined))
 
 
+def _is_link(path: Path, report: Report) -> bool:
+    """Whether it is a symbolic link: it may point at anything of this machine, so it is named and left alone."""
+    if path.is_symlink():
+        report.skipped.append(f"{path}: a symbolic link; left alone")
+    return path.is_symlink()
+
+
 def _put_aside(target: Path, problem: str, report: Report, dry_run: bool) -> None:
     aside = target.with_name(f"{target.name}.damaged")
     report.skipped.append(f"{problem}; put aside as {aside.name}")
@@ -180,7 +196,7 @@ def _put_aside(target: Path, problem: str, report: Report, dry_run: bool) -> Non
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise HpmlError(f"cannot be read: {error}", str(path)) from None
     if not isinstance(found, dict):
         raise HpmlError("not a JSON object", str(path))

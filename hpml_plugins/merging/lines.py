@@ -26,7 +26,7 @@ def read_lines(path: Path, on_damage: Callable[[Damaged], None]) -> Lines:
             continue
         try:
             found[line] = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             on_damage(Damaged(path, number, str(error)))
     return found
 

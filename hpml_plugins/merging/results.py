@@ -35,7 +35,7 @@ def load(path: Path) -> Results:
         found = Results.load(str(path), machine_name=path.parent.name)
     except util.UserError as error:
         raise NotResults(f"not asv's results: {error}", str(path)) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise NotResults(f"not asv's results: {type(error).__name__}: {error}", str(path)) from None
     if not isinstance(found.commit_hash, str) or not path.name.startswith(f"{found.commit_hash[:8]}-"):
         raise NotResults(f"its name is not that of commit {found.commit_hash}", str(path))

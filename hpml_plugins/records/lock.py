@@ -20,7 +20,7 @@ from types import TracebackType
 
 import msgspec
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, unwritable
 
 #: s between two signs of life, and the silence after which a holder is taken for dead.
 BEAT, SILENCE = 15.0, 120.0
@@ -82,10 +82,17 @@ def take(path: Path, *, wait: float = 0.0, silence: float = SILENCE) -> Lock:
 
     silence: s without a sign of life after which the holder is taken for dead.
     """
+    try:
+        return _take(path, wait, silence)
+    except OSError as error:
+        raise unwritable(error, path) or error from None
+
+
+def _take(path: Path, wait: float, silence: float) -> Lock:
     path.parent.mkdir(parents=True, exist_ok=True)
     patience = time.monotonic() + wait
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

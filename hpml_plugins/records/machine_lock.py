@@ -1,4 +1,4 @@
-"""A machine's folder has one writer at a time."""
+"""A machine's folder has one writer at a time, and is a folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class MachineTaken(HpmlError):
 def take_machine(results: Path, machine: str, *, wait: float = 0.0) -> Lock:
     """Take results/<machine>/ for this process. Raises MachineTaken, saying who has it and what to do."""
     folder = results / machine
+    refuse_links(folder, folder / "records")
     try:
         lock = take(folder / _NAME, wait=wait)
     except Held as held:
@@ -26,8 +27,17 @@ def take_machine(results: Path, machine: str, *, wait: float = 0.0) -> Lock:
             "of its own: asv run --machine NAME",
             str(folder),
         ) from None
-    except OSError as error:
-        raise HpmlError(f"cannot be written: {error.strerror}", str(folder)) from None
     if lock.exclusive:
-        remove_partial(folder)
+        for place in (folder, folder / "records"):
+            remove_partial(place)
     return lock
+
+
+def refuse_links(*folders: Path) -> None:
+    """Raise HpmlError for a symbolic link: results come from others too, and must not have us write elsewhere.
+
+    `results` itself may be one: that is the user's own doing.
+    """
+    for folder in folders:
+        if folder.is_symlink():
+            raise HpmlError("is a symbolic link, which nothing is written through; put a folder there", str(folder))

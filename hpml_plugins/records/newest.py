@@ -11,9 +11,10 @@ from hpml_plugins.records.store import Damaged, read
 
 
 def read_all(results: Path, on_damage: Callable[[Damaged], None] | None = None) -> Iterator[Record]:
-    """Every Record below asv's results folder, machine by machine, file by file."""
+    """Every Record below asv's results folder, machine by machine, file by file. Symbolic links are left alone."""
     for path in sorted(results.glob("*/records/*.jsonl")):
-        yield from read(path, on_damage)
+        if not any(each.is_symlink() for each in (path, path.parent, path.parent.parent)):
+            yield from read(path, on_damage)
 
 
 def commit_order(repository: Path) -> dict[str, int]:

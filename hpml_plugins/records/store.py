@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.records.whole import sync_folder
 
 
 @dataclass(frozen=True)
@@ -34,26 +36,45 @@ def append(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
     A line that a crash left half-written is closed first, so that it costs only itself. Raises HpmlError when the
-    file system refuses, with what it said.
+    file system refuses, with what it said, and where the file is a symbolic link: results that somebody else made must
+    not have us write elsewhere.
     """
     line = encode(record) + b"\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = _open(path)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
-            written = os.write(descriptor, line)
-            if written != len(line):
-                raise OSError(28, "only part of the record fitted")
+            rest = memoryview(line)
+            while rest:  # a disk that takes only a part says why when it is offered the rest
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
+            if not size:
+                sync_folder(path.parent)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise HpmlError(
-            f"cannot write the record: {error.strerror}; free space or mend permissions", str(path)
-        ) from None
+        raise _refused(error, path) from None
+
+
+def check_writable(path: Path) -> None:
+    """Raise what `append` would, before anything is measured for nothing. Leaves a file, which may be empty."""
+    try:
+        os.close(_open(path))
+    except OSError as error:
+        raise _refused(error, path) from None
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+
+
+def _refused(error: OSError, path: Path) -> Unwritable:
+    if error.errno == errno.ELOOP:
+        return Unwritable("cannot write the record: it is a symbolic link; put the file itself there", str(path))
+    return Unwritable(f"cannot write the record: {error.strerror}; free space or mend permissions", str(path))
 
 
 def read(path: Path, on_damage: Callable[[Damaged], None] | None = None) -> Iterator[Record]:
@@ -73,7 +94,7 @@ def read(path: Path, on_damage: Callable[[Damaged], None] | None = None) -> Iter
             else:
                 try:
                     yield decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     problem = str(error)
             if problem and on_damage:
                 on_damage(Damaged(path, number, problem))

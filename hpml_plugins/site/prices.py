@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from hpml_plugins.errors import RegistryError
 from hpml_plugins.published import find_gpu
+from hpml_plugins.registry.lines import Lines
 from hpml_plugins.site.errors import SiteError
 from hpml_plugins.site.gpu_type import GpuType
 
@@ -40,16 +42,15 @@ class Costs:
 
 def read_costs(folder: Path) -> Costs:
     """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
-    import yaml
-
     path = folder / FILE
     if not path.is_file():
         return Costs()
     try:
-        read = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _File)
-    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        read = msgspec.convert(Lines(path.read_text(encoding="utf-8"), str(path)).document, _File)
+    except (RegistryError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        said = error.what if isinstance(error, RegistryError) else error
         raise SiteError(
-            f"{error}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`", str(path)
+            f"{said}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`", str(path)
         ) from None
     for name, price in read.prices.items():
         if not (price > 0 and math.isfinite(price)):

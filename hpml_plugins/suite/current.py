@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import load_plugin
 from hpml_plugins.host.offers import Offers, data_sources
 from hpml_plugins.measuring.point import Context, measure_point
@@ -19,6 +19,9 @@ from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.node.needs import data_used
 from hpml_plugins.records import append, read, record_file
 from hpml_plugins.suite.declaration import Declared, Suite
+
+#: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.
+UNWRITABLE = "unwritable"
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,12 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         return _stored(suite, place, key)
     if not suite.scratch:
         return _measure(suite, declared, params, place)
-    finished = Path(suite.scratch, place.commit or "here", f"{key}.json")
+    folder = Path(suite.scratch, place.commit or "here", place.environment or "here")
+    if suite.reuse:
+        _take_stored(suite, place, folder)
+    finished = folder / f"{key}.json"
     if finished.exists():
         return decode(finished.read_bytes())
-    if suite.reuse and (stored := _stored(suite, place, key)) and stored.status in suite.reuse:
-        return stored
     started = finished.with_suffix(".started")
     if started.exists():
         reason = "its process was ended before it could report (by asv's timeout, or from outside)"
@@ -60,11 +64,36 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         started.touch()
         record = _measure(suite, declared, params, place)
     if suite.keep:
-        append(record_file(suite.results, suite.machine, place.commit), record)
+        try:
+            append(record_file(suite.results, suite.machine, place.commit), record)
+        except Unwritable as error:
+            Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
+            raise
+    _finish(finished, record)
+    return record
+
+
+def _finish(finished: Path, record: Record) -> None:
     partial = finished.with_suffix(".partial")
     partial.write_bytes(encode(record))
     partial.replace(finished)
-    return record
+
+
+def _take_stored(suite: Suite, place: _Place, folder: Path) -> None:
+    """Let what is stored and may be used again count as finished. Once a run: a look at all of it for each of many
+    points would take longer the more are there."""
+    taken = folder / ".stored"
+    if taken.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Record] = {}
+    for record in read(record_file(suite.results, suite.machine, place.commit)):
+        if record.environment == place.environment:
+            found[record.point] = record
+    for point, record in found.items():
+        if record.status in suite.reuse:
+            _finish(folder / f"{point}.json", record)
+    taken.touch()
 
 
 def _measure(suite: Suite, declared: Declared, params: Params, place: _Place) -> Record:

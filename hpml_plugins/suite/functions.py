@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from hpml_plugins.errors import Unwritable
 from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.measuring.preload import import_before_fork, shared
 from hpml_plugins.model.record import Record
@@ -37,7 +38,11 @@ def _function(suite: Suite, declared: Declared, metric: DeclaredMetric) -> Track
     def track(*values: Any) -> Any:
         end_with_parent()  # of asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
-        return to_asv(record_of(suite, declared, params), metric.name)
+        try:
+            record = record_of(suite, declared, params)
+        except Unwritable as error:
+            _fail(str(error))
+        return to_asv(record, metric.name)
 
     name = f"{declared.benchmark}.track_{metric.name}"
     attributes = {
@@ -73,10 +78,14 @@ def to_asv(record: Record | None, metric: str) -> Any:
         print(f"skipped: {record.reason}", file=sys.stderr)
         return math.nan
     if record.status == "failed":
-        print(f"failed: {record.reason}", file=sys.stderr)  # what it printed is in the Record
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)  # an exception would put asv_runner's traceback in front of the reason
+        _fail(record.reason)  # what it printed is in the Record
     samples = record.metrics[metric].samples
     # asv's interval of a single sample is infinite: a count that was counted once is a plain number
     return samples[0] if len(samples) == 1 else {"samples": samples, "number": 1}
+
+
+def _fail(reason: str) -> NoReturn:
+    print(f"failed: {reason}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)  # an exception would put asv_runner's traceback in front of the reason

@@ -53,7 +53,11 @@ def evil(path: Path, *, name: str = "train/x.jpg", kind: bytes = tarfile.REGTYPE
         {"name": "../../escaped"},
         {"name": "train/link", "kind": tarfile.SYMTYPE, "link": "/etc/passwd"},
         {"name": "train/link", "kind": tarfile.SYMTYPE, "link": "../../../escaped"},
+        {"name": "train/link", "kind": tarfile.SYMTYPE, "link": "inside"},
+        {"name": "train/hard", "kind": tarfile.LNKTYPE, "link": "../../../../etc/passwd"},
+        {"name": "train/../../escaped"},
         {"name": "train/null", "kind": tarfile.CHRTYPE},
+        {"name": "train/pipe", "kind": tarfile.FIFOTYPE},
     ],
 )
 def test_an_archive_that_reaches_out_of_its_folder_is_refused(

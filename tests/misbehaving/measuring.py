@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import inspect
 import os
 import signal
 import subprocess
@@ -92,18 +93,65 @@ def close_everything():
     os.closerange(0, 3)
 
 
+def raise_an_error():
+    raise ValueError("on purpose")
+
+
+def abort():
+    os.abort()
+
+
+def fork_without_end():
+    for _ in range(300):  # with an end, so that a machine whose guard is broken survives this test
+        if not os.fork():
+            time.sleep(3600)
+    time.sleep(3600)
+
+
+def allocate_a_hundred_gigabytes():
+    size = max(100 << 30, 8 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    held = bytearray(size)
+    for place in range(0, size, 4096):  # a kernel that promises everything
+        held[place] = 1
+
+
+def return_nan():
+    return {"zero": float("nan")}
+
+
+def return_text():
+    return {"zero": "fast"}
+
+
+def return_another_metric():
+    return {"zero": 0.0, "speed": 1.0}
+
+
+def find_a_wrong_result(bench):
+    bench.check(bench.result(1 + 1) == 3, "the sum differs")
+
+
+def turn_the_clock_back(bench):
+    seconds = iter(range(10**9, 0, -1))
+    time.perf_counter = lambda: float(next(seconds))
+    return {"zero": bench.time(lambda: None)}
+
+
 WAYS = {
     way.__name__: way
     for way in (
         crash, hang, end, leave, print_a_lot, change_folder, leave_threads, leave_processes, leave_a_daemon,
         hold_memory, set_torch_flags, patch, change_variables, handle_signals, exit_late, close_everything,
+        raise_an_error, abort, fork_without_end, allocate_a_hundred_gigabytes, return_nan, return_text,
+        return_another_metric, find_a_wrong_result, turn_the_clock_back,
     )
 }  # fmt: skip
 
 
 def measure(bench, *, way):
-    WAYS[way]()
-    return {"zero": 0.0}
+    act = WAYS[way]
+    returned = act(bench) if inspect.signature(act).parameters else act()
+    return returned or {"zero": 0.0}
 
 
 @hookimpl

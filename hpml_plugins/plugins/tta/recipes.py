@@ -170,8 +170,11 @@ def _files() -> dict[str, Any]:
     recipes: dict[str, Any] = yaml.safe_load(OWN.read_text(encoding="utf-8"))
     if path := os.environ.get(VARIABLE):
         try:
-            recipes |= yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+            text = Path(path).read_text(encoding="utf-8")
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+                raise ValueError("aliases (*name) are not allowed: a few can unfold to gigabytes; use `like`")
+            recipes |= yaml.safe_load(text)
+        except (OSError, yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
     return recipes
 
