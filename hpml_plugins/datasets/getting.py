@@ -33,9 +33,9 @@ def download(name: str, root: Path, sources: Sources | None = None) -> Path:
 def add(archive: Path, root: Path, name: str = "", sources: Sources | None = None) -> Path:
     """Unpack an archive of a data set into a root, whole or not at all. Returns the data set's path.
 
-    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links and
-    devices are refused. Raises UsageError for a name or file that is
-    none, or a data set that is there already, DataError for an archive that is damaged or holds something else.
+    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
+    and devices are refused. Raises UsageError for a name or file that is none, or a data set that is there already,
+    DataError for an archive that is damaged or holds something else.
     """
     source = source_of(name or archive.name.partition(".")[0], sources)
     if source.unpack_to is None:

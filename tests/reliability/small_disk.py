@@ -26,7 +26,9 @@ def run_on(
         ["unshare", "-rm", "sh", "-c", "mount -t tmpfs -o size=4k tmpfs /mnt"], capture_output=True, check=False
     ) if shutil.which("unshare") else None  # fmt: skip
     if tried is None or tried.returncode:
-        unavailable("FULL AND READ-ONLY DISKS WERE NOT TRIED: this machine lets nobody mount in a namespace (unshare -rm)")
+        unavailable(
+            "FULL AND READ-ONLY DISKS WERE NOT TRIED: this machine lets nobody mount in a namespace (unshare -rm)"
+        )
     for each in (folder, home, *filter(None, [kept])):
         each.mkdir(exist_ok=True)
     env = {

@@ -72,7 +72,8 @@ def kill_until_done(
     kept, found = [], []
     while True:
         running = killing.start(project.path, home, *words)
-        if not killing.kill_after(running, dice.uniform(0, seconds), kill):
+        # at most ten in a row, so that a busy machine completes some too
+        if len(found) == 10 or not killing.kill_after(running, dice.uniform(0, seconds), kill):
             killing.finish(running, home, 0, 1, 2)
             break
         if kill is None:
@@ -95,7 +96,9 @@ def test_kills_of_asv_run_lose_no_finished_point(project: Project) -> None:
         hold_complete(project)
         rounds += 1
     spread = ", ".join(f"{count}: {times}" for count, times in sorted(Counter(found).items()))
-    print(f"asv run: {len(found)} kills over {seconds:.1f} s, {rounds} runs completed; points of 8 kept at them: {spread}")
+    print(
+        f"asv run: {len(found)} kills over {seconds:.1f} s, {rounds} runs completed; points of 8 kept at them: {spread}"
+    )
     assert any(0 < count < 8 for count in found)
 
 
@@ -198,7 +201,8 @@ def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
             if dice.random() < 0.5:
                 while running.poll() is None and not any(into.glob("*/machine.json")):
                     pass
-            if not killing.kill_after(running, dice.uniform(0, seconds / (1 + dice.random() * 9))):
+            enough = len(found) >= (rounds + 1) * 10
+            if enough or not killing.kill_after(running, dice.uniform(0, seconds / (1 + dice.random() * 9))):
                 killing.finish(running, home)
                 break
             killing.whole_files(into)

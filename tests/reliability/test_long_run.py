@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
     env = {**os.environ, "HOME": str(project.home)}
     with (
         (project.path / "said").open("wb") as said,
-        subprocess.Popen([sys.executable, "-m", "asv", "run"], cwd=project.path, env=env, stdout=said, stderr=said) as run,
+        subprocess.Popen(
+            [sys.executable, "-m", "asv", "run"], cwd=project.path, env=env, stdout=said, stderr=said
+        ) as run,
     ):
         server = None
         while run.poll() is None:
@@ -96,7 +99,7 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
         # asv keeps every result until its commit is done: that is what it may grow by, 2 kB a point.
         assert memory[1] - memory[0] <= 5e6 + 2000 * POINTS, name
     # medians of the time from one point's start to the next, so that what else this machine does counts less
-    gaps = [after.started - before.started for before, after in zip(records, records[1:], strict=False)]
+    gaps = [after.started - before.started for before, after in pairwise(records)]
     tenth = len(gaps) // 10
     parts = [1e3 * statistics.median(gaps[part * tenth : (part + 1) * tenth]) for part in range(10)]
     print("ms a point, by tenths: " + ", ".join(f"{part:.0f}" for part in parts))

@@ -171,12 +171,22 @@ def _files() -> dict[str, Any]:
     if path := os.environ.get(VARIABLE):
         try:
             text = Path(path).read_text(encoding="utf-8")
-            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-                raise ValueError("aliases (*name) are not allowed: a few can unfold to gigabytes; use `like`")
+            _refuse_what_unfolds(text)
             recipes |= yaml.safe_load(text)
-        except (OSError, yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
+        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
     return recipes
+
+
+def _refuse_what_unfolds(text: str) -> None:
+    """Raise ValueError for aliases, a few of which can stand for gigabytes, and for nesting that no recipe has."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases (*name) are not allowed; use `like`")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > 30:
+            raise ValueError("nested more than 30 deep, which no recipe is")
 
 
 def _with_base(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
