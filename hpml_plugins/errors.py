@@ -84,8 +84,14 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
 
 
 def one_line(text: str) -> str:
-    """The text with its line breaks and runs of blanks turned into single blanks."""
-    return " ".join(text.split())
+    """The text with its line breaks and runs of blanks turned into single blanks, and all printable.
+
+    What a file says is quoted in errors: an escape sequence must not reach a terminal, nor half a character a stream.
+    """
+    text = " ".join(text.split())
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def describe(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from hpml_plugins.asv.environment import NodeEnvironment
-from hpml_plugins.asv.files import write_json_atomically
+from hpml_plugins.asv.files import name_json_errors, write_json_atomically
 from hpml_plugins.asv.machine import load_machines_with_facts
 from hpml_plugins.asv.publishing import improve_publish
 from hpml_plugins.asv.refusals import say_refusals_in_one_line
@@ -21,6 +21,7 @@ def setup() -> None:
     """Called by asv once it has imported this module."""
     load_machines_with_facts()
     write_json_atomically()
+    name_json_errors()
     improve_publish()
     say_refusals_in_one_line()
     if os.environ.get(VARIABLE):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from asv import util
 from asv.console import log
 
+from hpml_plugins.errors import describe
 from hpml_plugins.merging.declared import keep_known
 from hpml_plugins.merging.folders import DECLARED, lock_declarations
 from hpml_plugins.records.lock import Held
+from hpml_plugins.records.objects import object_or_nothing, refuse_half_characters
 from hpml_plugins.records.whole import remove_partial, write_whole
 
 
@@ -23,6 +27,27 @@ def write_json_atomically() -> None:
     whole, keeps what other nodes and commits declared.
     """
     util.write_json = _write_json
+
+
+def name_json_errors() -> None:
+    """Let asv name any file that is not what it takes it for: it expects text that is no JSON, and nothing else."""
+    util.load_json = _named_errors(util.load_json)
+
+
+def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
+    if hasattr(load, "__wrapped__"):
+        return load
+
+    @functools.wraps(load)
+    def loading(path: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            found = load(path, *arguments, **named)
+            refuse_half_characters(Path(path).read_bytes(), found)
+            return found
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
+
+    return loading
 
 
 def write_site_file(path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
@@ -50,19 +75,11 @@ def _write_declarations(target: Path, data: dict[str, Any]) -> None:
         lock = lock_declarations(target.parent)
     except Held as held:
         log.warning(f"{held}; written without waiting any longer")
-        write_whole(target, _spell(keep_known(data, _read(target))))
+        write_whole(target, _spell(keep_known(data, object_or_nothing(target))))
         return
     with lock:
         remove_partial(target.parent, target.name)
-        write_whole(target, _spell(keep_known(data, _read(target))))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        write_whole(target, _spell(keep_known(data, object_or_nothing(target))))
 
 
 def _spell(data: dict[str, Any]) -> bytes:

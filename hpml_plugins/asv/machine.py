@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import shutil
 import sys
@@ -28,6 +27,7 @@ from hpml_plugins.measuring.isolation import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.records.machine_lock import MachineTaken, take_machine
+from hpml_plugins.records.objects import object_or_nothing
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
@@ -91,7 +91,7 @@ def prepare(name: str | None) -> dict[str, str]:
                 machine,
                 scratch,
                 profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
-                previous=_read_json(results / "benchmarks.json"),
+                previous=object_or_nothing(results / "benchmarks.json"),
                 keep=not arguments.get("dry_run"),
                 reuse=_reuse(arguments),
             )
@@ -106,7 +106,7 @@ def prepare(name: str | None) -> dict[str, str]:
     told = _in_another_process(write_suite)
     os.environ[SUITE_VARIABLE] = str(file)
     discover_only(msgspec.json.decode(told["selection"], type=Selection))
-    facts = facets(node, machine, _read_json(results / machine / "machine.json"))
+    facts = facets(node, machine, object_or_nothing(results / machine / "machine.json"))
     save_machine(facts)
     return facts
 
@@ -200,11 +200,3 @@ def _asv_arguments() -> dict[str, Any]:
         return dict(vars(make_argparser()[0].parse_args(sys.argv[1:])))
     except SystemExit:
         return {}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found: object = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -19,6 +19,7 @@ from asv.results import Results
 from hpml_plugins.asv.files import write_site_file
 from hpml_plugins.asv.steps import detect_steps_faster
 from hpml_plugins.asv.summaries import Summaries
+from hpml_plugins.merging.sound import check_results
 
 
 def improve_publish() -> None:
@@ -111,7 +112,7 @@ def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
     def loading(cls: Any, path: str, machine_name: str | None = None) -> Any:
         try:
             result = load(cls, path, machine_name=machine_name)
-            _check(result)
+            check_results(result)
         except util.UserError:
             raise
         except OSError as error:
@@ -122,27 +123,6 @@ def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return loading
-
-
-def _check(result: Any) -> None:
-    if not (isinstance(result.params, dict) and isinstance(result.commit_hash, str)):
-        raise TypeError
-    if not isinstance(result.date, int | float) or not isinstance(result.env_vars, dict):
-        raise TypeError
-    for name, values in result._results.items():
-        if values is None:
-            continue
-        if not set(map(type, values)) <= _NUMBERS:
-            raise TypeError
-        if math.inf in values or -math.inf in values:
-            # asv's word for "no number"; infinities end its step detection
-            values[:] = [math.nan if value in (math.inf, -math.inf) else value for value in values]
-        known = result._benchmark_params[name]
-        if known is not None and not isinstance(known, list):
-            raise TypeError
-
-
-_NUMBERS = {float, int, bool, type(None)}
 
 
 def _sound_machine_files(original: Callable[[str], Iterator[str]]) -> Callable[[str], Iterator[str]]:

@@ -45,7 +45,7 @@ def read_node(path: Path) -> NodeFacts:
         node = msgspec.json.decode(path.read_bytes(), type=NodeFacts)
     except OSError as error:
         raise UsageError(f"{error.strerror}; {ASK}", str(path)) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"not what a node told of itself ({error}); {ASK}", str(path)) from None
     return _usable(node, str(path))
 
@@ -64,6 +64,8 @@ EXAMPLE = "manylinux_2_28_x86_64"
 
 
 def _usable(node: NodeFacts, where: str) -> NodeFacts:
+    if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
+        raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
     if not re.fullmatch(r"cp\d+", node.abi):
         raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):

@@ -28,7 +28,7 @@ def join_benchmarks(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple
             joined[name], words = _join_entry(joined[name], entry)
             said += [f"{name}: {word}" for word in words]
         elif name == FORMAT:
-            joined[name] = max(joined[name], entry)
+            joined[name] = max(joined[name], entry, key=_format)
     return joined, said
 
 
@@ -126,6 +126,10 @@ def _is_entry(entry: Any) -> bool:
         and len(names) == len(params)
         and all(isinstance(values, list) and all(isinstance(value, str) for value in values) for values in params)
     )
+
+
+def _format(version: Any) -> tuple[int, str]:
+    return (version, "") if isinstance(version, int) else (-1, _canonical(version))
 
 
 def _without_grid(entry: Mapping[str, Any]) -> Entries:

@@ -12,6 +12,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.merging import declared, lines, results
 from hpml_plugins.records.lock import Lock, take
 from hpml_plugins.records.machine_lock import take_machine
+from hpml_plugins.records.objects import read_object
 from hpml_plugins.records.whole import remove_partial, write_whole
 
 DECLARED, MACHINE, RECORDS = "benchmarks.json", "machine.json", "records"
@@ -106,7 +107,7 @@ def _merge_json(source: Path, target: Path, join: Join, report: Report, dry_run:
     if not source.exists():
         return
     try:
-        theirs = _read_object(source)
+        theirs = read_object(source)
         if machine and theirs.get("machine") != machine:
             raise HpmlError(f"it is of machine {theirs.get('machine')!r}", str(source))
     except HpmlError as error:
@@ -115,7 +116,7 @@ def _merge_json(source: Path, target: Path, join: Join, report: Report, dry_run:
     ours: dict[str, Any] = {}
     if target.exists():
         try:
-            ours = _read_object(target)
+            ours = read_object(target)
         except HpmlError as error:
             _put_aside(target, str(error), report, dry_run)
     joined, said = join(ours, theirs)
@@ -191,16 +192,6 @@ def _put_aside(target: Path, problem: str, report: Report, dry_run: bool) -> Non
     report.skipped.append(f"{problem}; put aside as {aside.name}")
     if not dry_run:
         target.replace(aside)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise HpmlError(f"cannot be read: {error}", str(path)) from None
-    if not isinstance(found, dict):
-        raise HpmlError("not a JSON object", str(path))
-    return found
 
 
 def _name_foreign(folder: Path, report: Report, ours: Callable[[Path], bool]) -> None:

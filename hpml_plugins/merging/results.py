@@ -10,6 +10,8 @@ from asv import util
 from asv.results import Results
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.merging.sound import UNREADABLE, check_results
+from hpml_plugins.records.objects import refuse_half_characters
 
 #: What `Results` keeps for each benchmark; the names are those that its own `load_data` copies.
 _OF_A_BENCHMARK = (
@@ -33,9 +35,11 @@ def load(path: Path) -> Results:
     """asv's results in that file. Raises NotResults with what is wrong."""
     try:
         found = Results.load(str(path), machine_name=path.parent.name)
+        check_results(found)
+        refuse_half_characters(path.read_bytes(), vars(found))
     except util.UserError as error:
         raise NotResults(f"not asv's results: {error}", str(path)) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotResults(f"not asv's results: {type(error).__name__}: {error}", str(path)) from None
     if not isinstance(found.commit_hash, str) or not path.name.startswith(f"{found.commit_hash[:8]}-"):
         raise NotResults(f"its name is not that of commit {found.commit_hash}", str(path))

@@ -112,8 +112,11 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """A record from one line of JSON. Raises msgspec.DecodeError."""
-    return _DECODER.decode(line)
+    """A record from one line of JSON. Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8."""
+    try:
+        return _DECODER.decode(line)
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deep") from None
 
 
 _DECODER = msgspec.json.Decoder(Record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from hpml_plugins import display
 from hpml_plugins.model.record import Record
+from hpml_plugins.records.objects import object_or_nothing
 from hpml_plugins.site.cells import day, history_link
 from hpml_plugins.site.history import FAILED, LEFT_OUT, OK, Benchmarks, History
 from hpml_plugins.site.matrix import point_names
@@ -137,12 +137,8 @@ def _commits(history: History, rows: list[int]) -> np.ndarray:
 
 def _facts(path: Path, record: Record | None) -> Iterable[tuple[str, str]]:
     """What asv's machine.json says, then what the newest Record knows better."""
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    if isinstance(known, dict):
-        yield from ((str(key), str(value)) for key, value in sorted(known.items()) if key not in ("version", "machine"))
+    known = object_or_nothing(path)
+    yield from ((str(key), str(value)) for key, value in sorted(known.items()) if key not in ("version", "machine"))
     if record is None:
         return
     node = record.node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from hpml_plugins.site.gpu_type import GpuType
 
 #: Beside the registry. No file, no prices.
 FILE = "gpu-prices.yaml"
+#: An hour of one GPU; in any currency.
+_DEAREST = 1e12
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,14 +48,14 @@ def read_costs(folder: Path) -> Costs:
         return Costs()
     try:
         read = msgspec.convert(Lines(path.read_text(encoding="utf-8"), str(path)).document, _File)
-    except (RegistryError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (OSError, RegistryError, msgspec.ValidationError, UnicodeDecodeError) as error:
         said = error.what if isinstance(error, RegistryError) else error
         raise SiteError(
             f"{said}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`", str(path)
         ) from None
     for name, price in read.prices.items():
-        if not (price > 0 and math.isfinite(price)):
-            raise SiteError(f"the price of {name!r} is {price}, not above 0", str(path))
+        if not 0 < price <= _DEAREST:
+            raise SiteError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))
     return Costs(read.prices, read.currency)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hpml_plugins.records.objects import parse
 from hpml_plugins.site.gpu_type import GpuType, gpu_type
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ def read(path: Path, layout: Layout) -> Measured | None:
     if file is None:
         return None
     place = Place(gpu_type(file.params), str(file.params.get("machine") or ""))
-    return Measured(place, file.commit_hash, float(file.date or 0), *layout.numbers(file))
+    try:
+        return Measured(place, file.commit_hash, float(file.date or 0), *layout.numbers(file))
+    except (TypeError, ValueError, OverflowError):  # a row that asv does not write, and names
+        return None
 
 
 def _read(path: Path) -> ResultFile | None:
@@ -100,8 +103,8 @@ def _read(path: Path) -> ResultFile | None:
         except msgspec.ValidationError:
             return None
         except msgspec.DecodeError:  # most often NaN, which asv writes and JSON does not have
-            return msgspec.convert(json.loads(content), ResultFile)
-    except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
+            return msgspec.convert(parse(content), ResultFile)
+    except (OSError, ValueError):  # msgspec's errors are ValueErrors
         return None
 
 
