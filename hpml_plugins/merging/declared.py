@@ -122,6 +122,7 @@ def _is_entry(entry: Any) -> bool:
     names, params = entry.get("param_names"), entry.get("params")
     return (
         isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
         and isinstance(params, list)
         and len(names) == len(params)
         and all(isinstance(values, list) and all(isinstance(value, str) for value in values) for values in params)

@@ -104,7 +104,7 @@ def _read(path: Path) -> ResultFile | None:
             return None
         except msgspec.DecodeError:  # most often NaN, which asv writes and JSON does not have
             return msgspec.convert(parse(content), ResultFile)
-    except (OSError, ValueError):  # msgspec's errors are ValueErrors
+    except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return None
 
 

@@ -1,7 +1,7 @@
 """Runs damaged files past a reader, in a process of its own that may do little, and counts what came of them.
 
-A reader takes the file or refuses it with one of its documented errors, in one line that can be printed. Anything else is
-a fault: another exception, a case that computes for more than PATIENCE, memory beyond ROOM (as MemoryError), a file
+A reader takes the file or refuses it with one of its documented errors, in one line that can be printed. All else is a
+fault: another exception, a case that computes for more than PATIENCE, memory beyond ROOM (as MemoryError), a file
 written, moved or removed outside the case's folder, a process or a connection started, code loaded by name.
 """
 
@@ -139,7 +139,7 @@ class Trial:
             if isinstance(error, HpmlError):
                 assert "\n" not in said and said.isprintable(), f"not one line that can be printed: {said[:500]!r}"
                 assert len(said) < 20_000, f"an error of {len(said)} characters: {said[:200]!r}"
-            self._reasons["".join(char for char in said if char.isalpha())[-60:]] += 1
+            self._reasons["".join(char for char in said if char.isalpha())[:400]] += 1
             return "refused"
 
 
@@ -219,7 +219,7 @@ def hypothesis_cases(kind: Kind, count: int, *, seed: int | None = None) -> Call
 
 
 def fuzz(kind: Kind, run: Callable[[Trial], None], folder: Path, timeout: float) -> Counts:
-    """Run cases in a fork of this process. Raises AssertionError when that dies or takes longer, with its last words."""
+    """Run cases in a fork of this process. Raises AssertionError when that dies or takes longer."""
     told: list[bytes] = []
 
     def here(send: Send) -> None:
@@ -239,7 +239,7 @@ def show(faults: dict[str, tuple[bytes, str]]) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """What tells faults apart: the exception, and the innermost line of the project (or of a library) that it crossed."""
+    """What tells faults apart: the exception, and the innermost line of the project that it crossed."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "hpml_plugins" in frame.filename and "/tests/" not in frame.filename]
     at = (ours or list(frames))[-1] if frames else None
@@ -252,8 +252,7 @@ def _where(error: BaseException) -> str:
 
 
 def _limit() -> None:
-    with open("/proc/self/statm", "rb") as file:
-        held = int(file.read().split()[0]) * resource.getpagesize()
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LONGEST_FILE, LONGEST_FILE))
 

@@ -1,4 +1,4 @@
-"""The kinds of files that reach the project from outside, and what reads each. Seeds are made of the project's own files."""
+"""The kinds of files that come from outside, and what reads each. Seeds are made of the project's own files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def _registry() -> list[Any]:
 def _registries() -> Sequence[bytes]:
     """Each entry of registry.yaml alone, and one with every key that there is."""
     whole = {
-        "name": "toy", "path": "toy.py", "sha256": "0" * 64, "enabled": True, "timeout": 120, "sampling": {"precision": 0.01, "budget": 5},
+        "name": "toy", "path": "toy.py", "sha256": "0" * 64, "enabled": True, "timeout": 120,
+        "sampling": {"precision": 0.01, "budget": 5},
         "grid": {"toy": {"size": [1, 2]}}, "profiles": {"quick": {"toy": {"size": [1]}}},
     }  # fmt: skip
     pinned = {"name": "other", "entry_point": "other", "version": "1.0"}
@@ -371,7 +372,8 @@ def _nodes() -> Sequence[bytes]:
 
     node = {
         "hpml_node": 1, "python": "3.12.3", "abi": "cp312", "machine": "x86_64", "libc": "glibc 2.39",
-        "packages": {"torch": "2.11.0a0+nv", "torchvision": "0.26.0", "numpy": "2.4.6", "pyyaml": "", "six": "1.16ubuntu1"},
+        "packages": {"torch": "2.11.0a0+nv", "torchvision": "0.26.0", "numpy": "2.4.6", "pyyaml": "",
+                     "six": "1.16ubuntu1"},
     }  # fmt: skip
     here = ask()
     here["packages"] = dict(list(here["packages"].items())[:20]) | {"torch": "2.15.0"}  # type: ignore[attr-defined]
