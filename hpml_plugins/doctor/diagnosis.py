@@ -16,7 +16,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.nvml import read_users
+from hpml_plugins.node.nvml import read_health, read_users
 from hpml_plugins.registry import read_registry
 
 #: library → what to run to see that it works, printing what it is → the mend
@@ -50,7 +50,15 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     yield from _cuda(node)
     if node.gpus:
         torch, users = facts.ask_torch(), read_users(node.gpus)
-        yield from traps(node, torch, users, facts.shared_memory(), facts.counters_need_root(), facts.is_root())
+        yield from traps(
+            node,
+            torch,
+            users,
+            facts.shared_memory(),
+            facts.counters_need_root(),
+            facts.is_root(),
+            read_health(node.gpus),
+        )
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")

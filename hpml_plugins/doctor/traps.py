@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from hpml_plugins.doctor.finding import Finding
-from hpml_plugins.model.node import Gpu, GpuUser, Node
+from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 
 #: Compute capabilities that CUDA 13 no longer builds for, and what still has them.
 #: Source: PyTorch's RELEASE.md, CUDA support matrix; pytorch/pytorch issues 172352 and 190385.
@@ -31,7 +31,13 @@ class TorchFacts(msgspec.Struct, frozen=True):
 
 
 def traps(
-    node: Node, torch: TorchFacts, users: list[GpuUser], shm: float, counters_need_root: bool, is_root: bool
+    node: Node,
+    torch: TorchFacts,
+    users: list[GpuUser],
+    shm: float,
+    counters_need_root: bool,
+    is_root: bool,
+    health: Sequence[GpuHealth] = (),
 ) -> Iterator[Finding]:
     """Every trap that these facts show.
 
@@ -72,6 +78,8 @@ def traps(
                 f"MIG is on: a slice of the {gpu.name} is measured, not the card",
                 "nvidia-smi -mig 0, if the card is yours alone",
             )
+    for card in health:
+        yield from _memory(card)
     for user in users:
         yield Finding(
             "busy GPU",
@@ -79,6 +87,25 @@ def traps(
             f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu}, {user.utilization:.0%} utilised: "
             "timings beside it are worth nothing",
             f"wait for it, or kill {user.pid} if it is yours",
+        )
+
+
+def _memory(card: GpuHealth) -> Iterator[Finding]:
+    if card.remap_failed:
+        yield Finding(
+            "GPU memory",
+            "broken",
+            f"the {card.gpu} has a failing row of memory and none left to replace it",
+            "take the card out of service: nvidia-smi -q -d ROW_REMAPPER",
+        )
+    elif card.uncorrected or card.remap_pending:
+        pending = ", and rows wait to be replaced" if card.remap_pending else ""
+        yield Finding(
+            "GPU memory",
+            "warning",
+            f"the {card.gpu} had {card.uncorrected} errors that ECC could not correct since the driver was "
+            f"loaded{pending}",
+            "nvidia-smi --gpu-reset when nobody uses it; nvidia-smi -q -d ECC,ROW_REMAPPER tells more",
         )
 
 

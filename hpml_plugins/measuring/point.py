@@ -12,9 +12,10 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.isolation import Send, run_isolated
+from hpml_plugins.measuring.isolation import Outcome, Send, run_isolated
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measuring.trouble import GpuLost
 from hpml_plugins.measuring.versions import package_versions
 from hpml_plugins.measuring.watching import Seen, Watching
 from hpml_plugins.model.benchmark import Benchmark, Params
@@ -95,9 +96,15 @@ def measure_point(
     limit = timeout or benchmark.timeout
     deadline = clock + limit
     try:
-        outcome = run_isolated(
-            lambda send: _measure_here(benchmark, params, context, send, deadline), limit, on_message
-        )
+        try:
+            outcome = run_isolated(
+                lambda send: _measure_here(benchmark, params, context, send, deadline),
+                limit,
+                on_message,
+                watching.check,
+            )
+        except GpuLost as lost:
+            answers, outcome = [], Outcome(lost.what, "")
         answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
         answer.warnings += warnings
         _add_what_was_seen(answer, watching.finish(answer.at))
@@ -162,6 +169,10 @@ def _add_what_was_seen(answer: _Answer, seen: Seen) -> None:
     answer.series = {**answer.series, **seen.series}
     answer.energy = seen.energy
     answer.warnings += seen.warnings
+    if seen.fault and answer.status != "skipped" and seen.fault != answer.reason:
+        # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
+        said = f" (the point said: {answer.reason})" if answer.reason else ""
+        answer.status, answer.reason, answer.metrics = "failed", f"{seen.fault}{said}", {}
     answer.metrics = {
         name: msgspec.structs.replace(metric, throttled=seen.throttled.get(name, []))
         for name, metric in answer.metrics.items()

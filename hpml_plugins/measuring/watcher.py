@@ -1,4 +1,4 @@
-"""Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory, throttling.
+"""Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory, throttling, troubles.
 
 It runs beside the measuring process (`watching`): it takes no time of its own and shares no interpreter lock.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hpml_plugins.measuring.trouble import lost, memory_errors
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import read_users
@@ -40,10 +41,14 @@ UNITS = {
 
 
 class Watcher:
-    """Looks at some GPUs through NVML. `problem` says why it cannot, where it cannot; it then records nothing."""
+    """Looks at some GPUs through NVML. `problem` says why it cannot, where it cannot; it then records nothing.
+
+    fault: why nothing that is measured here counts: a card is lost, or its memory failed.
+    """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.problem = ""
+        self.fault = ""
         self.warnings: list[str] = []
         self.energy = 0.0
         self._interval = INTERVAL
@@ -54,6 +59,7 @@ class Watcher:
         self._started = time.monotonic()
         self._handles: list[Any] = []
         self._joules_before: list[float | None] = []
+        self._gpus = gpus
         if not gpus:
             return
         try:
@@ -61,12 +67,20 @@ class Watcher:
 
             self._nvml = pynvml
             pynvml.nvmlInit()
-            self._handles = [pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in gpus]
         except Exception as error:
             self.problem = f"measured without watching the GPU: {error}"
             return
+        for number, gpu in enumerate(gpus):
+            try:
+                self._handles.append(pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid))
+            except Exception as error:
+                self.fault, self._handles = lost(error, number, gpu), []
+                self.problem = "" if self.fault else f"measured without watching the GPU: {error}"
+                return
         self._joules_before = [self._joules(handle) for handle in self._handles]
-        self.warnings += [f"{user} when the point began" for user in read_users(gpus)]
+        self._errors_before = [self._memory_errors(handle) for handle in self._handles]
+        self._users = read_users(gpus)
+        self.warnings += [f"{user} when the point began" for user in self._users]
 
     @property
     def interval(self) -> float:
@@ -78,8 +92,10 @@ class Watcher:
         now = time.monotonic()
         if not self._handles:
             return
-        for handle, rows in zip(self._handles, self._rows, strict=True):
+        for number, (handle, rows) in enumerate(zip(self._handles, self._rows, strict=True)):
             row = self._row(handle)
+            if row[-1] is None and not self.fault:
+                self._is_it_lost(number)
             rows.append([round(now - self._started, 3), *row])
             if (reasons := int(row[-1] or 0)) & THROTTLED:
                 self._held_down.append((now - self._interval, now + self._interval))
@@ -89,10 +105,20 @@ class Watcher:
             self._interval *= 2
 
     def finish(self) -> dict[str, Series]:
-        """The series, one a GPU, and `energy`, J, of all of them since the start."""
+        """The series, one a GPU; `energy`, J, of all of them since the start; `fault` and `warnings`, complete.
+
+        Asked when the point's processes are gone: who is on a card then is somebody else.
+        """
         if not self._handles:
             return {}
         after = [self._joules(handle) for handle in self._handles]
+        fault, warnings = memory_errors(
+            self._gpus, self._errors_before, [self._memory_errors(handle) for handle in self._handles]
+        )
+        self.fault = self.fault or fault
+        self.warnings += warnings
+        known = {user.pid for user in self._users}
+        self.warnings += [f"{user} when the point ended" for user in read_users(self._gpus) if user.pid not in known]
         pairs = zip(self._joules_before, after, strict=True)
         self.energy = sum(new - old for old, new in pairs if new is not None and old is not None)
         with suppress(Exception):
@@ -123,6 +149,22 @@ class Watcher:
             float(memory.used) if memory else None,
             self._number(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle), 1),
         ]
+
+    def _is_it_lost(self, number: int) -> None:
+        """A card that does not tell one thing may lack it; one that does not tell its memory either is asked why."""
+        try:
+            self._nvml.nvmlDeviceGetMemoryInfo(self._handles[number])
+        except Exception as error:
+            self.fault = lost(error, number, self._gpus[number])
+
+    def _memory_errors(self, handle: Any) -> tuple[int | None, int | None]:
+        """Corrected and uncorrected errors since the driver was loaded; None on a card without ECC."""
+        return self._memory_errors_of(handle, 0), self._memory_errors_of(handle, 1)
+
+    def _memory_errors_of(self, handle: Any, kind: int) -> int | None:
+        # 0, 1: NVML_MEMORY_ERROR_TYPE_CORRECTED, _UNCORRECTED
+        count = self._ask(lambda: self._nvml.nvmlDeviceGetTotalEccErrors(handle, kind, self._nvml.NVML_VOLATILE_ECC))
+        return None if count is None else int(count)
 
     def _joules(self, handle: Any) -> float | None:
         millijoules = self._ask(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(handle))

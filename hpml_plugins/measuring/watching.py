@@ -10,11 +10,14 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import msgspec
 
+from hpml_plugins.measuring.isolation import LISTENING
 from hpml_plugins.measuring.lifeline import end_with_parent
+from hpml_plugins.measuring.trouble import GpuLost
 from hpml_plugins.measuring.watcher import Watcher
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
@@ -24,12 +27,16 @@ PATIENCE = 10.0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was seen. energy: J.  throttled: metric → indices of the samples taken while a card was held down."""
+    """What was seen. energy: J.  throttled: metric → indices of the samples taken while a card was held down.
+
+    fault: why what was measured does not count, where a card was lost or its memory failed.
+    """
 
     series: dict[str, Series] = {}
     energy: float = 0.0
     warnings: list[str] = []
     throttled: dict[str, list[int]] = {}
+    fault: str = ""
 
 
 class Watching:
@@ -44,14 +51,23 @@ class Watching:
         self._process.start()
         theirs.close()
 
+    def check(self) -> float:
+        """Raise GpuLost once a card is; else return after how many s at the latest to ask again."""
+        if self._process is not None:
+            with suppress(OSError, EOFError):  # it died: `finish` says so
+                if self._pipe.poll():
+                    raise GpuLost(self._pipe.recv_bytes().decode())
+        return LISTENING
+
     def finish(self, at: Mapping[str, Sequence[float]]) -> Seen:
         """What was seen.  at: metric → when each of its samples ended, s of the monotonic clock."""
         if self._process is None:
             return Seen()
         try:
             self._pipe.send_bytes(msgspec.json.encode({name: list(when) for name, when in at.items()}))
-            if self._pipe.poll(PATIENCE):
-                return msgspec.json.decode(self._pipe.recv_bytes(), type=Seen)
+            while self._pipe.poll(PATIENCE):
+                if (told := self._pipe.recv_bytes()).startswith(b"{"):
+                    return msgspec.json.decode(told, type=Seen)
             return Seen(warnings=[f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"])
         except (OSError, EOFError):
             return Seen(warnings=["what the GPUs did is not known: the process that watched them died"])
@@ -72,9 +88,13 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection) -> None:
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when it is over
     watcher = Watcher(gpus)
+    told = False
     watcher.look()
     while not pipe.poll(watcher.interval):
         watcher.look()
+        if watcher.fault and not told:
+            pipe.send_bytes(watcher.fault.encode())
+            told = True
     at = msgspec.json.decode(pipe.recv_bytes(), type=dict[str, list[float]])
     series = watcher.finish()
     seen = Seen(
@@ -82,5 +102,6 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection) -> None:
         watcher.energy,
         [watcher.problem] * bool(watcher.problem) + watcher.warnings,
         {name: watcher.throttled(when) for name, when in at.items()},
+        watcher.fault,
     )
     pipe.send_bytes(msgspec.json.encode(seen))

@@ -35,6 +35,19 @@ class GpuUser(msgspec.Struct, frozen=True):
         return f"process {self.pid} held {self.memory / 2**20:.0f} MiB of {self.gpu}, {self.utilization:.0%} utilised,"
 
 
+class GpuHealth(msgspec.Struct, frozen=True):
+    """What a card tells of its memory. corrected, uncorrected: errors that ECC counted since the driver was loaded.
+
+    remap_pending: rows are replaced at the next reset of the card.  remap_failed: there was none left to replace one.
+    """
+
+    gpu: str
+    corrected: int = 0
+    uncorrected: int = 0
+    remap_pending: bool = False
+    remap_failed: bool = False
+
+
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.model.node import Gpu, GpuUser
+from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
 from hpml_plugins.node.child import ask_in_child
 
 
@@ -76,6 +76,32 @@ def read_users(gpus: Sequence[Gpu]) -> list[GpuUser]:
                 used = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
                 for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
                     found.append(GpuUser(gpu.name, process.pid, float(process.usedGpuMemory or 0), used))
+    finally:
+        with suppress(Exception):
+            pynvml.nvmlShutdown()
+    return found
+
+
+def read_health(gpus: Sequence[Gpu]) -> list[GpuHealth]:
+    """What these GPUs tell of their memory; nothing of those that have no ECC."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return []
+    found: list[GpuHealth] = []
+    try:
+        for gpu in gpus:
+            with suppress(Exception):
+                handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+                corrected, uncorrected = (
+                    int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_VOLATILE_ECC)) for kind in (0, 1)
+                )
+                pending = failed = 0
+                with suppress(Exception):  # cards before Ampere retire pages instead
+                    _, _, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
+                found.append(GpuHealth(gpu.name, corrected, uncorrected, bool(pending), bool(failed)))
     finally:
         with suppress(Exception):
             pynvml.nvmlShutdown()

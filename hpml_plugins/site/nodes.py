@@ -17,10 +17,13 @@ from hpml_plugins.site.history import FAILED, LEFT_OUT, OK, Benchmarks, History
 from hpml_plugins.site.matrix import point_names
 from hpml_plugins.site.record_files import spelled
 
+#: Of one benchmark on one machine; the others are counted, and in the Records.
+MOST_WARNINGS = 6
+
 
 @dataclass(frozen=True)
 class Reason:
-    """Points that ended alike. status: "skipped" or "failed".  points: in words."""
+    """Points that ended alike. status: "skipped", "failed", or "warning" of points that count.  points: in words."""
 
     status: str
     reason: str
@@ -39,6 +42,7 @@ class Coverage:
     failed: int
     missing: int
     reasons: tuple[Reason, ...]
+    more_warnings: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,10 @@ def _coverage(
         counts[key] += 1
         if key in ("skipped", "failed"):
             reasons.setdefault((key, reason or "no reason recorded"), []).append(point or "one point")
+        elif record is not None:
+            for warning in dict.fromkeys(record.warnings):
+                reasons.setdefault(("warning", warning), []).append(point or "one point")
+    shown, left_out = _most(reasons)
     return Coverage(
         title,
         str(benchmark.get("plugin") or ""),
@@ -118,8 +126,17 @@ def _coverage(
         counts["skipped"],
         counts["failed"],
         counts["missing"],
-        tuple(Reason(status, reason, tuple(points)) for (status, reason), points in reasons.items()),
+        tuple(Reason(status, reason, tuple(points)) for (status, reason), points in shown),
+        left_out,
     )
+
+
+def _most(reasons: Mapping[tuple[str, str], list[str]]) -> tuple[list[tuple[tuple[str, str], list[str]]], int]:
+    """Every reason why there is no number, the warnings of most points, and how many warnings are left out."""
+    warnings = [each for each in reasons.items() if each[0][0] == "warning"]
+    warnings.sort(key=lambda each: -len(each[1]))
+    why_not = [each for each in reasons.items() if each[0][0] != "warning"]
+    return [*why_not, *warnings[:MOST_WARNINGS]], len(warnings[MOST_WARNINGS:])
 
 
 def _by_asv(codes: np.ndarray) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from hpml_plugins.doctor.diagnosis import _library
 from hpml_plugins.doctor.facts import ask_torch, counters_need_root, shared_memory
 from hpml_plugins.doctor.traps import TorchFacts, traps
 from hpml_plugins.model import Gpu, Node
-from hpml_plugins.model.node import GpuUser
+from hpml_plugins.model.node import GpuHealth, GpuUser
 
 H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
 TORCH = TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
@@ -19,10 +19,14 @@ def node(*gpus: Gpu, cuda: str = "13.2", driver: str = "580.1") -> Node:
 
 
 def found(
-    machine: Node, torch: TorchFacts = TORCH, users: Any = (), shm: float = 2.0**33, **counters: bool
+    machine: Node, torch: TorchFacts = TORCH, users: Any = (), shm: float = 2.0**33, health: Any = (), **counters: bool
 ) -> list[str]:
     flags = {"counters_need_root": False, "is_root": False, **counters}
-    return [f"{f.state} {f.subject}: {f.what} / {f.mend}" for f in traps(machine, torch, list(users), shm, **flags)]
+    told = traps(machine, torch, list(users), shm, health=health, **flags)
+    return [f"{f.state} {f.subject}: {f.what} / {f.mend}" for f in told]
+        f"{f.state} {f.subject}: {f.what} / {f.mend}"
+        for f in traps(machine, torch, list(users), shm, health=health, **flags)
+    ]
 
 
 def test_a_healthy_node_has_none() -> None:
@@ -108,3 +112,14 @@ def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broke
     absent = "import no_such_module_of_anybody"
     assert [_library(name, absent, "").state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
     assert _library("matplotlib", "raise ImportError('libfreetype')", "").state == "broken"
+
+
+def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:
+    assert found(node(), health=[GpuHealth("NVIDIA H200", corrected=9)]) == []
+    (text,) = found(node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)])
+    assert text.startswith(
+        "warning GPU memory: the NVIDIA H200 had 2 errors that ECC could not correct since the driver was loaded, and "
+        "rows wait to be replaced / nvidia-smi --gpu-reset"
+    )
+    (text,) = found(node(), health=[GpuHealth("NVIDIA H200", remap_failed=True)])
+    assert text.startswith("broken GPU memory: the NVIDIA H200 has a failing row of memory and none left")

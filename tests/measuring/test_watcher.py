@@ -6,6 +6,7 @@ import sys
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,15 +22,25 @@ from hpml_plugins.model.samples import Samples
 CARD = Gpu(name="NVIDIA H200", uuid="GPU-1", memory=141e9)
 
 
+class NvmlError(Exception):
+    """As pynvml's: the return code of NVML is its `value`."""
+
+    def __init__(self, value: int, text: str) -> None:
+        super().__init__(text)
+        self.value = value
+
+
 class Nvml(types.ModuleType):
     """What the watcher asks, answered by numbers that a test sets."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_VOLATILE_ECC = 0
 
     def __init__(self, **answers: Any) -> None:
         super().__init__("pynvml")
         self.answers = answers
         self.energy = 5_000.0
+        self.asked = [0, 0]
 
     def nvmlInit(self) -> None:
         if "refused" in self.answers:
@@ -38,7 +49,23 @@ class Nvml(types.ModuleType):
     def nvmlShutdown(self) -> None: ...
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid in self.answers.get("not_found", ()):
+            raise NvmlError(6, "Not Found")
+        self._unless_lost()
         return uuid
+
+    def _unless_lost(self) -> None:
+        """A file says that the card is lost: the watcher asks from a process of its own."""
+        if "lost_file" in self.answers and self.answers["lost_file"].exists():
+            raise NvmlError(15, "GPU is lost")
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
+        assert counter == self.NVML_VOLATILE_ECC
+        if "ecc" not in self.answers:
+            raise NvmlError(3, "Not Supported")
+        self.asked[kind] += 1
+        before, after = self.answers["ecc"][kind]
+        return int(before if self.asked[kind] == 1 else after)
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
         self.energy += 2_000.0
@@ -51,6 +78,7 @@ class Nvml(types.ModuleType):
         return types.SimpleNamespace(gpu=90, memory=40)
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        self._unless_lost()
         return types.SimpleNamespace(used=2**30)
 
     def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
@@ -63,6 +91,7 @@ class Nvml(types.ModuleType):
         return 55
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        self._unless_lost()
         return int(self.answers.get("reasons", 0))
 
 
@@ -215,6 +244,75 @@ def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[...,
 def test_no_watching_where_it_is_not_wanted(nvml: Callable[..., None], node: Node) -> None:
     nvml(refused="would be said")
     assert measure_point(BENCHMARK, {}, Context(on_one_card(node), watch=False)).warnings == []
+
+
+LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'; "
+
+
+def losing(file: Path, *, then: str) -> Benchmark:
+    """A benchmark that has the card lost while it runs, and then hangs, raises what CUDA would, or returns a number."""
+
+    def measure(bench: Bench) -> dict[str, Any]:
+        file.touch()
+        if then == "hangs":
+            time.sleep(600)
+        if then == "raises":
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        time.sleep(4 * INTERVAL)
+        return {"time": 1.0}
+
+    return Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+
+
+@pytest.mark.parametrize("then", ["hangs", "raises", "returns"])
+def test_a_card_lost_in_mid_run_ends_the_point_with_that_reason_and_the_next_ones_too(
+    then: str, nvml: Callable[..., None], node: Node, tmp_path: Path
+) -> None:
+    nvml(lost_file=tmp_path / "lost")
+    context = Context(on_one_card(node))
+    assert measure_point(BENCHMARK, {}, context).status == "ok"
+    first = measure_point(losing(tmp_path / "lost", then=then), {}, context, timeout=120)
+    assert (first.status, first.metrics) == ("failed", {})
+    assert first.reason.startswith(LOST)
+    assert first.duration < 60
+    for _ in range(2):  # nothing is measured on a card that is not there
+        later = measure_point(BENCHMARK, {}, context)
+        assert (later.status, later.metrics) == ("failed", {})
+        assert later.reason.startswith(LOST)
+    (tmp_path / "lost").unlink()
+    assert measure_point(BENCHMARK, {}, context).status == "ok"
+
+
+def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_without_a_name_is_not(
+    nvml: Callable[..., None],
+) -> None:
+    nvml(not_found=("GPU-1", ""))
+    assert "is lost: NVML says 'Not Found, though it was there" in Watcher([CARD]).fault
+    nameless = Watcher([Gpu(name="NVIDIA H200")])
+    assert (nameless.fault, nameless.problem) == ("", "measured without watching the GPU: Not Found")
+
+
+def test_errors_that_ecc_could_not_correct_fail_the_point(nvml: Callable[..., None], node: Node) -> None:
+    nvml(ecc=[(5, 5), (1, 3)])  # 3 − 1 = 2 while the point was measured
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert (record.status, record.metrics) == ("failed", {})
+    assert record.reason.startswith("GPU 0 (NVIDIA H200) had 2 memory errors that ECC could not correct")
+
+
+def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(nvml: Callable[..., None], node: Node) -> None:
+    nvml(ecc=[(5, 12), (3, 3)])  # 12 − 5 = 7
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok"
+    assert record.warnings == ["GPU 0 (NVIDIA H200) corrected 7 memory errors while this was measured"]
+
+
+def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[..., None]) -> None:
+    nvml()
+    watcher = Watcher([CARD])
+    simulated: Any = sys.modules["pynvml"]
+    simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
+    watcher.finish()
+    assert watcher.warnings == ["process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"]
 
 
 class OutOfMemoryError(RuntimeError):
