@@ -24,9 +24,6 @@ def found(
     flags = {"counters_need_root": False, "is_root": False, **counters}
     told = traps(machine, torch, list(users), shm, health=health, **flags)
     return [f"{f.state} {f.subject}: {f.what} / {f.mend}" for f in told]
-        f"{f.state} {f.subject}: {f.what} / {f.mend}"
-        for f in traps(machine, torch, list(users), shm, health=health, **flags)
-    ]
 
 
 def test_a_healthy_node_has_none() -> None:

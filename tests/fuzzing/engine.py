@@ -123,6 +123,10 @@ class Trial:
         self.counts.seconds += took
         self.counts.slowest = max(self.counts.slowest, took)
         self.counts.outcomes[outcome] = self.counts.outcomes.get(outcome, 0) + 1
+        if fault or self.counts.cases % 500 == 0:  # for who waits for thousands
+            (self.folder / "so-far.txt").write_text(
+                f"{self.counts}\n\n{show(self.counts.faults)}\n", "utf-8", "replace"
+            )
         return fault
 
     def finish(self) -> Counts:

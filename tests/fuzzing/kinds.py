@@ -33,6 +33,7 @@ def _registry() -> list[Any]:
     return list(yaml.safe_load((ROOT / "registry.yaml").read_text())["plugins"])
 
 
+@functools.cache
 def _registries() -> Sequence[bytes]:
     """Each entry of registry.yaml alone, and one with every key that there is."""
     whole = {
@@ -96,6 +97,7 @@ def _read_cluster(data: bytes, folder: Path) -> str:
     return "read"
 
 
+@functools.cache
 def _records() -> Sequence[bytes]:
     """Lines of the store: of every benchmark and status one, the shortest."""
     found: dict[Any, bytes] = {}
@@ -172,6 +174,7 @@ def _declared() -> dict[str, Any]:
     return {name: known[name] for name in names if isinstance(known.get(name), dict)}
 
 
+@functools.cache
 def _results() -> Sequence[bytes]:
     whole = _result_file()[1]
     ones = [{**whole, "results": dict([row])} for row in whole["results"].items()]
@@ -195,8 +198,6 @@ def _merge(folder: Path) -> None:
     report = merge_folders([folder / "source"], folder / "into")
     for line in (*report.conflicts, *report.skipped):
         line.encode()  # it is printed
-    merge_folders([folder / "into"], folder / "into2")
-    shutil.rmtree(folder / "into2")
 
 
 def _as_asv(folder: Path) -> None:
@@ -327,6 +328,7 @@ def _idx() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
+@functools.cache
 def _idx_files() -> Sequence[bytes]:
     """Each begins with the number of the file that it is of: one of four plain, one of four packed."""
     return [bytes([number]) + content for number, content in enumerate(_idx().values())]
