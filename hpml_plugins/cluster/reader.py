@@ -13,6 +13,8 @@ from hpml_plugins.host.host import nearest
 from hpml_plugins.registry.explaining import explain
 from hpml_plugins.registry.lines import Lines
 
+#: Hours of a year.
+LONGEST = 8784
 DEFAULT_PATH = Path("cluster.yaml")
 
 
@@ -62,6 +64,10 @@ def _check(file: ClusterFile, lines: Lines) -> None:
                 where = lines.at(("targets", index, key))
                 raise RegistryError(f"{key} {value!r} is taken by {other}; one machine has one target", where)
             taken[value] = index
+        if not 0 < target.hours <= LONGEST:
+            raise RegistryError(
+                f"hours is {target.hours}, not at most {LONGEST}", lines.at(("targets", index, "hours"))
+            )
         python = target.python
         if sum(bool(way) for way in (python.venv, python.container)) > 1:
             raise RegistryError("either a venv or a container, not both", lines.at(("targets", index, "python")))

@@ -92,7 +92,7 @@ def _sorted(values: set[str]) -> list[str]:
     def key(value: str) -> tuple[int, float, str]:
         try:
             number = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             number = None
         is_number = isinstance(number, int | float) and number == number
         return (0, float(number), value) if is_number else (1, 0.0, value)

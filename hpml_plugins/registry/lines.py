@@ -62,6 +62,13 @@ def _check_events(text: str, name: str) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise RegistryError("aliases (*name) are not allowed; write the value out", _at(name, event))
+        if isinstance(event, yaml.ScalarEvent):
+            try:
+                event.value.encode()
+            except UnicodeEncodeError:
+                raise RegistryError(
+                    "half a character (a surrogate alone), which is no text", _at(name, event)
+                ) from None
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise RegistryError(f"nested more than {DEEPEST} deep, which no registry is", _at(name, event))

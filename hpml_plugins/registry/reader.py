@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,11 @@ def _check_entries(entries: Sequence[PluginEntry], lines: Lines) -> None:
                 f"plugin {entry.name!r}: a file has no version to pin; pin it by sha256: (`sha256sum {entry.path}`)",
                 lines.at(("plugins", index, "version")),
             )
+        for key, seconds in (("timeout", entry.timeout), ("sampling", entry.sampling.budget)):
+            if seconds is not None and not math.isfinite(seconds):
+                raise RegistryError(
+                    f"plugin {entry.name!r}: {key} is {seconds}; give seconds", lines.at(("plugins", index, key))
+                )
         if EVERYTHING in entry.profiles:
             raise RegistryError(
                 f"profile {EVERYTHING!r} always means every point and cannot be redefined",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -143,17 +144,26 @@ def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Decla
         if not isinstance(entry, dict) or entry.get("plugin") != plugin.entry.name:
             continue
         try:
-            metric = DeclaredMetric(entry["metric"], entry["si_unit"], entry["direction"])
+            name = entry["benchmark"]
             grid = {
                 name: [ast.literal_eval(value) for value in values]
                 for name, values in zip(entry["param_names"], entry["params"], strict=True)
             }
-            old = found.get(entry["benchmark"])
-            metrics = [*(old.metrics if old else []), metric]
-            timeout = float(entry.get("timeout") or 60)
-            found[entry["benchmark"]] = Declared(
-                plugin.entry.source, entry["benchmark"], entry["version"], grid, timeout, metrics
+            one = msgspec.convert(
+                {
+                    "plugin": plugin.entry.source,
+                    "benchmark": name,
+                    "version": entry["version"],
+                    "grid": grid,
+                    "timeout": entry.get("timeout") or 60,
+                    "metrics": [{"name": entry["metric"], "unit": entry["si_unit"], "direction": entry["direction"]}],
+                },
+                Declared,
             )
-        except (KeyError, ValueError, SyntaxError, TypeError):
-            continue  # not an entry that we wrote
+            msgspec.json.encode(one)
+        except (KeyError, ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
+            continue  # not an entry that we wrote; deep parentheses are a MemoryError of Python's parser
+        if 0 < one.timeout < math.inf:
+            metrics = [*found[name].metrics, *one.metrics] if name in found else one.metrics
+            found[name] = msgspec.structs.replace(one, metrics=metrics)
     return list(found.values())

@@ -6,6 +6,7 @@ import csv
 import functools
 import io
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,6 +56,8 @@ def _read_registry(data: bytes, folder: Path) -> str:
     path.write_bytes(data)
     registry = read_registry(path)
     msgspec.json.encode([registry.plugins, registry.profiles])
+    limits = [each for entry in registry.plugins for each in (entry.timeout, entry.sampling.budget)]
+    assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
     for index, entry in registry.enabled:
         fitted = fit(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
@@ -307,8 +310,6 @@ def _tables() -> Sequence[bytes]:
 
 
 def _read_table(data: bytes, folder: Path) -> str:
-    import math
-
     from hpml_plugins.measuring.ncu import parse
 
     kernels = parse(data.decode("utf-8", "replace").splitlines())  # as subprocess gives it
@@ -406,8 +407,6 @@ def _prices() -> Sequence[bytes]:
 
 
 def _read_prices(data: bytes, folder: Path) -> str:
-    import math
-
     from hpml_plugins.site.gpu_type import GpuType
     from hpml_plugins.site.prices import FILE, read_costs
 

@@ -1,6 +1,6 @@
 """Damaging files so that they get past the first check: a change of what they say, or of their bytes, or both.
 
-All choices are a Random's: hypothesis's, so that a case is repeated, or one that libFuzzer's bytes seed.
+All choices are a Random's, whose seed hypothesis or libFuzzer gives.
 """
 
 from __future__ import annotations

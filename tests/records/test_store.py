@@ -117,3 +117,14 @@ def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
         pytest.skip("no /dev/full on this system")
     with pytest.raises(HpmlError, match="No space left on device"):
         append(Path("/dev/full"), record())
+
+
+def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    append(path, record(1))
+    with path.open("ab") as file:
+        file.write(encode(record(3)).replace(b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"') + b"\n")
+    append(path, record(2))
+    damage: list[Damaged] = []
+    assert [found.params["size"] for found in read(path, damage.append)] == [1, 2]
+    assert damage[0].problem == "nested too deep"
