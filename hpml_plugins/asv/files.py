@@ -11,8 +11,8 @@ from typing import Any
 from asv import util
 from asv.console import log
 
-from hpml_plugins.errors import describe
-from hpml_plugins.merging.declared import keep_known
+from hpml_plugins.errors import describe, one_line
+from hpml_plugins.merging.declared import keep_known, sound_declarations
 from hpml_plugins.merging.folders import DECLARED, lock_declarations
 from hpml_plugins.records.lock import Held
 from hpml_plugins.records.objects import object_or_nothing, refuse_half_characters
@@ -43,11 +43,20 @@ def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = load(path, *arguments, **named)
             refuse_half_characters(Path(path).read_bytes(), found)
-            return found
+            return _declared(path, found) if Path(path).name == DECLARED else found
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
 
     return loading
+
+
+def _declared(path: str, found: Any) -> Any:
+    if not isinstance(found, dict):
+        raise TypeError("not a JSON object")
+    sound, left_out = sound_declarations(found)
+    for name in left_out:
+        log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
+    return sound
 
 
 def write_site_file(path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:

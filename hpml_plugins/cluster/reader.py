@@ -65,9 +65,8 @@ def _check(file: ClusterFile, lines: Lines) -> None:
                 raise RegistryError(f"{key} {value!r} is taken by {other}; one machine has one target", where)
             taken[value] = index
         if not 0 < target.hours <= LONGEST:
-            raise RegistryError(
-                f"hours is {target.hours}, not at most {LONGEST}", lines.at(("targets", index, "hours"))
-            )
+            where = lines.at(("targets", index, "hours"))
+            raise RegistryError(f"hours is {target.hours}, not above 0 and at most {LONGEST}", where)
         python = target.python
         if sum(bool(way) for way in (python.venv, python.container)) > 1:
             raise RegistryError("either a venv or a container, not both", lines.at(("targets", index, "python")))

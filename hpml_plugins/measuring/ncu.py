@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import subprocess
 import sys
@@ -74,7 +75,10 @@ def parse(lines: Iterable[str]) -> list[Kernel]:
             kernel = kernels.setdefault(row["ID"], Kernel(row["Kernel Name"]))
             text = row["Metric Value"].replace(",", "")
             if text and text != "n/a":
-                kernel.counters[row["Metric Name"]] = float(text) * _UNITS.get(row["Metric Unit"], 1.0)
+                count = float(text) * _UNITS.get(row["Metric Unit"], 1.0)
+                if not math.isfinite(count):
+                    raise ValueError(f"{row['Metric Name']} is {count}")
+                kernel.counters[row["Metric Name"]] = count
     except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:
         raise HpmlError(f"ncu's table is not as expected: {type(error).__name__}: {error}") from None
     return list(kernels.values())

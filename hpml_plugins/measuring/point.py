@@ -157,6 +157,8 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
     for name, metric in declared.items():
         value = returned[name]
         samples = value if isinstance(value, Samples) else _plain(name, value)
+        if not samples.values:
+            raise ResultError(f"metric {name!r} has no samples")
         if bad := [number for number in samples.values if not math.isfinite(number)]:
             raise ResultError(f"metric {name!r} is not finite: {bad[0]}")
         if samples.dimension and not samples.in_unit(unit(metric.unit)):

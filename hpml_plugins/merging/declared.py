@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+#: Of one benchmark. Its values are spelled out in a line or two, their combinations nowhere.
+MOST_POINTS = 10**6
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
 FORMAT = "version"
@@ -95,7 +98,7 @@ def _sorted(values: set[str]) -> list[str]:
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             number = None
         is_number = isinstance(number, int | float) and number == number
-        return (0, float(number), value) if is_number else (1, 0.0, value)
+        return (0, number, value) if is_number else (1, 0.0, value)
 
     return sorted(values, key=key)
 
@@ -113,6 +116,19 @@ def _version(text: Any) -> tuple[int, Version | str]:
 
 def _same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(one["version"] == other["version"] and one["param_names"] == other["param_names"])
+
+
+def sound_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+    """What asv can read of a benchmarks.json, and the names of what is no declaration: asv ends at the first."""
+    sound = {
+        name: entry
+        for name, entry in found.items()
+        if _is_entry(entry)
+        and entry.get("name") == name
+        and all(isinstance(entry.get(key, ""), str) for key in ("unit", "type", "version", "pretty_name", "code"))
+        and math.prod(map(len, entry["params"])) <= MOST_POINTS
+    }
+    return sound, [name for name in found if name not in sound and name != FORMAT]
 
 
 def _is_entry(entry: Any) -> bool:

@@ -99,8 +99,9 @@ def _numbers(results: Results, benchmark: str) -> set[str]:
     """The points that have a number, as asv spells them."""
     from itertools import product
 
-    values = results.get_result_value(benchmark, results.get_result_params(benchmark))
-    points = map(repr, product(*results.get_result_params(benchmark)))
+    params = results.get_result_params(benchmark) or []
+    values = results.get_result_value(benchmark, params)
+    points = map(repr, product(*params))
     return {point for point, value in zip(points, values or [], strict=False) if value is not None and value == value}
 
 

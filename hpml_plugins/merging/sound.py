@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hpml_plugins.merging.declared import MOST_POINTS
+
 #: What loading a file that is not asv's can raise.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 _NUMBERS = {float, int, bool, type(None)}
@@ -22,6 +24,8 @@ def check_results(result: Any) -> None:
     for name, values in result._results.items():
         params, version = result._benchmark_params[name], result._benchmark_version[name]
         _need(params is None or _is_grid(params))
+        points = math.prod(map(len, params or ()))
+        _need(points <= MOST_POINTS and (values is None or params is None or len(values) == points))
         _need(version is None or isinstance(version, str | int))
         _need(result._started_at[name] is None or _is_number(result._started_at[name]))
         _need(result._samples[name] is None or isinstance(result._samples[name], list))

@@ -26,6 +26,10 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     info: dict[str, str | float] = {}
     throttled: list[int] = []
 
+    def __post_init__(self) -> None:
+        if not self.samples:
+            raise ValueError("a metric without samples")
+
     @property
     def median(self) -> float:
         """The median of the samples."""
@@ -93,6 +97,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """The median of a metric; None where the point has none of that name."""
         found = self.metrics.get(metric)
         return found.median if found else None
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The facts of the node's GPUs; none where the Record does not tell."""
+        found = self.node.get("gpus")
+        return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
 
     @property
     def point(self) -> str:

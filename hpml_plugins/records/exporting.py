@@ -20,10 +20,13 @@ COLUMNS = {
     "energy": "float64", "warnings": "strings", "packages": "string", "node": "string",
 }  # fmt: skip
 
+#: Unix time, s, of the year 33658: a damaged clock may say more, and no table holds it.
+LAST_MOMENT = 1e12
+
 
 def rows(record: Record) -> Iterator[dict[str, Any]]:
     """The rows of one Record. low, high: the 95 % interval of the median.  params, packages, node: JSON objects."""
-    gpus = record.node.get("gpus") or []
+    gpus = record.gpus
     common = {
         "benchmark": record.benchmark,
         "plugin": record.plugin,
@@ -37,7 +40,7 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
         "commit": record.commit,
         "environment": record.environment,
         "run": record.run,
-        "started": round(record.started * 1e6),
+        "started": round(record.started * 1e6) if abs(record.started) < LAST_MOMENT else None,
         "duration": record.duration,
         "energy": record.energy,
         "warnings": record.warnings,

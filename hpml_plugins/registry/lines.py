@@ -66,9 +66,7 @@ def _check_events(text: str, name: str) -> None:
             try:
                 event.value.encode()
             except UnicodeEncodeError:
-                raise RegistryError(
-                    "half a character (a surrogate alone), which is no text", _at(name, event)
-                ) from None
+                raise RegistryError("half a character, which is no text", _at(name, event)) from None
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise RegistryError(f"nested more than {DEEPEST} deep, which no registry is", _at(name, event))

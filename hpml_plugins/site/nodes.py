@@ -162,9 +162,8 @@ def _facts(path: Path, record: Record | None) -> Iterable[tuple[str, str]]:
     for key in ("driver", "cuda", "python", "os", "gpu_problem"):
         if node.get(key):
             yield f"{key} (newest record)", str(node[key])
-    for number, gpu in enumerate(node.get("gpus") or ()):
-        if isinstance(gpu, dict):
-            yield f"GPU {number}", ", ".join(_gpu(gpu))
+    for number, gpu in enumerate(record.gpus):
+        yield f"GPU {number}", ", ".join(_gpu(gpu))
     for name, version in sorted(record.packages.items()):
         yield name, str(version)
 

@@ -91,7 +91,7 @@ def read(path: Path, layout: Layout) -> Measured | None:
     place = Place(gpu_type(file.params), str(file.params.get("machine") or ""))
     try:
         return Measured(place, file.commit_hash, float(file.date or 0), *layout.numbers(file))
-    except (TypeError, ValueError, OverflowError):  # a row that asv does not write, and names
+    except (TypeError, ValueError, OverflowError, IndexError):  # a row that asv does not write, and names
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import itertools
 import json
 import math
 import shutil
@@ -239,11 +240,17 @@ def _declarations() -> Sequence[bytes]:
 
 
 def _read_declarations(data: bytes, folder: Path) -> str:
+    from asv import util
+    from asv.util import UserError
+
     from hpml_plugins.asv.files import _write_declarations
     from hpml_plugins.host.loading import LoadedPlugin
     from hpml_plugins.merging.declared import keep_known
     from hpml_plugins.records.objects import object_or_nothing
     from hpml_plugins.registry.schema import PluginEntry
+    from hpml_plugins.site.history import History
+    from hpml_plugins.site.nodes import machines
+    from hpml_plugins.site.result_files import Layout, measured
     from hpml_plugins.suite.declaration import _remembered
 
     _project(folder)
@@ -254,6 +261,13 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         entry = PluginEntry(plugin, module="m")
         msgspec.json.encode(_remembered(LoadedPlugin(entry, ""), previous))
     keep_known(_declared(), previous)
+    with suppress(UserError):
+        told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
+        for entry in told.values():
+            list(itertools.product(*entry["params"]))
+        layout = Layout(told)
+        list(measured(folder / "source", layout))
+        machines(folder / "source", History(), told, [_a_record()], {})
     _merge(folder)
     path.write_bytes(data)
     _write_declarations(path, {**_declared(), "version": 2})
@@ -426,7 +440,7 @@ KINDS = {
         Kind("cluster file", _clusters, mutate_yaml, _read_cluster),
         Kind("record line", _records, mutate_json, _read_record),
         Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv),
-        Kind("benchmarks.json", _declarations, mutate_json, _read_declarations),
+        Kind("benchmarks.json", _declarations, mutate_json, _read_declarations, prepare=_as_asv),
         Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv),
         Kind("ncu table", _tables, mutate_table, _read_table),
         Kind("idx files", _idx_files, _mutate_idx, _read_idx),
