@@ -31,14 +31,28 @@ def as_markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Comma-separated values: numbers in SI base units at full precision; the heading names the unit, `time [s]`."""
+    """Comma-separated values: numbers in SI base units at full precision; the heading names the unit, `time [s]`.
+
+    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
-        f"{name} [{table.units[name]}]" if table.units.get(name, "1") != "1" else name for name in table.columns
+        _no_formula(f"{name} [{table.units[name]}]" if table.units.get(name, "1") != "1" else name)
+        for name in table.columns
     )
-    writer.writerows(["" if cell is None else cell for cell in row.values()] for row in table.rows())
+    writer.writerows([_no_formula(cell) for cell in row.values()] for row in table.rows())
     return file.getvalue()
+
+
+#: What a cell begins with that a spreadsheet computes. Source: OWASP, CSV Injection.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def _no_formula(cell: Cell) -> Cell:
+    if cell is None:
+        return ""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def as_text(table: Table) -> str:

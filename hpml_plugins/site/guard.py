@@ -1,6 +1,6 @@
 """Two faults of asv's scripts, mended in the copies that are published: names taken for markup, and direction.
 
-asv shows the facts of machines, the code and the names of benchmarks as HTML, so that whoever can put a file into
+asv shows the facts of machines, the code, names and units of benchmarks and the repository's tags as HTML, so that whoever can put a file into
 results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever is measured.
 """
 
@@ -13,6 +13,7 @@ from hpml_plugins.site.vendor import static
 
 #: script → (what asv wrote, what is published), each at least once in asv 0.6.6.
 PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
+    "asv_ui.js": (("""<div class="panel-heading">' + heading +""", """<div class="panel-heading">' + hpml_text(heading) +"""),),
     "summarylist.js": (
         ("details.push(key + ': ' + val);", "details.push(hpml_text(key + ': ' + val));"),
         (
@@ -27,8 +28,12 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
             """$('<li><a href="#' + hpml_text(bm_name) + '">' + hpml_text(name) + '</li>')""",
         ),
         ("title: bm.code,", "title: hpml_text(bm.code),"),
+        ("""<b class="caret-right"/> ' + parts[j] +""", """<b class="caret-right"/> ' + hpml_text(parts[j]) +"""),
+        ("$.asv.pretty_unit(y, unit) +", "hpml_text($.asv.pretty_unit(y, unit)) +"),
+        ("""font-size:smaller;'>" + tag +""", """font-size:smaller;'>" + hpml_text(tag) +"""),
     ),
     "summarygrid.js": (
+        ("$('<h1>' + group + '</h1>')", "$('<h1>' + hpml_text(group) + '</h1>')"),
         ("""href="#' + bm.name +""", """href="#' + hpml_text(bm.name) +"""),
         ("""'<div id="summarygrid-' + bm.name + '\"""", """'<div id="summarygrid-' + hpml_text(bm.name) + '\""""),
         (

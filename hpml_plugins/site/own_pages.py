@@ -1,4 +1,4 @@
-"""Pages that plugins make themselves (`hpml_pages`): put into our frame, kept from loading anything remote."""
+"""Pages that plugins make themselves (`hpml_pages`): put into our frame, kept from running or loading anything."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.host.offers import items
 from hpml_plugins.model.page import Page
 from hpml_plugins.model.record import Record
+from hpml_plugins.site.active import active
 from hpml_plugins.site.loads import loads, style_addresses
 from hpml_plugins.site.page import fill
+from hpml_plugins.site.policy import PLUGINS
 
 
 def write_own_pages(
@@ -36,7 +38,9 @@ def write_own_pages(
             address = f"plugin-{name}-{page.name}.html"
             body = page.body([record for record in records if record.benchmark in page.benchmarks])
             _check_local(page, body)
-            text = fill("own.html", here=address, page=page, plugin=name, body=Markup(body), project=project)
+            text = fill(
+                "own.html", here=address, policy=PLUGINS, page=page, plugin=name, body=Markup(body), project=project
+            )
             (html_dir / address).write_text(text, encoding="utf-8")
             written[page.name] = (page.title, address)
         except Exception as error:
@@ -48,3 +52,5 @@ def _check_local(page: Page, body: str) -> None:
     remote = [load.address for load in loads(body) if load.remote] + list(style_addresses(body))
     if remote:
         raise PluginError(f"page {page.name!r} would load {remote[0]} from the network; left out")
+    if runs := active(body, frames_too=True):
+        raise PluginError(f"page {page.name!r} has {runs[0]}; pages run nothing, left out")

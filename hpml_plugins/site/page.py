@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from hpml_plugins.site.matrix import Matrix
+from hpml_plugins.site.policy import OURS
 from hpml_plugins.site.vendor import static
 
 PAGE = "gpus.html"
@@ -34,9 +36,9 @@ def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
     return fill(PAGE, matrix=matrix, project=project, published=published)
 
 
-def fill(template: str, *, here: str = "", **values: Any) -> str:
-    """A template filled in.  here: the page's own address, where the navigation leads to it."""
-    return _templates().get_template(template).render(here=here or template, **values)
+def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) -> str:
+    """A template filled in.  here: the page's own address, where the navigation leads to it.  policy: what it may load."""
+    return _templates().get_template(template).render(here=here or template, policy=Markup(policy), **values)
 
 
 @functools.cache

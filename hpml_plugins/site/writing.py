@@ -24,6 +24,7 @@ from hpml_plugins.site.matrix import build
 from hpml_plugins.site.offline import make_offline
 from hpml_plugins.site.page import fill, write_page, write_static
 from hpml_plugins.site.plugin_pages import write_plugin_pages
+from hpml_plugins.site.policy import apply_policies
 from hpml_plugins.site.prices import read_costs
 from hpml_plugins.site.record_files import RecordFiles
 from hpml_plugins.site.search import write_search
@@ -41,7 +42,7 @@ def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Ma
     for line in offers.problems:
         log.warning(line)
     make_offline(Path(conf.html_dir))
-    for line in guard(Path(conf.html_dir)):
+    for line in (*guard(Path(conf.html_dir)), *apply_policies(Path(conf.html_dir))):
         log.warning(line)
 
 

@@ -126,7 +126,8 @@
         element('line', {x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, 'class': 'axis'}, svg);
 
         lines.forEach(function (line) {
-            var group = element('g', {style: 'color:' + line.colour}, svg);
+            var group = element('g', {}, svg);
+            group.style.color = line.colour;
             var upper = [], lower = [];
             function close_band() {
                 if (upper.length > 1) {
