@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.complexity import models, zoo
+from hpml_plugins.complexity import dispatched, models, tracing, zoo
 from hpml_plugins.complexity.models import Spelling, read_spelling
 from hpml_plugins.complexity.sums import Work, by_layer, by_operator, own_parameters, total
 from hpml_plugins.complexity.torchs_count import count_of_a_pass, count_while
-from hpml_plugins.complexity.tracing import Operation, trace
+from hpml_plugins.complexity.work import Operation
 from hpml_plugins.errors import HpmlError
 
 
@@ -23,7 +23,8 @@ class ModelCount:
     so that they add up to the total.  layer_types, layer_parameters: path → class, and numbers in its own parameters,
     shared ones once.  operators: fvcore's name → sum.  parameters: numbers in all parameters.  torch_flops: the same
     pass by torch's own flop_counter.  published_multiply_adds: torchvision's, rounded to 1 M, for this size of image;
-    None where it has none.
+    None where it has none.  without_fvcore: why torch's dispatcher was asked instead of fvcore, which gives the same
+    multiply-adds; empty as a rule.
     """
 
     model: str
@@ -36,6 +37,7 @@ class ModelCount:
     parameters: int
     torch_flops: int
     published_multiply_adds: float | None
+    without_fvcore: str = ""
 
     @property
     def has_negative(self) -> bool:
@@ -62,7 +64,7 @@ def count_model(model: str) -> ModelCount:
     spelling = read_spelling(model)
     with one_thread():
         network, given = models.build(spelling), models.example(spelling)
-        operations, torchs = count(spelling, network, given)
+        operations, torchs, without_fvcore = count(spelling, network, given)
     modules = dict(network.named_modules())
     parameters = [
         (name, [(id(p), p.numel()) for p in module.parameters(recurse=False)]) for name, module in modules.items()
@@ -80,17 +82,42 @@ def count_model(model: str) -> ModelCount:
         published_multiply_adds=None
         if spelling.foreign
         else zoo.published_multiply_adds(spelling.name, int(given.shape[-1])),
+        without_fvcore=without_fvcore,
     )
 
 
-def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation], int]:
-    """The operations of one pass, and torch's own FLOP of the same pass. Raises HpmlError if it cannot be traced."""
+def operations_of(network: Any, given: Any) -> tuple[list[Operation], str]:
+    """The operations of one forward pass, in order, and why not by fvcore, if so.
+
+    The one place where fvcore is asked, whose last release is of 2022 and which stands on what torch calls deprecated.
+    """
+    try:
+        return tracing.trace(network, given), ""
+    except (ImportError, AttributeError) as error:
+        # also what torch has dropped under it; a model's own fault is met again by the other way
+        return dispatched.record(network, given), f"{type(error).__name__}: {error}"
+
+
+def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation], int, str]:
+    """The operations of one pass, torch's own FLOP of the same pass, and why not by fvcore, if so.
+
+    Raises HpmlError if it cannot be traced.
+    """
     operations: list[Operation] = []
+    reasons: list[str] = []
+
+    def run() -> None:
+        found, reason = operations_of(network, given)
+        operations.extend(found)
+        reasons.append(reason)
+
     try:
         if spelling.foreign:
-            return trace(network, given), count_of_a_pass(network, given)
-        torchs = count_while(lambda: operations.extend(trace(network, given)))
-        return operations, torchs
+            run()
+            torchs = count_of_a_pass(network, given)
+        else:
+            torchs = count_while(run)
+        return operations, torchs, reasons[-1]
     except Exception as error:
         shape = "x".join(map(str, given.shape))
         raise HpmlError(

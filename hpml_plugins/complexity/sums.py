@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpml_plugins.complexity.formulas import flop
-from hpml_plugins.complexity.tracing import Operation
+from hpml_plugins.complexity.work import Operation
 
 
 @dataclass

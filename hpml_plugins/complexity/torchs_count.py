@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
-
-from hpml_plugins.complexity.tracing import plain_attention
 
 #: Operators that give zeros of the right shape instead of being computed, and those that leave their input as it is.
 _SAME_SHAPE = ("relu", "sigmoid", "silu", "gelu", "hardswish", "hardsigmoid")
@@ -18,7 +17,7 @@ def count_of_a_pass(model: Any, example: Any) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     # a registered formula is wrapped to take tensors for shapes, and a custom one is wrapped again
-    formulas = {operator: formula.__wrapped__ for operator in _synonyms() if (formula := _formula(operator))}
+    formulas = {operator: formula.__wrapped__ for operator in _synonyms() if (formula := torchs_formula(operator))}
     with plain_attention(), FlopCounterMode(display=False, custom_mapping=formulas) as counter, torch.no_grad():
         model(example)
     return int(counter.get_total_flops())
@@ -62,17 +61,17 @@ def _make_counter() -> Any:
             result = _uncomputed(func, args)
             if result is NotImplemented:
                 result = func(*args, **kwargs)
-            if formula := _formula(func._overloadpacket):
+            if formula := torchs_formula(func._overloadpacket):
                 # torch's formulas ask tensors for their shapes, which while tracing are tensors themselves
-                shapes = [_shape(value) if isinstance(value, torch.Tensor) else value for value in args]
+                shapes = [shape_of(value) if isinstance(value, torch.Tensor) else value for value in args]
                 first = result[0] if isinstance(result, tuple) else result
-                self.flop += int(formula(*shapes, **kwargs, out_val=_shape(first)))
+                self.flop += int(formula(*shapes, **kwargs, out_val=shape_of(first)))
             return result
 
     return Counter()
 
 
-def _formula(operator: Any) -> Any:
+def torchs_formula(operator: Any) -> Any:
     """torch's formula of an operator, or None."""
     from torch.utils.flop_counter import flop_registry
 
@@ -98,10 +97,10 @@ def _uncomputed(func: Any, args: Any) -> Any:
     if name == "native_batch_norm":
         return torch.empty_like(args[0]), args[0].new_empty(0), args[0].new_empty(0)
     if name in ("mm", "addmm"):
-        left, right = map(_shape, args[-2:])
+        left, right = map(shape_of, args[-2:])
         return torch.zeros(left[0], right[1], dtype=args[-1].dtype)
     if name == "bmm":
-        left, right = map(_shape, args)
+        left, right = map(shape_of, args)
         return torch.zeros(*left[:2], right[2], dtype=args[0].dtype)
     if name == "_convolution" and not args[6]:
         return torch.zeros(_convolved(*args[:6]), dtype=args[0].dtype)
@@ -110,10 +109,24 @@ def _uncomputed(func: Any, args: Any) -> Any:
 
 def _convolved(image: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any) -> list[int]:
     """Shape of the result: (in + 2 padding − dilation (kernel − 1) − 1) / stride + 1. Source: torch.nn.Conv2d."""
-    (batch, _, *sides), (channels, _, *kernel) = _shape(image), _shape(weight)
+    (batch, _, *sides), (channels, _, *kernel) = shape_of(image), shape_of(weight)
     axes = zip(sides, kernel, stride, padding, dilation, strict=True)
     return [batch, channels, *((side + 2 * pad - gap * (k - 1) - 1) // step + 1 for side, k, step, pad, gap in axes)]
 
 
-def _shape(tensor: Any) -> list[int]:
+def shape_of(tensor: Any) -> list[int]:
+    """The sizes as plain numbers, also while tracing."""
     return [int(size) for size in tensor.shape]
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """In eval mode torch fuses a whole nn.MultiheadAttention into one operator, of which no shape is known inside."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

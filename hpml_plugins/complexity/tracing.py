@@ -6,8 +6,6 @@ import logging
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins.complexity.formulas import (
@@ -16,32 +14,14 @@ from hpml_plugins.complexity.formulas import (
     einsum_multiply_adds,
 )
 from hpml_plugins.complexity.operators import MULTIPLY_ADD, WITHOUT_ARITHMETIC, WITHOUT_TRAFFIC, in_place
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One call of an operator in one forward pass.
-
-    layer: path of the module whose `forward` called it, "" for the model's own.  name: fvcore's name, such as "conv".
-    multiply_adds: 0 where it is not made of them.  apart: fvcore's count of what is not (normalisation, pooling).
-    counted: whether fvcore or this package has a count, or the operator does no arithmetic.  activations,
-    activation_bytes: what new memory holds of its results.  bytes: of the tensors it reads and writes.
-    """
-
-    layer: str
-    name: str
-    multiply_adds: int = 0
-    apart: int = 0
-    counted: bool = True
-    activations: int = 0
-    activation_bytes: int = 0
-    bytes: int = 0
+from hpml_plugins.complexity.torchs_count import plain_attention
+from hpml_plugins.complexity.work import Operation
 
 
 def trace(model: Any, example: Any) -> list[Operation]:
     """The operations of one forward pass of `model` on the tensor `example`, in order, by torch's tracer.
 
-    Raises whatever the model raises.
+    Raises ImportError where fvcore, or what it needs of torch, is not there, and whatever the model raises.
     """
     with warnings.catch_warnings(), plain_attention():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and fvcore stands on it
@@ -137,16 +117,3 @@ def _attention(inputs: list[Any], outputs: list[Any]) -> int:
 
 def _einsum(inputs: list[Any], outputs: list[Any]) -> int:
     return einsum_multiply_adds(inputs[0].toIValue(), [_sizes(value) for value in inputs[1].node().inputs()])
-
-
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """In eval mode torch fuses a whole nn.MultiheadAttention into one operator, of which no shape is known inside."""
-    import torch
-
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 from hpml_plugins.errors import PluginError, describe
@@ -67,7 +68,11 @@ def _style(name: str) -> dict[str, Any]:
     }
 
 
+#: Characters that no XML may hold; a label with one would keep a browser from showing the chart.
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
 def _follow_the_page(svg: bytes) -> bytes:
-    text = svg.decode().replace(INK, "currentColor")
+    text = _NOT_IN_XML.sub("", svg.decode()).replace(INK, "currentColor")
     start = text.index(">", text.index("<svg")) + 1
     return (text[:start] + _SCHEME + text[start:]).encode()

@@ -22,7 +22,10 @@ def import_before_fork(modules: Iterable[str]) -> None:
     None may touch CUDA when it is imported: a process that has breaks in its forks. A module that does not import is
     left for the point that needs it to report.
     """
-    for module in dict.fromkeys(modules):
+    wanted = list(modules)
+    if "torchvision" in wanted:
+        wanted.append("fvcore.nn")  # no benchmark requires it: models are counted without it too
+    for module in dict.fromkeys(wanted):
         with suppress(Exception):
             importlib.import_module(module)
             if module == "numba.cuda":

@@ -1,7 +1,8 @@
 """Two faults of asv's scripts, mended in the copies that are published: names taken for markup, and direction.
 
-asv shows the facts of machines, the code, names and units of benchmarks and the repository's tags as HTML, so that whoever can put a file into
-results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever is measured.
+asv shows the facts of machines, the code, names and units of benchmarks and the repository's tags as HTML, so that
+whoever can put a file into results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever
+is measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hpml_plugins.site.vendor import static
 
 #: script → (what asv wrote, what is published), each at least once in asv 0.6.6.
 PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
-    "asv_ui.js": (("""<div class="panel-heading">' + heading +""", """<div class="panel-heading">' + hpml_text(heading) +"""),),
+    "asv_ui.js": (("""panel-heading">' + heading +""", """panel-heading">' + hpml_text(heading) +"""),),
     "summarylist.js": (
         ("details.push(key + ': ' + val);", "details.push(hpml_text(key + ': ' + val));"),
         (

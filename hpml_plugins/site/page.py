@@ -37,7 +37,7 @@ def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
 
 
 def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) -> str:
-    """A template filled in.  here: the page's own address, where the navigation leads to it.  policy: what it may load."""
+    """A template filled in.  here: the page's own address, for the navigation.  policy: what the page may load."""
     return _templates().get_template(template).render(here=here or template, policy=Markup(policy), **values)
 
 

@@ -44,7 +44,8 @@ def test_what_was_not_computed_is_counted_as_if_it_were(model: str) -> None:
     """torchvision's models are traced without computing; a full pass gives the same operations, one by one."""
     spelling = read_spelling(model)
     network, image = build(spelling), example(spelling)
-    operations, torchs = counting.count(spelling, network, image)
+    operations, torchs, without_fvcore = counting.count(spelling, network, image)
+    assert without_fvcore == ""
     assert operations == trace(network, image)
     assert torchs == count_of_a_pass(network, image)
 

@@ -44,6 +44,11 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # a browser that goes on before a file is all there
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -66,7 +71,7 @@ class Site:
 @contextmanager
 def served(folder: Path, browser: Any, **context_options: Any) -> Iterator[Site]:
     """The folder on a port of this machine, and a tab in a context of its own."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
     context = browser.new_context(viewport={"width": 1280, "height": 800}, **context_options)
