@@ -5,11 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help bench test test-all lint tools clean
+.PHONY: help bench test test-all lint tools pins licences audit clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones"
 	@echo "make test-all  the slow ones too"
+	@echo "make pins      the newest versions of all packages into constraints.txt"
+	@echo "make licences  the licence of each pinned package"
+	@echo "make audit     known vulnerabilities of the pinned packages"
 	@echo "make clean     remove .venv, env, html and caches (never results/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -43,6 +46,18 @@ test-all: lint tools
 # Programs that tests drive and Python packages do not bring. What cannot be had is said, and its tests are skipped.
 tools: $(STAMP)
 	@sh tests/get-tools.sh $(BIN)/python
+
+# The next `make test` installs them and says what they break.
+pins: $(STAMP)
+	sh tests/pins.sh $(BIN)/uv $(BIN)/python constraints.txt --upgrade
+	@git --no-pager diff --stat -- constraints.txt
+
+licences: $(STAMP)
+	@$(BIN)/python tests/licences.py
+
+# --strict: a package of which the database says nothing fails, or silence would be taken for clean.
+audit: $(STAMP)
+	$(BIN)/uv tool run --quiet pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt
 
 clean:
 	rm -rf $(VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

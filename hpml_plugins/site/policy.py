@@ -16,8 +16,8 @@ _COMMON = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri '
 OURS = f"{_COMMON}; img-src 'self'; style-src 'self'"
 #: Of pages whose HTML a plugin makes: it may also set styles, and carry pictures in it.
 PLUGINS = f"{_COMMON}; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
-#: Of asv's: its HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
-#: refused. The font is Bootstrap's.
+#: Of asv's: its HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is
+#: still refused. The font is Bootstrap's.
 ASVS = f"{_COMMON}; img-src 'self'; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
 
 #: asv's one inline script, which nothing calls once its scripts are files of the site.

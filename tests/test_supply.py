@@ -1,0 +1,67 @@
+"""What the project stands on: pinned by name and version only, under licences that were looked at."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import licences
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from support import ROOT
+
+PINS = ROOT / "constraints.txt"
+
+
+def test_the_pins_are_names_and_versions_and_nothing_else() -> None:
+    lines = PINS.read_text().splitlines()
+    assert lines[0].startswith("#")
+    assert [line for line in lines[1:] if not re.fullmatch(r"[a-z0-9.-]+==[A-Za-z0-9.]+", line)] == []
+    assert lines[1:] == sorted(lines[1:])
+
+
+def test_every_requirement_is_pinned_within_what_it_asks() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pins = dict(line.split("==") for line in PINS.read_text().splitlines() if "==" in line)
+    asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    for each in map(Requirement, asked):
+        assert each.specifier.contains(pins[canonicalize_name(each.name)]), each
+
+
+def test_every_pinned_package_states_a_licence_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    assert licences.main(PINS) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert re.search(r"^fvcore +\S+ +Apache 2\.0$", said, re.MULTILINE)
+    assert f"{len(licences.pinned(PINS))} packages: " in said
+
+
+def test_a_package_without_a_licence_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("said_nothing", ""), ("said_unknown", "License: UNKNOWN\n"), ("said_mit", "License: MIT\n")):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{line}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "pins.txt").write_text("said_nothing==1.0\nsaid_unknown==1.0\nsaid_mit==1.0\n")
+    assert [licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")] == ["", "", "MIT"]
+    assert licences.main(tmp_path / "pins.txt") == 1
+
+
+@pytest.mark.slow
+def test_the_pins_fit_together_and_are_what_one_command_writes(tmp_path: Path) -> None:
+    """Asks the machine's package index."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: make .venv/installed")
+    again = tmp_path / "pins.txt"
+    shutil.copy(PINS, again)
+    command = ["sh", "tests/pins.sh", str(uv), sys.executable, str(again)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    if done.returncode and re.search(r"Failed to fetch|error sending request|dns", done.stderr):
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    assert again.read_text() == PINS.read_text()
