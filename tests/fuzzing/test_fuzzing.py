@@ -6,14 +6,19 @@ time: `HPML_FUZZ_CASES=200000 make test-all` looks longer. HPML_FUZZ_SEED repeat
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from fuzzing.engine import VARIABLE, Counts, fuzz, hypothesis_cases, show
 from fuzzing.kinds import KINDS
+from support import unavailable
 
 QUICK, MANY = 100, int(os.environ.get(VARIABLE, "20000"))
 
@@ -37,4 +42,21 @@ def test_thousands_of_damaged_files_of_each_kind_end_in_one_line(
     counts = fuzz(KINDS[name], hypothesis_cases(KINDS[name], MANY, seed=seed), tmp_path, MANY)
     say_counts(counts)
     assert not counts.faults, f"HPML_FUZZ_SEED={seed}\n{show(counts.faults)}"
+    assert counts.cases == MANY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_libfuzzer_finds_no_way_past_either(name: str, tmp_path: Path, say_counts: Callable[[Counts], None]) -> None:
+    if importlib.util.find_spec("atheris") is None:
+        unavailable("atheris is not installed: pip install atheris (Linux, up to Python 3.13)")
+    program = Path(__file__).with_name("with_atheris.py")
+    done = subprocess.run(
+        [sys.executable, str(program), name, str(MANY), str(tmp_path)], capture_output=True, text=True, timeout=MANY
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = msgspec.msgpack.decode((tmp_path / "counts.msgpack").read_bytes(), type=Counts)
+    counts.kind += " (atheris)"
+    say_counts(counts)
+    assert not counts.faults, show(counts.faults)
     assert counts.cases == MANY

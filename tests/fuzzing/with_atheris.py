@@ -1,4 +1,4 @@
-"""One kind of file under libFuzzer, which keeps what reaches new lines of the readers: with_atheris.py KIND CASES FOLDER.
+"""One kind of file under libFuzzer, which keeps what reaches new lines: with_atheris.py KIND CASES FOLDER.
 
 Half of the changes are libFuzzer's own, half are those of `mutating`. The counts are left in FOLDER/counts.msgpack.
 """
@@ -15,8 +15,8 @@ import msgspec
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from fuzzing.engine import Trial
-from fuzzing.kinds import KINDS
+from fuzzing.engine import Trial  # noqa: E402
+from fuzzing.kinds import KINDS  # noqa: E402
 
 
 def main(name: str, cases: int, folder: Path) -> None:
@@ -40,14 +40,7 @@ def main(name: str, cases: int, folder: Path) -> None:
             return bytes(atheris.Mutate(data, longest))
         return kind.mutate(Random(seed), data)[:longest]
 
-    options = [
-        "-max_len=200000",
-        "-len_control=0",
-        "-rss_limit_mb=0",
-        "-timeout=600",
-        "-verbosity=0",
-        "-print_final_stats=0",
-    ]
+    options = ["-max_len=200000", "-len_control=0", "-rss_limit_mb=0", "-timeout=600", "-verbosity=0"]
     atheris.Setup([sys.argv[0], str(corpus), *options], one, custom_mutator=mutated)
     atheris.Fuzz()
 
