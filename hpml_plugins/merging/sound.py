@@ -24,8 +24,10 @@ def check_results(result: Any) -> None:
     for name, values in result._results.items():
         params, version = result._benchmark_params[name], result._benchmark_version[name]
         _need(params is None or _is_grid(params))
-        points = math.prod(map(len, params or ()))
-        _need(points <= MOST_POINTS and (values is None or params is None or len(values) == points))
+        if params is None:  # which asv would multiply out
+            params = result._benchmark_params[name] = []
+        points = math.prod(map(len, params))
+        _need(points <= MOST_POINTS and (values is None or len(values) == points))
         _need(version is None or isinstance(version, str | int))
         _need(result._started_at[name] is None or _is_number(result._started_at[name]))
         _need(result._samples[name] is None or isinstance(result._samples[name], list))

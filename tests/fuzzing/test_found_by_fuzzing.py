@@ -1,0 +1,98 @@
+"""What fuzzing found, each in its smallest form: a fault of an earlier day that must not come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fuzzing.engine import Counts, Trial, fuzz, show
+from fuzzing.kinds import KINDS
+
+
+def _json(kind: str, change: Callable[[Any], Any]) -> bytes:
+    tree = json.loads(KINDS[kind].seeds()[0])
+    return json.dumps(change(tree) or tree).encode()
+
+
+def _yaml(kind: str, change: Callable[[Any], Any]) -> bytes:
+    tree = yaml.safe_load(KINDS[kind].seeds()[0])
+    change(tree)
+    return yaml.safe_dump(tree).encode()
+
+
+def _rows(column: str, value: Any) -> Callable[[Any], None]:
+    """Give each row of a result file this value in a column."""
+
+    def change(tree: Any) -> None:
+        at = tree["result_columns"].index(column)
+        for row in tree["results"].values():
+            row[:] = [*row, *[None] * (at + 1 - len(row))]
+            row[at] = value
+
+    return change
+
+
+def _first(key: str, value: Any) -> Callable[[Any], None]:
+    return lambda tree: next(each for each in tree.values() if isinstance(each, dict)).update({key: value})
+
+
+# ruff: noqa: E501
+#: kind → what it is → the file, and what must come of it.
+FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
+    "half a character in a registry": ("registry", lambda: b'version: 1\nplugins:\n- "\\ud800"\n', "refused"),
+    "a timeout without end": ("registry", lambda: _yaml("registry", lambda t: t["plugins"][0].update(timeout=float("inf"))), "refused"),
+    "a job without end": ("cluster file", lambda: _yaml("cluster file", lambda t: t["targets"][0].update(hours=float("inf"))), "refused"),
+    "a job of no time": ("cluster file", lambda: _yaml("cluster file", lambda t: t["targets"][0].update(hours=float("nan"))), "refused"),
+    "a record nested deep": ("record line", lambda: b'{"a":' * 20_000, "stepped over"),
+    "a metric without samples": ("record line", lambda: _json("record line", lambda t: {**t, "metrics": {"time": {"unit": "s", "direction": "lower", "samples": []}}}), "stepped over"),
+    "GPUs that are a number": ("record line", lambda: _json("record line", lambda t: t.update(node={"gpus": 8})), "read"),
+    "GPUs that are words": ("record line", lambda: _json("record line", lambda t: t.update(node={"gpus": ["H200"]})), "read"),
+    "a moment past all calendars": ("record line", lambda: _json("record line", lambda t: t.update(started=1e300)), "read"),
+    "results nested deep": ("asv results", lambda: b"[" * 100_000, "stepped over"),
+    "results that are a number": ("asv results", lambda: b"1.5", "stepped over"),
+    "results that are no UTF-8": ("asv results", lambda: b'{"a": "\xa4"}', "stepped over"),
+    "a start that is text": ("asv results", lambda: _json("asv results", _rows("started_at", "now")), "stepped over"),
+    "values of parameters that are lists": ("asv results", lambda: _json("asv results", _rows("params", [[["a"]]])), "read"),
+    "points without number": ("asv results", lambda: _json("asv results", _rows("params", [["1"] * 100] * 5)), "read"),
+    "parameters that are nothing": ("asv results", lambda: _json("asv results", _rows("params", None)), "read"),
+    "an integer of 99 bits": ("asv results", lambda: _json("asv results", _rows("started_at", 2**99)), "read"),
+    "a version that is text": ("benchmarks.json", lambda: _json("benchmarks.json", lambda t: t.update(version="2")), "read"),
+    "a name that is a number": ("benchmarks.json", lambda: _json("benchmarks.json", _first("param_names", [1.5])), "read"),
+    "no name at all": ("benchmarks.json", lambda: _json("benchmarks.json", _first("param_names", [None])), "read"),
+    "a grid without end": ("benchmarks.json", lambda: _json("benchmarks.json", lambda t: [e.update(params=[["1"] * 50] * len(e["params"]) + [["1"] * 999] * 9, param_names=[f"p{n}" for n in range(len(e["params"]) + 9)]) for e in t.values() if isinstance(e, dict)] and None), "read"),
+    "brackets within brackets": ("benchmarks.json", lambda: _json("benchmarks.json", _first("params", [["(" * 300 + ")" * 300]])), "read"),
+    "declarations nested deep": ("benchmarks.json", lambda: b"[" * 100_000, "stepped over"),
+    "a machine nested deep": ("machine.json", lambda: b"[" * 100_000, "stepped over"),
+    "a machine that is no UTF-8": ("machine.json", lambda: b'{"machine": "\x82"}', "stepped over"),
+    "half a character in a machine": ("machine.json", lambda: b'{"machine": "\\ud800", "version": 1}', "stepped over"),
+    "a count without end": ("ncu table", lambda: KINDS["ncu table"].seeds()[0].replace(b"1,035,200", b"-Infinity"), "refused"),
+    "a Python that is no version": ("node.json", lambda: _json("node.json", lambda t: t.update(python="\x00")), "refused"),
+    "a node that is no UTF-8": ("node.json", lambda: b'{"hpml_node": 1, "python": "\xff"}', "refused"),
+    "a day that is none": ("prices", lambda: b"2026-13-45\n", "refused"),
+    "prices nested deep": ("prices", lambda: b"[" * 100_000, "refused"),
+    "a price beyond all": ("prices", lambda: _yaml("prices", lambda t: t["prices"].update({"NVIDIA H200": 1e308})), "refused"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted({each[0] for each in FOUND.values()}))
+def test_what_fuzzing_found_stays_mended(kind: str, tmp_path: Path) -> None:
+    cases = {what: (make(), outcome) for what, (of, make, outcome) in FOUND.items() if of == kind}
+    wrong: list[str] = []
+
+    def run(trial: Trial) -> None:
+        for what, (data, outcome) in cases.items():
+            before = dict(trial.counts.outcomes)
+            trial.case(data)
+            got = [name for name, count in trial.counts.outcomes.items() if count != before.get(name, 0)]
+            if got != [outcome]:
+                wrong.append(f"{what}: {got}, not {outcome}")
+        trial.counts.outcomes = dict.fromkeys(wrong, 1)
+
+    counts: Counts = fuzz(KINDS[kind], run, tmp_path, 300)
+    assert not counts.faults, show(counts.faults)
+    assert not counts.outcomes
+    assert counts.cases == len(cases)
