@@ -112,6 +112,9 @@ class Watcher:
         if not self._handles:
             return {}
         after = [self._joules(handle) for handle in self._handles]
+        for number in range(len(self._handles)):  # a point that CUDA ends is over before the next look
+            if not self.fault:
+                self._is_it_lost(number)
         fault, warnings = memory_errors(
             self._gpus, self._errors_before, [self._memory_errors(handle) for handle in self._handles]
         )
