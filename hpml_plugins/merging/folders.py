@@ -114,7 +114,7 @@ def _merge_json(source: Path, target: Path, join: Join, report: Report, dry_run:
         report.skipped.append(str(error))
         return
     ours: dict[str, Any] = {}
-    if target.exists():
+    if _is_there(target, report, dry_run):
         try:
             ours = read_object(target)
         except HpmlError as error:
@@ -134,7 +134,7 @@ def _merge_results(source: Path, target: Path, report: Report, dry_run: bool) ->
         report.skipped.append(str(error))
         return
     ours = None
-    if target.exists():
+    if _is_there(target, report, dry_run):
         try:
             ours = results.load(target)
         except results.NotResults as error:
@@ -167,7 +167,7 @@ def _merge_records(source: Path, target: Path, report: Report, dry_run: bool) ->
     foreign = {line for line, record in theirs.items() if record.machine != target.parent.parent.name}
     if foreign:
         report.skipped.append(f"{source}: {len(foreign)} records of another machine; stepped over")
-    ours = lines.read_lines(target, damaged)
+    ours = lines.read_lines(target, damaged) if _is_there(target, report, dry_run) else {}
     joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
     new = len(joined) - len(ours)
     if not new:
@@ -185,6 +185,14 @@ def _is_link(path: Path, report: Report) -> bool:
     if path.is_symlink():
         report.skipped.append(f"{path}: a symbolic link; left alone")
     return path.is_symlink()
+
+
+def _is_there(target: Path, report: Report, dry_run: bool) -> bool:
+    """Whether there is a file to unite with; a link in its place is put aside, neither read nor written through."""
+    if target.is_symlink():
+        _put_aside(target, f"{target}: a symbolic link", report, dry_run)
+        return False
+    return target.exists()
 
 
 def _put_aside(target: Path, problem: str, report: Report, dry_run: bool) -> None:
