@@ -13,8 +13,8 @@ from pathlib import Path
 
 #: What permits use as a dependency without conditions on our own code. LGPL and MPL: unchanged, as installed.
 _LOOKED_AT = re.compile(
-    r"\b(MIT|MIT-CMU|HPND|BSD|Apache|ISC|PSF|PSF-2\.0|Python Software Foundation|Zlib|ZPL|Zope|MPL|Mozilla|LGPL|Unlicense|"
-    r"0BSD|CC0|NVIDIA|BSL)",
+    r"\b(MIT|MIT-CMU|HPND|BSD|Apache|ISC|PSF|PSF-2\.0|Python Software Foundation|Zlib|ZPL|Zope|MPL|Mozilla|LGPL|"
+    r"Unlicense|0BSD|CC0|NVIDIA|BSL)",
     re.IGNORECASE,
 )
 #: Packages whose metadata does not say it: what they say elsewhere.
