@@ -18,7 +18,7 @@ _LOOKED_AT = re.compile(
     re.IGNORECASE,
 )
 #: Packages whose metadata does not say it: what they say elsewhere.
-STATED_ELSEWHERE = {"torchao": "BSD-3-Clause (LICENSE of the package)"}
+STATED_ELSEWHERE = {"atheris": "Apache-2.0 (its LICENSE)", "torchao": "BSD-3-Clause (its LICENSE)"}
 _LONG = 60
 
 
