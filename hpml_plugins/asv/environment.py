@@ -12,7 +12,7 @@ from typing import Any
 from asv import environment, util
 from asv.console import log
 
-from hpml_plugins.measuring import lifeline
+from hpml_plugins.isolation import lifeline
 from hpml_plugins.measuring.versions import torch_build
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, RESULTS_VARIABLE
 

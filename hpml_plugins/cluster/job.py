@@ -17,7 +17,7 @@ from typing import Any
 
 from hpml_plugins.cluster.state import COMMITS, JobState, read_state, write_state
 from hpml_plugins.errors import HpmlError, one_line
-from hpml_plugins.measuring.lifeline import end_with_parent
+from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.records.lock import SILENCE
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.

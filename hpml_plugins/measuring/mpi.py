@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import RankFailed, Skipped, UsageError, describe
+from hpml_plugins.isolation.isolated import describe_exit
+from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.isolation import describe_exit
-from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.measuring.rank import Backend, Report, Team, live
 from hpml_plugins.measuring.stacks import where
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
+from hpml_plugins.isolation.isolated import Outcome, Send, run_isolated
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.isolation import Outcome, Send, run_isolated
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.measuring.trouble import GpuLost

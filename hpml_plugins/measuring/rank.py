@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, UsageError, describe
+from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.lifeline import end_with_parent
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan, remarks
 from hpml_plugins.model.benchmark import Params

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, UsageError, describe
+from hpml_plugins.isolation.isolated import describe_exit
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.isolation import describe_exit
 from hpml_plugins.measuring.rank import Backend, Launcher, Report, Team, live
 from hpml_plugins.measuring.stacks import where
 

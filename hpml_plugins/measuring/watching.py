@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from hpml_plugins.measuring.isolation import LISTENING
-from hpml_plugins.measuring.lifeline import end_with_parent
+from hpml_plugins.isolation.isolated import LISTENING
+from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.measuring.trouble import GpuLost
 from hpml_plugins.measuring.watcher import Watcher
 from hpml_plugins.model.node import Gpu

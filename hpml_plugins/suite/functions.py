@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.measuring.lifeline import end_with_parent
+from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.measuring.preload import import_before_fork, shared
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO
 
-from hpml_plugins.measuring.crowd import Crowd, be_first_to_go
-from hpml_plugins.measuring.lifeline import end_with_parent
-from hpml_plugins.measuring.orphans import adopt_orphans, end_orphans
+from hpml_plugins.isolation.crowd import Crowd, be_first_to_go
+from hpml_plugins.isolation.lifeline import end_with_parent
+from hpml_plugins.isolation.orphans import adopt_orphans, end_orphans
 
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
 Send = Callable[[str, bytes], None]
