@@ -9,7 +9,7 @@ from hpml_plugins.drawing import legend_below, panels
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.rank import Rank
+from hpml_plugins.measuring.ranks.rank import Rank
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
 

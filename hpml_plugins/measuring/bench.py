@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpml_plugins.datasets import DataSet
     from hpml_plugins.measuring.gpu import Cache, Launch
     from hpml_plugins.measuring.ncu import Kernel
-    from hpml_plugins.measuring.rank import Backend, Launcher
+    from hpml_plugins.measuring.ranks.team import Backend, Launcher
 
 T = TypeVar("T")
 Report = Callable[[str, float | None], None]
@@ -132,7 +132,7 @@ class Bench:
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
-        from hpml_plugins.measuring.ranks import run_ranks
+        from hpml_plugins.measuring.ranks.starting import run_ranks
 
         return run_ranks(
             self,
@@ -149,7 +149,7 @@ class Bench:
     @property
     def nodes(self) -> int:
         """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
-        from hpml_plugins.measuring.nodes import nodes_here
+        from hpml_plugins.measuring.ranks.nodes import nodes_here
 
         return nodes_here()
 

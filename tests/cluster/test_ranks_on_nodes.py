@@ -8,7 +8,7 @@ from test_on_slurm import logs, submit, wait_for_state
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measuring.nodes import nodes_here, run_on_nodes
+from hpml_plugins.measuring.ranks.nodes import nodes_here, run_on_nodes
 
 REGISTRY = """
 version: 1

@@ -15,9 +15,9 @@ import pytest
 from support import unavailable
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Rank, Record
-from hpml_plugins.measuring import mpi
-from hpml_plugins.measuring.mpi import why_no_mpi
 from hpml_plugins.measuring.point import Context, measure_point
+from hpml_plugins.measuring.ranks import mpi
+from hpml_plugins.measuring.ranks.mpi import why_no_mpi
 
 
 def needs_mpi() -> None:

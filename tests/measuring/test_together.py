@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpml_plugins.measuring.gpu import LONGEST_SLEEP, GpuTimer
-from hpml_plugins.measuring.together import _COMBINE, _TogetherOnGpu
+from hpml_plugins.measuring.ranks.together import _COMBINE, _TogetherOnGpu
 
 
 def timer(over: Any, others: list[float], told: list[list[float]]) -> _TogetherOnGpu:

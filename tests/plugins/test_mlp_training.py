@@ -11,7 +11,7 @@ import pytest
 from support import unavailable
 
 from hpml_plugins import Node, Record
-from hpml_plugins.measuring.mpi import why_no_mpi
+from hpml_plugins.measuring.ranks.mpi import why_no_mpi
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.plugins.mlp import hpml_benchmarks, learning_benchmarks, model_benchmark, reference
 from hpml_plugins.plugins.mlp.formulas import Sizes

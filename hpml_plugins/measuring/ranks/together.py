@@ -20,7 +20,7 @@ from hpml_plugins.measuring.sampling import Plan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
-    from hpml_plugins.measuring.rank import Rank
+    from hpml_plugins.measuring.ranks.rank import Rank
 
 RankLaunch = Literal["hidden", "visible", "graph"]
 Over = Literal["mean", "max"]

@@ -1,4 +1,4 @@
-"""A rank that torch's launcher has started on one of several nodes: `python -m hpml_plugins.measuring.outer FOLDER`."""
+"""A rank that torch's launcher started on a node among several: `python -m hpml_plugins.measuring.ranks.outer DIR`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from hpml_plugins.measuring.nodes import ORDER
-from hpml_plugins.measuring.rank import live
+from hpml_plugins.measuring.ranks.living import live
+from hpml_plugins.measuring.ranks.nodes import ORDER
 
 
 class _Nobody:

@@ -17,7 +17,7 @@ from typing import Any
 
 from hpml_plugins.errors import RankFailed, UsageError, describe
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.rank import Backend, Report, Team
+from hpml_plugins.measuring.ranks.team import Backend, Report, Team
 
 ORDER = "order.pickle"
 #: s between two looks at srun, and that it has to end the ranks on all nodes when their time is up.
@@ -79,7 +79,7 @@ def _command(team: Team, folder: str) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={team.nodes}"]
     launcher += [f"--nproc-per-node={team.count // team.nodes}", "--max-restarts=0", "--rdzv-backend=c10d"]
     launcher += [f"--rdzv-endpoint={socket.gethostname()}:{port}", f"--rdzv-id={uuid.uuid4().hex}"]
-    return [*srun, *launcher, "-m", "hpml_plugins.measuring.outer", folder]
+    return [*srun, *launcher, "-m", "hpml_plugins.measuring.ranks.outer", folder]
 
 
 def _run(command: list[str], limit: float) -> str:

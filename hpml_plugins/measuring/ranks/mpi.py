@@ -1,6 +1,6 @@
 """Ranks that mpirun starts, so that what they run may talk over MPI (mpi4py) beside torch.distributed.
 
-As a module it is one such rank: `mpirun … python -m hpml_plugins.measuring.mpi FOLDER`.
+As a module it is one such rank: `mpirun … python -m hpml_plugins.measuring.ranks.mpi FOLDER`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from hpml_plugins.errors import RankFailed, Skipped, UsageError, describe
 from hpml_plugins.isolation.isolated import describe_exit
 from hpml_plugins.isolation.lifeline import end_with_parent
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.rank import Backend, Report, Team, live
-from hpml_plugins.measuring.stacks import where
+from hpml_plugins.measuring.ranks.living import live
+from hpml_plugins.measuring.ranks.stacks import where
+from hpml_plugins.measuring.ranks.team import Backend, Report, Team
 
 ORDER, PROGRESS = "order.pickle", "progress.json"
 #: s between two looks at mpirun, and that it has to end its ranks when their time is up.

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hpml_plugins.measuring.rank import Team
+from hpml_plugins.measuring.ranks.team import Team
 
 #: s that a rank has to answer.
 PATIENCE = 0.2
+_MEASURING = Path(__file__).parents[1]
 
 
 def where(team: Team, pids: Mapping[int, int]) -> str:
@@ -34,6 +35,6 @@ def _frame(path: Path) -> str:
         return "still starting"
     if not frames:
         return "silent"
-    own = [frame for frame in frames if "/torch/" not in frame[0] and Path(frame[0]).parent != Path(__file__).parent]
+    own = [frame for frame in frames if "/torch/" not in frame[0] and _MEASURING not in Path(frame[0]).parents]
     shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
     return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)

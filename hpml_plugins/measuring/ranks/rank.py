@@ -1,100 +1,23 @@
-"""One rank: the process that it lives in, and the Bench that its function is handed."""
+"""The Bench that the function of a rank is handed."""
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import pickle
-import signal
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, UsageError, describe
-from hpml_plugins.isolation.lifeline import end_with_parent
+from hpml_plugins.errors import UsageError
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.memory import out_of_gpu_memory
-from hpml_plugins.measuring.sampling import Plan, remarks
-from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import Series
+from hpml_plugins.measuring.ranks.team import Team
+from hpml_plugins.measuring.sampling import remarks
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
     from hpml_plugins.measuring.gpu import Cache
-    from hpml_plugins.measuring.together import Over, RankLaunch
-
-Backend = Literal["nccl", "gloo"]
-Launcher = Literal["torch", "mpi"]
-Kind = Literal["ok", "failed", "wrong", "skipped"]
-
-#: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
-#: was first is to be seen first.
-LAST_WORDS = 0.3
-
-
-@dataclass(frozen=True)
-class Team:
-    """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s.
-
-    parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
-    many machines they are; on more than one torch's launcher has given each its place.
-    """
-
-    folder: str
-    count: int
-    backend: Backend
-    parent: int
-    node: Node
-    params: Params
-    seed: int
-    plan: Plan
-    timeout: float
-    environment: dict[str, str] = field(default_factory=dict)
-    nodes: int = 1
-
-    @property
-    def on_a_node(self) -> int:
-        """How many of them each node has."""
-        return self.count // self.nodes
-
-    def report_of(self, index: int) -> Path:
-        """The file in which a rank says how it ended."""
-        return Path(self.folder, f"rank{index}.report")
-
-    def stack_of(self, index: int) -> Path:
-        """The file into which a rank writes where it is, when signalled."""
-        return Path(self.folder, f"rank{index}.stack")
-
-    def pid_of(self, index: int) -> Path:
-        """The file in which a rank that another program started says which process it is."""
-        return Path(self.folder, f"rank{index}.pid")
-
-    def read(self, index: int) -> Report | None:
-        """How a rank ended; None for one that left no report."""
-        try:
-            report: Report = pickle.loads(self.report_of(index).read_bytes())
-        except FileNotFoundError:
-            return None
-        return report
-
-
-@dataclass
-class Report:
-    """How a rank's function ended. at: s of the monotonic clock, which all processes of a machine share."""
-
-    kind: Kind
-    text: str = ""
-    value: Any = None
-    at: float = 0.0
-    checks: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    attached: dict[str, Series] = field(default_factory=dict)
+    from hpml_plugins.measuring.ranks.together import Over, RankLaunch
 
 
 class Rank(Bench):
@@ -139,7 +62,7 @@ class Rank(Bench):
         or "cuda".  over: each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
         The other arguments are Bench.time's.
         """
-        from hpml_plugins.measuring.together import time_together
+        from hpml_plugins.measuring.ranks.together import time_together
 
         plan = self.plan.but(budget=budget)
         on_gpu = (device or self.device).startswith("cuda")
@@ -232,82 +155,3 @@ class Rank(Bench):
             import torch
 
             torch.cuda.synchronize()
-
-
-class Listener(Protocol):
-    """Who is told of progress: text and share."""
-
-    def send(self, obj: Any, /) -> None:
-        """Take it."""
-
-
-def live(
-    index: int,
-    team: Team,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    progress: Listener,
-    local: int | None = None,
-) -> None:
-    """What the launcher starts: run the function in its place and leave a report. Raises for a failed one.
-
-    local: the place among the ranks of this node, where there are several nodes.
-    """
-    end_with_parent(team.parent if team.parent and team.nodes == 1 else None)
-    faulthandler.enable(2)
-    _listen_for_where(team.stack_of(index))
-    if team.nodes == 1:
-        os.environ.update(_variables(index, team))
-    os.environ.update(team.environment)
-    rank = Rank(index, team, (lambda text, share: progress.send((text, share))) if index == 0 else None, local)
-    try:
-        with rank.connected():
-            report = Report("ok", value=function(rank, *args))
-            _leave(report, rank)
-    except BaseException as error:
-        report = _report_of(error)
-        _leave(report, rank)
-        time.sleep(LAST_WORDS)
-        raise
-
-
-def _variables(index: int, team: Team) -> dict[str, str]:
-    """What torch's launcher sets, for libraries that look there."""
-    places = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": team.count, "LOCAL_WORLD_SIZE": team.count}
-    told = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}
-    # All ranks are on this machine: its name may not resolve, its loopback is always there.
-    if "GLOO_SOCKET_IFNAME" not in os.environ and Path("/sys/class/net/lo").exists():
-        told["GLOO_SOCKET_IFNAME"] = "lo"
-    return told
-
-
-def _listen_for_where(path: Path) -> None:
-    partial = path.with_suffix(".partial")
-    file = partial.open("w")  # stays open: the handler writes to its descriptor
-    faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
-    partial.rename(path)  # there only when the signal would not kill
-
-
-def _report_of(error: BaseException) -> Report:
-    if isinstance(error, Skipped):
-        return Report("skipped", error.what)
-    if isinstance(error, CheckFailed):
-        return Report("wrong", error.what)
-    if isinstance(error, HpmlError):
-        return Report("failed", error.what)
-    traceback.print_exception(error)
-    if isinstance(error, SystemExit):
-        return Report("failed", f"exited: {error.code}")
-    return Report("failed", out_of_gpu_memory(error) or describe(error))
-
-
-def _leave(report: Report, rank: Rank) -> None:
-    report.at = time.monotonic()
-    report.checks, report.warnings, report.attached = rank.checks, rank.warnings, rank.attached
-    path = rank._team.report_of(rank.index)
-    partial = path.with_suffix(".partial")
-    try:
-        partial.write_bytes(pickle.dumps(report))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
-    partial.rename(path)

@@ -17,8 +17,9 @@ from typing import Any
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, UsageError, describe
 from hpml_plugins.isolation.isolated import describe_exit
 from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.rank import Backend, Launcher, Report, Team, live
-from hpml_plugins.measuring.stacks import where
+from hpml_plugins.measuring.ranks.living import live
+from hpml_plugins.measuring.ranks.stacks import where
+from hpml_plugins.measuring.ranks.team import Backend, Launcher, Report, Team
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -89,12 +90,12 @@ def _start_elsewhere(
 ) -> list[Report]:
     """By another program than torch's launcher in this process: srun on several nodes, or mpirun."""
     if launcher == "torch":
-        from hpml_plugins.measuring.nodes import run_on_nodes
+        from hpml_plugins.measuring.ranks.nodes import run_on_nodes
 
         return run_on_nodes(bench, function, count, nodes, args, **told)
     if nodes > 1:
         raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
-    from hpml_plugins.measuring.mpi import run_by_mpirun
+    from hpml_plugins.measuring.ranks.mpi import run_by_mpirun
 
     return run_by_mpirun(bench, function, count, args, **told)
 
