@@ -14,6 +14,25 @@ from pathlib import Path
 import pytest
 from support import ROOT, TOY
 
+#: Eight points, the third of which always fails; each takes a tenth of a second.
+EIGHT_POINTS = """
+    import time
+    from hpml_plugins import Benchmark, Metric, hookimpl
+
+    def measure(bench, *, number):
+        time.sleep(0.1)
+        if number == 3:
+            raise ValueError("always")
+        return {"square": number ** 2, "cube": number ** 3}
+
+    METRICS = [Metric("square", "1", "lower"), Metric("cube", "1", "lower")]
+
+    @hookimpl
+    def hpml_benchmarks():
+        return [Benchmark("slow", measure, METRICS, grid={"number": list(range(1, 9))})]
+"""
+#: What asv's file then says of slow.track_square.
+SQUARES = [1.0, 4.0, None, 16.0, 25.0, 36.0, 49.0, 64.0]
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
@@ -86,3 +105,12 @@ def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pr
         return project
 
     return make
+
+
+def of_eight_points(make_project: Callable[[str], Project]) -> Project:
+    """A project of EIGHT_POINTS, its commit built, without results."""
+    project = make_project("version: 1\nplugins:\n  - {name: slow, path: slow.py}\n")
+    project.write("slow.py", EIGHT_POINTS)
+    project.commit("slow")
+    assert project.asv("run", "--bench", "just-discover").returncode == 0
+    return project

@@ -14,37 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from asv_project import Project
+from asv_project import SQUARES, Project, of_eight_points
 
 from hpml_plugins.records import Damaged, read
-
-REGISTRY = "version: 1\nplugins:\n  - {name: slow, path: slow.py}\n"
-PLUGIN = """
-    import time
-    from hpml_plugins import Benchmark, Metric, hookimpl
-
-    def measure(bench, *, number):
-        time.sleep(0.15)
-        if number == 3:
-            raise ValueError("always")
-        return {"square": number ** 2, "cube": number ** 3}
-
-    METRICS = [Metric("square", "1", "lower"), Metric("cube", "1", "lower")]
-
-    @hookimpl
-    def hpml_benchmarks():
-        return [Benchmark("slow", measure, METRICS, grid={"number": list(range(1, 9))})]
-"""
 
 
 @pytest.fixture(scope="module")
 def project(make_project: Callable[[str], Project]) -> Project:
     """A project whose commit is built, without results."""
-    project = make_project(REGISTRY)
-    project.write("slow.py", PLUGIN)
-    project.commit("slow")
-    assert project.asv("run", "--bench", "just-discover").returncode == 0
-    return project
+    return of_eight_points(make_project)
 
 
 def outcome(project: Project) -> dict[str, object]:
@@ -111,7 +89,7 @@ def expected_of(project: Project) -> tuple[dict[str, object], float]:
     assert project.asv("run").returncode == 2  # one point fails by design
     seconds = time.monotonic() - started
     expected = outcome(project)
-    assert expected["slow.track_square"] == [1.0, 4.0, None, 16.0, 25.0, 36.0, 49.0, 64.0]
+    assert expected["slow.track_square"] == SQUARES
     return expected, seconds
 
 

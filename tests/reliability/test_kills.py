@@ -15,30 +15,12 @@ from pathlib import Path
 
 import killing
 import pytest
-from asv_project import Project
+from asv_project import SQUARES, Project, of_eight_points
 from support import ROOT
 
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
 from hpml_plugins.records import Damaged, read
-
-PLUGIN = """
-    import time
-    from hpml_plugins import Benchmark, Metric, hookimpl
-
-    def measure(bench, *, number):
-        time.sleep(0.1)
-        if number == 3:
-            raise ValueError("always")
-        return {"square": number ** 2, "cube": number ** 3}
-
-    METRICS = [Metric("square", "1", "lower"), Metric("cube", "1", "lower")]
-
-    @hookimpl
-    def hpml_benchmarks():
-        return [Benchmark("slow", measure, METRICS, grid={"number": list(range(1, 9))})]
-"""
-SQUARES = [1.0, 4.0, None, 16.0, 25.0, 36.0, 49.0, 64.0]
 
 pytestmark = pytest.mark.slow
 
@@ -46,11 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def project(make_project: Callable[[str], Project]) -> Project:
     """A project of eight points, its commit built, without results."""
-    project = make_project("version: 1\nplugins:\n  - {name: slow, path: slow.py}\n")
-    project.write("slow.py", PLUGIN)
-    project.commit("slow")
-    assert project.asv("run", "--bench", "just-discover").returncode == 0
-    return project
+    return of_eight_points(make_project)
 
 
 def hold_complete(project: Project) -> None:
