@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from asv.config import Config
-from asv.util import UserError
-
 from hpml_plugins.bundle import needs, uv
 from hpml_plugins.bundle.facts import NodeFacts
 from hpml_plugins.bundle.history import History, pack_history
+from hpml_plugins.configuration import NAME, read_configuration
 from hpml_plugins.errors import UsageError
 
 _ON_NODE = ("install.py", "ask_node.py")
@@ -44,7 +42,7 @@ def make_bundle(
         say(warning)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
         scratch = Path(folder)
-        history = pack_history(root, _branches(root), scratch / "history.bundle")
+        history = pack_history(root, list(read_configuration(root / NAME).branches), scratch / "history.bundle")
         for warning in history.warnings:
             say(warning)
         plan = needs.plan(uv.resolve(question, node, scratch), node)
@@ -68,16 +66,6 @@ def make_bundle(
         finally:
             partial.unlink(missing_ok=True)
     return Bundle(file, file.stat().st_size, plan, history)
-
-
-def _branches(root: Path) -> list[str]:
-    path = root / "asv.conf.json"
-    if not path.is_file():
-        raise UsageError("no such file; run hpml bundle in the project's folder", str(path))
-    try:
-        return list(Config.load(str(path)).branches)
-    except UserError as error:
-        raise UsageError(str(error), str(path)) from None
 
 
 def _write(file: Path, scratch: Path, manifest: str) -> None:

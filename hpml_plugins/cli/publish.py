@@ -18,7 +18,9 @@ def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool
     What the last time came to is in .asv/published, which may be deleted; the site is the same with and without it.
     """
     from hpml_plugins.asv.again import run_asv
+    from hpml_plugins.configuration import read_configuration
 
+    read_configuration(Path(config))  # asv would end with another status
     words = ["publish", "--config", config]
     words += ["--html-dir", html_dir] if html_dir else []
     words += ["--no-pull"] if no_pull else []

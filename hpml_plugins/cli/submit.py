@@ -34,12 +34,10 @@ def command(
     Without a cluster.yaml it measures here. A job that meets its time limit, or whose node is wanted or dies, is
     started again and goes on where it stopped. Watch with `hpml jobs`.
     """
-    from asv.config import Config
-    from asv.util import UserError
-
     from hpml_plugins.cluster.commits import History
     from hpml_plugins.cluster.places import find_cluster
     from hpml_plugins.cluster.plan import Order, plan
+    from hpml_plugins.configuration import NAME, read_configuration
     from hpml_plugins.errors import UsageError
     from hpml_plugins.registry import read_registry
 
@@ -47,10 +45,7 @@ def command(
     registry = read_registry(settings.registry)
     if profile and profile not in registry.profiles:
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
-    try:
-        conf = Config.load(str(project / "asv.conf.json"))
-    except UserError as error:
-        raise UsageError(str(error), str(project / "asv.conf.json")) from None
+    conf = read_configuration(project / NAME)
     cluster = find_cluster(project, file)
     order = Order(project, project / conf.results_dir, commits, profile, bench, skip_existing)
     planned = plan(cluster.choose(names), order, History(project, conf.branches))

@@ -1,0 +1,38 @@
+"""asv.conf.json, read by asv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from asv.config import Config
+from asv.util import UserError
+
+from hpml_plugins.errors import UsageError, describe
+
+NAME = "asv.conf.json"
+
+
+class _Used(msgspec.Struct):
+    """What we use of it, whose types asv does not look at."""
+
+    repo: str
+    branches: list[str]
+    results_dir: str
+    html_dir: str
+
+
+def read_configuration(path: Path) -> Config:
+    """asv's own reading of the file. Raises UsageError with the file's name when it is missing or does not hold."""
+    if not path.is_file():
+        raise UsageError("no such file; run this in the project's folder", str(path))
+    try:
+        conf = Config.load(str(path))
+        msgspec.convert(vars(conf), _Used)
+    except UserError as error:
+        raise UsageError(str(error).removeprefix(str(path.resolve())).strip(" :"), str(path)) from None
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error), str(path)) from None
+    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:  # what asv lets through
+        raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
+    return conf
