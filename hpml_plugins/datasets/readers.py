@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ IDX_FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
+#: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into memory.
+LARGEST_IDX = 16 + 60_000 * 28 * 28
 #: In torchvision's order, which is also the alphabet's and so ImageFolder's.
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 #: Of each class of the digits, this share is for testing.
@@ -90,7 +91,9 @@ def _read_idx(folder: Path, loader: Any) -> Arrays:
                 (raw / name).symlink_to((folder / name).absolute())
             else:
                 with gzip.open(folder / f"{name}.gz") as packed, (raw / name).open("wb") as plain:
-                    shutil.copyfileobj(packed, plain)
+                    plain.write(packed.read(LARGEST_IDX + 1))
+            if (raw / name).stat().st_size > LARGEST_IDX:
+                raise DataError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
         train, test = loader(root, train=True), loader(root, train=False)
     images = [part.data.numpy()[:, None] for part in (train, test)]
     labels = [part.targets.numpy() for part in (train, test)]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
 import re
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -231,6 +233,22 @@ def test_a_damaged_idx_file_is_one_line_with_its_folder(root: Path, file: str, c
     (folder / file.removesuffix(".gz")).unlink()
     (folder / file).write_bytes(content)
     assert f"{folder}: " in damaged("mnist")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_longer_than_any_of_its_kind_is_not_read(root: Path, suffix: str) -> None:
+    folder, name = root / "MNIST/raw", "train-images-idx3-ubyte"
+    write_idx_files(folder)
+    (folder / name).unlink()
+    with (gzip.open if suffix else open)(folder / f"{name}{suffix}", "wb") as file:
+        for _ in range(500):  # a gzip bomb of 500 MB in 0.5 MB
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        assert f"{folder}: {name} is longer than 47040016 B" in damaged("mnist")
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_counts_labels_and_shapes_that_do_not_fit_are_named(root: Path) -> None:
