@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Site
+from cluster_site import Site
 from toy_slurm import command_lines, wait_for
 
 PLUGIN = """
