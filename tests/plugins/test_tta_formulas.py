@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,14 @@ def test_what_is_wrong_with_a_recipe_is_said(monkeypatch: pytest.MonkeyPatch, tm
     own.write_text("- no mapping\n")
     with pytest.raises(HpmlError, match=r"mine\.yaml cannot be read"):
         read_recipe("fast", "digits")
+    own.write_text("mine: {like: other}\nother: {like: mine}\nodd: {like: [fast]}\nno_data: {like: fast, for: 7}\n")
+    for name, told in {
+        "mine": "recipe 'other' is like 'mine', which is like it",
+        "odd": "recipe 'odd' is like ['fast'], which does not exist",
+        "no_data": "recipe 'no_data': for: Expected `object`, got `int`",
+    }.items():
+        with pytest.raises(HpmlError, match=re.escape(told)):
+            read_recipe(name, "digits")
 
 
 def test_mappings_are_merged_key_by_key() -> None:

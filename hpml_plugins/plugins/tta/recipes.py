@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import yaml
@@ -15,6 +15,8 @@ from hpml_plugins import HpmlError
 
 #: A file of more recipes, which win over those of the same name here.
 VARIABLE = "HPML_TTA_RECIPES"
+_Entries = dict[str, dict[str, Any]]
+_T = TypeVar("_T")
 OWN = Path(__file__).with_name("recipes.yaml")
 
 
@@ -139,16 +141,13 @@ def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) 
     if name not in known:
         raise HpmlError(f"tta has no recipe {name!r}; use one of {', '.join(known)}, or add it to a file in {VARIABLE}")
     raw = _with_base(name, known)
-    of_data = raw.pop("for", {})
+    of_data = _checked(raw.pop("for", {}), _Entries, f"recipe {name!r}: for")
     if data not in of_data:
         raise HpmlError(f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`")
     whole = merged({**raw, "name": name, "data": data}, of_data[data])
     for key, value in (changes or {}).items():
         whole = merged(whole, _nested(key, value))
-    try:
-        return msgspec.convert(whole, Recipe)
-    except msgspec.ValidationError as error:
-        raise HpmlError(f"recipe {name!r} for {data!r}: {error}") from None
+    return _checked(whole, Recipe, f"recipe {name!r} for {data!r}")
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -166,16 +165,24 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def _files() -> dict[str, Any]:
-    recipes: dict[str, Any] = yaml.safe_load(OWN.read_text(encoding="utf-8"))
+def _files() -> _Entries:
+    recipes: _Entries = yaml.safe_load(OWN.read_text(encoding="utf-8"))
     if path := os.environ.get(VARIABLE):
         try:
             text = Path(path).read_text(encoding="utf-8")
             _refuse_what_unfolds(text)
-            recipes |= yaml.safe_load(text)
-        except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+            found = yaml.safe_load(text)
+        except (OSError, yaml.YAMLError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
+        recipes |= _checked(found, _Entries, f"{VARIABLE}={path} cannot be read")
     return recipes
+
+
+def _checked(value: Any, kind: type[_T], what: str) -> _T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise HpmlError(f"{what}: {error}") from None
 
 
 def _refuse_what_unfolds(text: str) -> None:
@@ -189,14 +196,16 @@ def _refuse_what_unfolds(text: str) -> None:
             raise ValueError("nested more than 30 deep, which no recipe is")
 
 
-def _with_base(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _with_base(name: str, known: _Entries, above: tuple[str, ...] = ()) -> dict[str, Any]:
     raw = dict(known[name])
     base = raw.pop("like", None)
     if base is None:
         return raw
-    if base not in known:
+    if not isinstance(base, str) or base not in known:
         raise HpmlError(f"recipe {name!r} is like {base!r}, which does not exist")
-    under = _with_base(base, known)
+    if base in (name, *above):
+        raise HpmlError(f"recipe {name!r} is like {base!r}, which is like it")
+    under = _with_base(base, known, (name, *above))
     # The base's networks for small images stay: only what this recipe says itself is another.
     return merged(under, raw)
 

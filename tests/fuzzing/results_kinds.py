@@ -1,0 +1,239 @@
+"""Files of results/: lines of Records, and what asv writes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from fuzzing.engine import Kind
+from fuzzing.mutating import mutate_json
+from support import ROOT
+
+RESULTS = ROOT / "results"
+#: Of the files in results/, those of this size: a case is to take milliseconds.
+SMALL = 6000
+
+
+@functools.cache
+def _records() -> Sequence[bytes]:
+    """Lines of the store: of every benchmark and status one, the shortest."""
+    found: dict[Any, bytes] = {}
+    for path in sorted(RESULTS.glob("*/records/*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            if len(line) < SMALL:
+                about = json.loads(line)
+                key = about["benchmark"], about["status"]
+                found[key] = min(found.get(key, line), line, key=len)
+    return list(found.values())
+
+
+def _read_record(data: bytes, folder: Path) -> str:
+    from hpml_plugins.display import point
+    from hpml_plugins.model.figure import Table
+    from hpml_plugins.model.record import encode
+    from hpml_plugins.records import read
+    from hpml_plugins.records.comparing import Side, compare
+    from hpml_plugins.records.exporting import write_parquet
+    from hpml_plugins.records.newest import newest
+    from hpml_plugins.site.history import History
+    from hpml_plugins.site.nodes import machines
+    from hpml_plugins.site.page import fill
+    from hpml_plugins.site.record_files import RecordFiles
+    from hpml_plugins.suite.functions import to_asv
+
+    good = _records()[0] + b"\n"
+    path = folder / "results" / "node1" / "records" / "12345678.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(good + data + b"\n" + good)
+    damage: list[Any] = []
+    found = list(read(path, damage.append))
+    assert len(found) >= 2 and encode(found[0]) == encode(found[-1]), "a damaged line cost a whole one"
+    for problem in damage:
+        str(problem).encode()
+    inner = found[1:-1]
+    for record in inner:
+        msgspec.json.decode(encode(record))
+        point(list(record.params), [repr(value) for value in record.params.values()])
+        for name in record.metrics:
+            record.median(name)
+            if record.status != "failed":  # which ends the process, as asv wants it
+                to_asv(record, name)
+    Table.of_records(inner, *(name for record in inner for name in record.metrics))
+    list(newest(inner, {record.benchmark: record.version for record in inner}, {}))
+    for record in inner:
+        compare(Side("machine", record.machine), Side("commit", record.commit), inner, {})
+    write_parquet(found, folder / "out.parquet")
+    html = folder / "html"
+    html.mkdir(exist_ok=True)
+    files = RecordFiles({})
+    files.take(found)
+    files.write(html)
+    page = fill("nodes.html", machines=machines(folder / "results", History(), _declared(), found, {}), project="p")
+    (html / "nodes.html").write_text(page, encoding="utf-8")
+    return "read" if inner else "stepped over"
+
+
+@functools.cache
+def _result_file() -> tuple[str, dict[str, Any]]:
+    """The smallest real result file: its machine, name and content, and what it measured cut to three benchmarks."""
+    paths = [path for path in RESULTS.glob("*/*.json") if path.name != "machine.json"]
+    path = min(paths, key=lambda each: each.stat().st_size)
+    content = json.loads(path.read_text())
+    content["results"] = dict(list(content["results"].items())[:3])
+    return f"{path.parent.name}/{path.name}", content
+
+
+@functools.cache
+def _declared() -> dict[str, Any]:
+    """benchmarks.json, cut to what that file measured, with a benchmark that has a grid."""
+    known = json.loads((RESULTS / "benchmarks.json").read_text())
+    names = [*_result_file()[1]["results"], *list(known)[:2]]
+    return {name: known[name] for name in names if isinstance(known.get(name), dict)}
+
+
+@functools.cache
+def _results() -> Sequence[bytes]:
+    whole = _result_file()[1]
+    ones = [{**whole, "results": dict([row])} for row in whole["results"].items()]
+    return [json.dumps(each).encode() for each in (whole, *ones)]
+
+
+def _project(folder: Path) -> None:
+    name, content = _result_file()
+    for side in ("source", "into"):
+        machine = folder / side / Path(name).parent
+        shutil.rmtree(folder / side, ignore_errors=True)
+        machine.mkdir(parents=True)
+        shutil.copy(RESULTS / Path(name).parent / "machine.json", machine)
+        (folder / side / name).write_text(json.dumps(content))
+        (folder / side / "benchmarks.json").write_text(json.dumps({**_declared(), "version": 2}))
+
+
+def _merge(folder: Path) -> None:
+    from hpml_plugins.merging import merge_folders
+
+    report = merge_folders([folder / "source"], folder / "into")
+    for line in (*report.conflicts, *report.skipped):
+        line.encode()  # it is printed
+
+
+def _as_asv(folder: Path) -> None:
+    """What our plugin mends in `asv`, for this process."""
+    from hpml_plugins.asv.files import name_json_errors
+    from hpml_plugins.asv.publishing import improve_publish
+
+    name_json_errors()
+    improve_publish()
+
+
+def _read_results(data: bytes, folder: Path) -> str:
+    from hpml_plugins.asv.known_files import Files
+    from hpml_plugins.records.packs import Packs
+    from hpml_plugins.site.history import read_history
+    from hpml_plugins.site.result_files import Layout, measured
+
+    _project(folder)
+    path = folder / "source" / _result_file()[0]
+    path.write_bytes(data)
+    layout = Layout(_declared())
+    found = list(measured(folder / "source", layout))
+    read_history(folder / "source", _declared(), {each.commit: number for number, each in enumerate(found)})
+    files = Files(Packs(folder / "packs", b"0" * 16))
+    for file in files.all(str(folder / "source")):
+        file.whole()
+    with suppress(OverflowError, ValueError, TypeError):  # as `remember` does: the next publish takes as long
+        files.save()
+    shutil.rmtree(folder / "packs", ignore_errors=True)
+    _merge(folder)
+    return "read" if found else "stepped over"
+
+
+def _declarations() -> Sequence[bytes]:
+    return [json.dumps({**_declared(), "version": 2}).encode()]
+
+
+def _read_declarations(data: bytes, folder: Path) -> str:
+    from asv import util
+    from asv.util import UserError
+
+    from hpml_plugins.asv.files import _write_declarations
+    from hpml_plugins.host.loading import LoadedPlugin
+    from hpml_plugins.merging.declared import keep_known
+    from hpml_plugins.records.objects import object_or_nothing
+    from hpml_plugins.registry.schema import PluginEntry
+    from hpml_plugins.site.history import History
+    from hpml_plugins.site.nodes import machines
+    from hpml_plugins.site.result_files import Layout, measured
+    from hpml_plugins.suite.declaration import _remembered
+
+    _project(folder)
+    path = folder / "source" / "benchmarks.json"
+    path.write_bytes(data)
+    previous = object_or_nothing(path)
+    for plugin in sorted({str(each["plugin"]) for each in _declared().values()}):
+        entry = PluginEntry(plugin, module="m")
+        msgspec.json.encode(_remembered(LoadedPlugin(entry, ""), previous))
+    keep_known(_declared(), previous)
+    with suppress(UserError):
+        told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
+        for entry in told.values():
+            list(itertools.product(*entry["params"]))
+        layout = Layout(told)
+        list(measured(folder / "source", layout))
+        machines(folder / "source", History(), told, [_a_record()], {})
+    _merge(folder)
+    path.write_bytes(data)
+    _write_declarations(path, {**_declared(), "version": 2})
+    kept = json.loads(path.read_bytes())
+    assert kept.keys() >= _declared().keys(), "what this node declares is gone"
+    return "read" if previous else "stepped over"
+
+
+def _machines() -> Sequence[bytes]:
+    return [path.read_bytes() for path in sorted(RESULTS.glob("*/machine.json"))]
+
+
+def _read_machine(data: bytes, folder: Path) -> str:
+    from hpml_plugins.asv.known_files import Files
+    from hpml_plugins.asv.machine import facets
+    from hpml_plugins.model import Node
+    from hpml_plugins.records.objects import object_or_nothing
+    from hpml_plugins.records.packs import Packs
+    from hpml_plugins.site.history import History
+    from hpml_plugins.site.nodes import machines
+    from hpml_plugins.site.page import fill
+
+    _project(folder)
+    machine = folder / "source" / Path(_result_file()[0]).parent
+    (machine / "machine.json").write_bytes(data)
+    known = object_or_nothing(machine / "machine.json")
+    facets(Node("Linux", "x86_64", "C", 2, 1.0, "3"), machine.name, known)
+    list(Files(Packs(folder / "packs", b"0" * 16)).all(str(folder / "source")))
+    _merge(folder)
+    (machine / "machine.json").write_bytes(data)
+    record = msgspec.structs.replace(_a_record(), machine=machine.name)
+    page = fill("nodes.html", machines=machines(folder / "source", History(), _declared(), [record], {}), project="p")
+    page.encode()
+    return "read" if known else "stepped over"
+
+
+@functools.cache
+def _a_record() -> Any:
+    from hpml_plugins.model.record import decode
+
+    return decode(_records()[0])
+
+
+KINDS = (
+    Kind("record line", _records, mutate_json, _read_record),
+    Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv),
+    Kind("benchmarks.json", _declarations, mutate_json, _read_declarations, prepare=_as_asv),
+    Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv),
+)
