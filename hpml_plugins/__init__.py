@@ -5,7 +5,7 @@ The public names, all that a plugin needs, are these. Importing them loads no to
 
 from hpml_plugins.complexity import ModelCount, Work, build_model, count_model
 from hpml_plugins.datasets import Arrays, DataSet, DataSource, Split, load_data
-from hpml_plugins.drawing import legend_below, panels
+from hpml_plugins.drawing import dots, legend_below, panels
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measuring.bench import Bench
@@ -39,6 +39,7 @@ __all__ = [
     "Work",
     "build_model",
     "count_model",
+    "dots",
     "find_gpu",
     "gpu_types",
     "hookimpl",

@@ -1,11 +1,14 @@
-"""What charts of several machines share: a panel each, and one legend that covers nothing."""
+"""What charts share: a panel for each machine, one legend that covers nothing, and rows of marks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Panels beside one another; more go below.
 ABREAST = 2
+#: Inches of a row of marks, and what is around the rows.
+ROW, AROUND = 0.27, 1.5
 
 
 def panels(sheet: Any, count: int, **options: Any) -> list[Any]:
@@ -41,6 +44,42 @@ def legend_below(sheet: Any, columns: int = 3) -> None:
                 handle.set(**looks[label])
     if by_label:
         sheet.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=columns)
+
+
+def dots(sheet: Any, panels: Mapping[str, Sequence[tuple[str, str, Any]]]) -> list[Any]:
+    """Rows of marks on an empty sheet that grows with them: unlike bars they are true on a logarithmic scale too.
+
+    panels: what is across → points as (row, series, number); None leaves the mark out. The panels stand beside one
+    another and have the same rows; a series looks alike in all. Returns their axes.
+    """
+    points = [point for of_panel in panels.values() for point in of_panel]
+    rows = list(dict.fromkeys(row for row, *_ in points))
+    series = list(dict.fromkeys(name for _, name, _ in points))
+    apart = min(0.14, 0.6 / max(1, len(series)))  # marks of one row and one value do not hide each other
+    sheet.set_size_inches(sheet.get_figwidth(), AROUND + ROW * len(rows) + 0.2 * (len(series) // 3))
+    grid = list(sheet.subplots(1, len(panels), squeeze=False, sharey=True)[0])
+    for axes, (across, of_panel) in zip(grid, panels.items(), strict=True):
+        for number, name in enumerate(series):
+            shift = apart * (number - (len(series) - 1) / 2)
+            own = [(value, rows.index(row) + shift) for row, each, value in of_panel if each == name]
+            known = [(value, place) for value, place in own if value is not None]
+            fill = ("full", "none", "left")[number // len(_cycle()) % 3]
+            axes.plot(
+                [value for value, _ in known], [place for _, place in known], linestyle="", fillstyle=fill, label=name
+            )
+        axes.set_xlabel(across)
+    grid[0].set_yticks(range(len(rows)), rows, fontsize=8)
+    grid[0].set_ylim(len(rows) - 0.5, -0.5)
+    if len(series) > 1:
+        sheet.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(series)))
+    return grid
+
+
+def _cycle() -> set[str]:
+    """The colours after which a series looks like an earlier one."""
+    import matplotlib
+
+    return {look.get("color", "") for look in matplotlib.rcParams["axes.prop_cycle"]}
 
 
 def _is_a_curve(handle: Any) -> bool:

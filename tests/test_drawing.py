@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpml_plugins import legend_below, panels
+from hpml_plugins import dots, legend_below, panels
 
 figure = pytest.importorskip("matplotlib.figure")
 
@@ -29,3 +29,18 @@ def test_a_label_looks_alike_in_all_panels_and_stands_in_the_legend_once() -> No
     assert own.get_color() == other.get_color() != first.get_lines()[0].get_color()
     assert list(other.get_ydata()) == [3, 4]
     assert limit.get_color() == "0.5"
+
+
+def test_rows_of_marks_are_the_same_in_all_panels() -> None:
+    sheet = figure.Figure(figsize=(8.0, 4.0), layout="constrained")
+    time = [("relu", "a", 1.0), ("relu", "b", 1.0), ("pool", "a", 3.0)]
+    left, right = dots(sheet, {"time, s": time, "power, W": [("relu", "b", 9.0), ("pool", "a", None)]})
+    assert [text.get_text() for text in left.get_yticklabels()] == ["relu", "pool"]
+    of_a, of_b = left.get_lines()
+    assert list(of_a.get_xdata()) == [1.0, 3.0]
+    assert of_a.get_ydata()[0] != of_b.get_ydata()[0]  # equal values do not hide each other
+    none, other = right.get_lines()
+    assert list(none.get_xdata()) == []
+    assert other.get_color() == of_b.get_color() != of_a.get_color()
+    assert [text.get_text() for text in sheet.legends[0].get_texts()] == ["a", "b"]
+    assert not right.get_legend()

@@ -25,10 +25,14 @@ def command(settings: Settings, name: str, form: str, folder: Path, results: Pat
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
     for drawable in drawables:
+        drawn = render(drawable, form)
+        if drawn is None:
+            print(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
+            continue
         path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(render(drawable, form))
+            path.write_bytes(drawn)
         except OSError as error:
             raise HpmlError(f"cannot be written: {error.strerror}", str(path)) from None
         print(path)

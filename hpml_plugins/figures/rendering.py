@@ -19,9 +19,10 @@ INK = "#010203"
 _SCHEME = "<style>svg{color:#1a1d21}@media(prefers-color-scheme:dark){svg{color:#e6e9ed}}</style>"
 
 
-def render(drawable: Drawable, form: str) -> bytes:
+def render(drawable: Drawable, form: str) -> bytes | None:
     """The chart as a file of this form: "svg", "png" or "pdf". The same table gives the same bytes.
 
+    None where `draw` left the sheet empty: of this table there is nothing to draw.
     Raises PluginError with the figure's name when the plugin's `draw` raises.
     """
     import matplotlib
@@ -33,6 +34,8 @@ def render(drawable: Drawable, form: str) -> bytes:
         sheet = Figure(figsize=SIZE, layout="constrained")
         try:
             figure.draw(sheet, drawable.table)
+            if not sheet.axes:
+                return None
             file = io.BytesIO()
             metadata = {"Date": None} if form == "svg" else {"CreationDate": None} if form == "pdf" else {}
             sheet.savefig(file, format=form, metadata=metadata, transparent=form == "svg", dpi=200)

@@ -153,8 +153,9 @@ def _shown(drawable: Drawable, html_dir: Path, problems: Problems) -> ShownFigur
         (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
         if figure.draw is not None:
             try:
-                (html_dir / f"{stem}.svg").write_bytes(render(drawable, "svg"))
-                chart = f"{stem}.svg"
+                if drawn := render(drawable, "svg"):
+                    chart = f"{stem}.svg"
+                    (html_dir / chart).write_bytes(drawn)
             except HpmlError as error:
                 problem = str(error)
     if problem:

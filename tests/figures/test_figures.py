@@ -83,14 +83,17 @@ def test_figures_of_a_plugin_become_charts_and_tables(load: Load) -> None:
     plugin = load(DRAWN)
     chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
     assert len(chart.table) == len(numbers.table) == 3
-    svg = render(chart, "svg")
+    svg, png, pdf = (render(chart, form) for form in ("svg", "png", "pdf"))
+    assert svg
+    assert png
+    assert pdf
     texts = [node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert {"size", "time in s", "m", "n|2"} <= set(texts)
     assert b"#010203" not in svg
     assert b"currentColor" in svg
     assert svg == render(chart, "svg")
-    assert render(chart, "png").startswith(b"\x89PNG")
-    assert render(chart, "pdf").startswith(b"%PDF")
+    assert png.startswith(b"\x89PNG")
+    assert pdf.startswith(b"%PDF")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,11 @@ def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> No
     chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
     assert len(chart.table) == 3
     assert str(numbers.error) == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
+
+
+def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:
+    figure = Figure("bare", "Bare", ("toy",), lambda records: Table({}), lambda sheet, table: None)
+    assert render(Drawable("toy", figure, Table({"a": [1]})), "svg") is None
 
 
 def test_a_chart_that_raises_is_named() -> None:

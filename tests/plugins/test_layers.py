@@ -183,7 +183,7 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
     assert table.columns["memory_in_use"] == [2e9, None]
     sheet = matplotlib.figure.Figure()
     draw_layers(sheet, table)
-    assert [len(axes.patches) for axes in sheet.axes] == [2, 2, 1]
+    assert [sum(len(marks.get_xdata()) for marks in axes.get_lines()) for axes in sheet.axes] == [2, 2, 1]
 
 
 def test_the_swap_is_swapped_over_normal_and_a_lone_point_is_left_out() -> None:
@@ -198,4 +198,4 @@ def test_the_swap_is_swapped_over_normal_and_a_lone_point_is_left_out() -> None:
     assert (table.columns["time_ratio"], table.columns["memory_ratio"]) == ([0.75], [0.75])
     sheet = matplotlib.figure.Figure()
     draw_swap(sheet, table)
-    assert [bar.get_width() for bar in sheet.axes[0].patches] == [25.0, 25.0]  # per cent saved
+    assert [list(marks.get_xdata()) for marks in sheet.axes[0].get_lines()[:2]] == [[25.0], [25.0]]  # per cent saved

@@ -251,7 +251,7 @@ CARD = record(
 def test_the_bars_of_a_card_add_up_to_what_it_holds() -> None:
     sheet = matplotlib.figure.Figure()
     draw_card(sheet, card_table([CARD]))
-    assert sum(bar.get_height() for bar in sheet.axes[0].patches) == 7.0  # GiB
+    assert sum(bar.get_width() for bar in sheet.axes[0].patches) == 7.0  # GiB
 
 
 def test_the_ratio_stands_beside_the_published_ones() -> None:
@@ -264,7 +264,10 @@ def test_the_ratio_stands_beside_the_published_ones() -> None:
     assert len(table) == 5
     sheet = matplotlib.figure.Figure()
     draw_ratio(sheet, table)
-    assert {text.get_text() for text in sheet.axes[0].get_legend().get_texts()} == {"here, batch 256", published}
+    assert {text.get_text() for text in sheet.legends[0].get_texts()} == {"here, batch 256", published}
+    (ours, theirs) = sheet.axes[0].get_lines()
+    assert list(ours.get_xdata()) == [7.0]
+    assert len(theirs.get_xdata()) == 4
 
 
 def test_the_layers_stand_beside_the_published_ones() -> None:
@@ -274,7 +277,7 @@ def test_the_layers_stand_beside_the_published_ones() -> None:
     assert table.columns["activations"][1] == 123 * 51_380_224
     sheet = matplotlib.figure.Figure()
     draw_layers(sheet, table)
-    assert sum(bar.get_width() for bar in sheet.axes[0].patches) == 221 + 123 + 123 + 84 + 116
+    assert sum(sum(marks.get_xdata()) for marks in sheet.axes[0].get_lines()) == 221 + 123 + 123 + 84 + 116
 
 
 @pytest.mark.parametrize("figure", hpml_figures(), ids=lambda figure: figure.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table
+from hpml_plugins import Figure, Record, Table, dots
 
 #: Column, label and scale of each panel.
 PANELS = (("time", "time, s", 1.0), ("memory", "memory, GiB", 1 / 2**30), ("power", "power, W", 1.0))
@@ -35,25 +35,26 @@ def layers_table(records: Sequence[Record]) -> Table:
 
 
 def draw_layers(sheet: Any, table: Table) -> None:
-    """Panels over the layers: time, memory, power where known; a colour for each machine, device, mode and batch."""
-    layers = list(dict.fromkeys(table.columns["layer"]))
-    series = table.groups("machine", "device", "mode", "batch")
-    shown = [panel for panel in PANELS if any(value is not None for value in table.columns[panel[0]])]
-    panels = sheet.subplots(len(shown), 1, sharex=True)
-    sheet.set_size_inches(7.6, 7.2)
-    width = 0.8 / len(series)
-    for number, (key, rows) in enumerate(series.items()):
-        machine, device, mode, batch = key
-        for axes, (name, label, scale) in zip(panels, shown, strict=True):
-            known = [row for row in rows if row[name] is not None]
-            places = [layers.index(row["layer"]) + (number - (len(series) - 1) / 2) * width for row in known]
-            heights = [float(row[name] or 0) * scale for row in known]
-            spelled = f"{machine} {device}, {mode}, batch {batch}"
-            axes.bar(places, heights, width=width, label=spelled, color=f"C{number % 8}")
-            axes.set(ylabel=label)
-    panels[0].set_yscale("log")
-    panels[-1].set_xticks(range(len(layers)), [str(layer) for layer in layers])
-    panels[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=7)
+    """Layers down, time, memory and power (where known) across: a mark for each machine, device, mode and batch."""
+    rows = list(table.rows())
+    shown = [panel for panel in PANELS if any(row[panel[0]] is not None for row in rows)]
+    points = {
+        label: [
+            (
+                str(row["layer"]),
+                f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']}",
+                _scaled(row[name], scale),
+            )
+            for row in rows
+        ]
+        for name, label, scale in shown
+    }
+    time, *_ = dots(sheet, points)
+    time.set_xscale("log")
+
+
+def _scaled(cell: Any, scale: float) -> Any:
+    return None if cell is None else cell * scale
 
 
 def swap_table(records: Sequence[Record]) -> Table:
@@ -80,22 +81,16 @@ def swap_table(records: Sequence[Record]) -> Table:
 
 
 def draw_swap(sheet: Any, table: Table) -> None:
-    """How much less time and memory the swapped order takes, in per cent; above zero is a gain."""
-    rows = list(table.rows())
-    axes = sheet.subplots()
-    for number, name in enumerate(("time", "memory")):
-        known = [(place, row[f"{name}_ratio"]) for place, row in enumerate(rows) if row[f"{name}_ratio"] is not None]
-        gains = [100 * (1 - float(ratio)) for _, ratio in known]  # type: ignore[arg-type]
-        axes.barh([place + 0.4 * number - 0.2 for place, _ in known], gains, height=0.4, label=name)
-    labels = [
-        f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']}{', in place' if row['inplace'] else ''}"
-        for row in rows
-    ]
-    axes.set_yticks(range(len(rows)), labels, fontsize=8)
-    axes.invert_yaxis()
+    """How much less time and memory the swapped order takes, in per cent; right of zero is a gain."""
+    points = []
+    for row in table.rows():
+        label = f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']}"
+        label += ", in place" if row["inplace"] else ""
+        for name in ("time", "memory"):
+            ratio = row[f"{name}_ratio"]
+            points.append((label, name, None if ratio is None else 100 - _scaled(ratio, 100)))
+    (axes,) = dots(sheet, {"saved by max pooling before ReLU, %": points})
     axes.axvline(0, linewidth=1, color="gray", marker="")
-    axes.set(xlabel="saved by max pooling before ReLU, %")
-    axes.legend()
 
 
 def _device(record: Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table, published_figures
+from hpml_plugins import Figure, Record, Table, dots, legend_below, published_figures
 from hpml_plugins.plugins.memory.stack import ACTIVATION
 
 KEPT = ("parameters", "gradients", "optimiser_state", "activations", "other")
@@ -28,12 +28,12 @@ def card_table(records: Sequence[Record]) -> Table:
 
 def draw_kept(sheet: Any, table: Table) -> None:
     """Stacked bars, one a point, of what a step keeps."""
-    _stack(sheet, table, KEPT, ("model", "optimiser", "batch", "machine"))
+    _stack(sheet, table, KEPT, ("machine", "model", "optimiser", "batch"))
 
 
 def draw_card(sheet: Any, table: Table) -> None:
     """Stacked bars, one a point, of what the cards hold."""
-    _stack(sheet, table, ON_CARD, ("model", "gpus", "batch", "machine"))
+    _stack(sheet, table, ON_CARD, ("machine", "model", "gpus", "batch"))
 
 
 def ratio_table(records: Sequence[Record]) -> Table:
@@ -54,8 +54,10 @@ def ratio_table(records: Sequence[Record]) -> Table:
 
 
 def draw_ratio(sheet: Any, table: Table) -> None:
-    """Bars side by side: the models and cards, ours and the published."""
-    _side_by_side(sheet, table, ("model", "gpus"), "who", "ratio", "held / (parameters × 4 bytes)")
+    """Models and cards down, the ratio across: ours and the published."""
+    points = [(_spelled(row, ("model", "gpus")), str(row["who"]), row["ratio"]) for row in table.rows()]
+    (axes,) = dots(sheet, {"held / (parameters × 4 bytes)": points})
+    axes.set_xscale("log")
 
 
 def batch_table(records: Sequence[Record]) -> Table:
@@ -64,10 +66,12 @@ def batch_table(records: Sequence[Record]) -> Table:
 
 
 def draw_batch(sheet: Any, table: Table) -> None:
-    """Bars side by side on a logarithmic scale: a whole card holds far more than the limit."""
-    labelled = Table.of({**row, "who": f"{row['machine']}, {row['dtype']}"} for row in table.rows())
-    axes = _side_by_side(sheet, labelled, ("model", "limit"), "who", "batch", "largest batch, images")
-    axes.set_yscale("log", base=2)
+    """Models and limits down, the batch across on a logarithmic scale: a whole card holds far more than the limit."""
+    points = [
+        (_spelled(row, ("model", "limit")), f"{row['machine']}, {row['dtype']}", row["batch"]) for row in table.rows()
+    ]
+    (axes,) = dots(sheet, {"largest batch, images": points})
+    axes.set_xscale("log", base=2)
 
 
 def layers_table(records: Sequence[Record]) -> Table:
@@ -88,16 +92,14 @@ def layers_table(records: Sequence[Record]) -> Table:
 
 
 def draw_layers(sheet: Any, table: Table) -> None:
-    """Bars, a row each, as long as the layers are many."""
-    rows = list(table.rows())
-    axes = sheet.subplots()
-    labels = [f"{row['who']}\n{row['gpus']} GPU, {_limit(row['limit'])}" for row in rows]
-    axes.barh(range(len(rows)), [row["conv"] for row in rows], label="convolutions")
-    axes.barh(range(len(rows)), [row["linear"] for row in rows], left=[row["conv"] for row in rows], label="linear")
-    axes.set_yticks(range(len(rows)), labels, fontsize=7)
-    axes.invert_yaxis()
-    axes.set(xlabel="layers that fit", xscale="symlog")
-    axes.legend()
+    """Cards and limits down, how many convolution and linear layers fit across."""
+    points = [
+        (_spelled(row, ("who", "gpus", "limit")), name, row[column])
+        for row in table.rows()
+        for name, column in (("convolutions", "conv"), ("linear layers", "linear"))
+    ]
+    (axes,) = dots(sheet, {"layers that fit": points})
+    axes.set_xscale("log")
 
 
 def _published(about: str) -> list[tuple[dict[str, str | int], dict[str, float], str]]:
@@ -118,35 +120,23 @@ def _limit(limit: object) -> str:
 
 
 def _stack(sheet: Any, table: Table, parts: Sequence[str], names: Sequence[str]) -> None:
+    """Horizontal bars, a row each, of parts end to end."""
     rows = list(table.rows())
+    sheet.set_size_inches(sheet.get_figwidth(), 1.6 + 0.32 * len(rows))
     axes = sheet.subplots()
-    bottom = [0.0] * len(rows)
+    left = [0.0] * len(rows)
     for part in parts:
         sizes = [float(row[part] or 0) / GIB for row in rows]
-        axes.bar(range(len(rows)), sizes, bottom=bottom, label=part.replace("_", " "), width=0.7)
-        bottom = [low + size for low, size in zip(bottom, sizes, strict=True)]
-    labels = ["\n".join(_spell(name, row[name]) for name in names) for row in rows]
-    axes.set_xticks(range(len(rows)), labels, fontsize=8)
-    axes.set(ylabel="GiB")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        axes.barh(range(len(rows)), sizes, left=left, label=part.replace("_", " "), height=0.7)
+        left = [low + size for low, size in zip(left, sizes, strict=True)]
+    axes.set_yticks(range(len(rows)), [_spelled(row, names) for row in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set(xlabel="GiB")
+    legend_below(sheet, columns=4)
 
 
-def _side_by_side(sheet: Any, table: Table, at: Sequence[str], by: str, value: str, label: str) -> Any:
-    """Bars grouped at the columns `at`, one for each value of the column `by`."""
-    axes = sheet.subplots()
-    groups = list(table.groups(*at))
-    series = table.groups(by)
-    width = 0.8 / len(series)
-    for number, ((name,), rows) in enumerate(series.items()):
-        places = [
-            groups.index(tuple(row[each] for each in at)) + (number - (len(series) - 1) / 2) * width for row in rows
-        ]
-        axes.bar(places, [row[value] for row in rows], width=width, label=str(name))
-    spelled = [", ".join(_spell(name, cell) for name, cell in zip(at, group, strict=True)) for group in groups]
-    axes.set_xticks(range(len(groups)), spelled, fontsize=8)
-    axes.set(ylabel=label)
-    axes.legend()
-    return axes
+def _spelled(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(_spell(name, row[name]) for name in names)
 
 
 def _spell(name: str, cell: object) -> str:
