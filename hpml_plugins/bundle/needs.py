@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from hpml_plugins.bundle.facts import NodeFacts
 from hpml_plugins.errors import UsageError
@@ -131,7 +131,7 @@ def _requirement(text: str, where: str) -> Requirement:
 def _is_version(text: str) -> bool:
     try:
         Version(text)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
         return False  # Debian's 0.23ubuntu1, or not told
     return True
 

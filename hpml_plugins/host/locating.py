@@ -126,9 +126,9 @@ def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
 def _same_version(wanted: str, found: str) -> bool:
     if wanted == found or not found:
         return wanted == found
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         return Version(wanted) == Version(found)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion is one
         return False

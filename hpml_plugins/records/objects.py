@@ -32,10 +32,10 @@ def parse(text: bytes) -> Any:
     """What JSON says, with the NaN and infinities that asv writes.
 
     Raises ValueError for what is no JSON, nested so deep that nothing could go through it, or holds half characters
-    (`"\\ud800"`), which no page and no terminal can show.
+    (`"\\ud800"`), which no page and no terminal can show, or is not UTF-8.
     """
     try:
-        found = json.loads(text)
+        found = json.loads(text.decode())  # given bytes, it would take halves of characters for whole ones
         refuse_half_characters(text, found)
     except RecursionError:
         raise ValueError("nested too deep") from None
