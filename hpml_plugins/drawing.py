@@ -55,28 +55,34 @@ def dots(sheet: Any, panels: Mapping[str, Sequence[tuple[str, str, Any]]]) -> li
     points = [point for of_panel in panels.values() for point in of_panel]
     rows = list(dict.fromkeys(row for row, *_ in points))
     series = list(dict.fromkeys(name for _, name, _ in points))
-    apart = min(0.14, 0.6 / max(1, len(series)))  # marks of one row and one value do not hide each other
     sheet.set_size_inches(sheet.get_figwidth(), AROUND + ROW * len(rows) + 0.2 * (len(series) // 3))
     grid = list(sheet.subplots(1, len(panels), squeeze=False, sharey=True)[0])
     for axes, (across, of_panel) in zip(grid, panels.items(), strict=True):
+        places = _places(rows, [(row, name) for row, name, value in of_panel if value is not None])
         for number, name in enumerate(series):
-            shift = apart * (number - (len(series) - 1) / 2)
-            own = [(value, rows.index(row) + shift) for row, each, value in of_panel if each == name]
-            known = [(value, place) for value, place in own if value is not None]
-            fill = ("full", "none", "left")[number // len(_cycle()) % 3]
-            axes.plot(
-                [value for value, _ in known], [place for _, place in known], linestyle="", fillstyle=fill, label=name
-            )
+            own = [(value, places[row, name]) for row, each, value in of_panel if each == name and value is not None]
+            fill = ("full", "none", "left")[number // len(_colours()) % 3]
+            axes.plot([value for value, _ in own], [at for _, at in own], linestyle="", fillstyle=fill, label=name)
         axes.set_xlabel(across)
     grid[0].set_yticks(range(len(rows)), rows, fontsize=8)
     grid[0].set_ylim(len(rows) - 0.5, -0.5)
-    if len(series) > 1:
+    if any(series):
         sheet.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(series)))
     return grid
 
 
-def _cycle() -> set[str]:
-    """The colours after which a series looks like an earlier one."""
+def _places(rows: Sequence[str], marks: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """Where each series' mark stands in its row: those of one row a little apart, for equal values hide each other."""
+    places = {}
+    for number, row in enumerate(rows):
+        here = list(dict.fromkeys(name for each, name in marks if each == row))
+        apart = min(0.14, 0.6 / max(1, len(here)))
+        places.update({(row, name): number + apart * (k - (len(here) - 1) / 2) for k, name in enumerate(here)})
+    return places
+
+
+def _colours() -> set[str]:
+    """Those after which a series looks like an earlier one."""
     import matplotlib
 
     return {look.get("color", "") for look in matplotlib.rcParams["axes.prop_cycle"]}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.flops.benchmark import FLOPS
+from hpml_plugins.plugins.flops.figures import FIGURES
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """The one benchmark of this plugin: `flops`."""
     return [FLOPS]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """The models against one another, what they compute with, and VGG layer by layer."""
+    return list(FIGURES)
