@@ -73,6 +73,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a version of thousands of digits": ("benchmarks.json", lambda: _json("benchmarks.json", _first("version", "1" * 5000)), "read"),
     "a torch of thousands of digits": ("node.json", lambda: _json("node.json", lambda t: t["packages"].update(torch="1" * 5000)), "read"),
     "a recipe like a mapping": ("recipes", lambda: b"new: {like: {a: b}}\n", "refused"),
+    "half a character in a recipe": ("recipes", lambda: b'"\\ud800"\n', "refused"),
     "recipes like each other": ("recipes", lambda: b"new: {like: old}\nold: {like: new}\n", "refused"),
     "half a configuration": ("asv.conf.json", lambda: b'{"version": 1, ', "refused"),
     "a configuration whose branches are a number": ("asv.conf.json", lambda: b'{"version": 1, "repo": ".", "branches": 7}', "refused"),

@@ -170,7 +170,7 @@ def _files() -> _Entries:
     if path := os.environ.get(VARIABLE):
         try:
             text = Path(path).read_text(encoding="utf-8")
-            _refuse_what_unfolds(text)
+            _refuse_what_is_hostile(text)
             found = yaml.safe_load(text)
         except (OSError, yaml.YAMLError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
@@ -185,12 +185,15 @@ def _checked(value: Any, kind: type[_T], what: str) -> _T:
         raise HpmlError(f"{what}: {error}") from None
 
 
-def _refuse_what_unfolds(text: str) -> None:
-    """Raise ValueError for aliases, a few of which can stand for gigabytes, and for nesting that no recipe has."""
+def _refuse_what_is_hostile(text: str) -> None:
+    """Raise ValueError for aliases, a few of which can stand for gigabytes, nesting that no recipe has, and halves of
+    characters, which cannot be shown."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("aliases (*name) are not allowed; use `like`")
+        if isinstance(event, yaml.ScalarEvent):
+            event.value.encode()
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > 30:
             raise ValueError("nested more than 30 deep, which no recipe is")
