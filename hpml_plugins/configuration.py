@@ -28,7 +28,7 @@ def read_configuration(path: Path) -> Config:
         raise UsageError("no such file; run this in the project's folder", str(path))
     try:
         conf = Config.load(str(path))
-        msgspec.convert(vars(conf), _Used)
+        msgspec.json.encode(msgspec.convert(vars(conf), _Used))  # halves of characters cannot be written
     except UserError as error:
         raise UsageError(str(error).removeprefix(str(path.resolve())).strip(" :"), str(path)) from None
     except msgspec.ValidationError as error:

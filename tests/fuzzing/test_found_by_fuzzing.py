@@ -77,6 +77,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "recipes like each other": ("recipes", lambda: b"new: {like: old}\nold: {like: new}\n", "refused"),
     "half a configuration": ("asv.conf.json", lambda: b'{"version": 1, ', "refused"),
     "a configuration whose branches are a number": ("asv.conf.json", lambda: b'{"version": 1, "repo": ".", "branches": 7}', "refused"),
+    "half a character in a branch": ("asv.conf.json", lambda: b'{"version": 1, "repo": ".", "branches": ["\\ud800"]}', "refused"),
     "a count without end": ("ncu table", lambda: KINDS["ncu table"].seeds()[0].replace(b"1,035,200", b"-Infinity"), "refused"),
     "a Python that is no version": ("node.json", lambda: _json("node.json", lambda t: t.update(python="\x00")), "refused"),
     "a node that is no UTF-8": ("node.json", lambda: b'{"hpml_node": 1, "python": "\xff"}', "refused"),
