@@ -24,9 +24,9 @@ def test_without_a_configuration_the_project_is_asked_for(hpml: Hpml, write: Wri
 @pytest.mark.parametrize(("text", "told"), [("{", "asv.conf.json"), ('{"version": 99}', "version")])
 def test_a_configuration_that_does_not_hold_is_one_line(hpml: Hpml, write: Write, text: str, told: str) -> None:
     write("registry.yaml", "version: 1\nplugins: []\n")
-    write("asv.conf.json", text)
+    written = write("asv.conf.json", text)
     done = hpml("publish")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert told in line
-    assert not Path("html").exists()
+    assert not (written.parent / "html").exists()
