@@ -8,6 +8,9 @@ import io
 from hpml_plugins import display
 from hpml_plugins.model.figure import Cell, Table
 
+#: Characters of a number without unit that is shown as it is.
+AS_WRITTEN = 8
+
 
 def spelled(table: Table) -> list[list[str]]:
     """The rows as text: numbers with a unit scaled for reading, "–" for what is not known."""
@@ -75,6 +78,7 @@ def _spell(cell: Cell, unit: str) -> str:
         return "–"
     if isinstance(cell, bool | str):
         return str(cell)
-    if not unit:
+    # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets four digits.
+    if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
         return str(cell)
     return display.quantity(cell, unit)

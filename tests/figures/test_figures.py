@@ -62,6 +62,12 @@ def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() ->
     assert as_text(table).splitlines()[1] == "m          10  1.000 µs          –"
 
 
+def test_numbers_without_unit_are_shown_as_chosen_or_to_four_digits() -> None:
+    table = Table({"rate": [0.001, 10], "share": [0.49952860291162493, None]})
+    assert [line.split() for line in as_text(table).splitlines()[1:]] == [["0.001", "0.4995"], ["10", "–"]]
+    assert as_csv(table).splitlines()[1] == "0.001,0.49952860291162493"
+
+
 def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measured_last() -> None:
     old_commit_measured_later = record(10, 9.0, commit="aaa", started=200)
     new_commit = record(10, 1.0, commit="bbb", started=100)
