@@ -257,7 +257,8 @@ def _structured(random: Random, data: bytes, read: Callable[[str], Any], write: 
     try:
         tree = read(data.decode())
         text = write(mutate_tree(random, tree))
-    except (ValueError, RecursionError, yaml.YAMLError):  # of bytes that an earlier change spoilt
+    # Bytes that an earlier change spoilt; dates and integers of thousands of digits that one made.
+    except (ValueError, TypeError, ArithmeticError, RecursionError, yaml.YAMLError):
         return mutate_bytes(random, data)
     whole = re.sub(r"(['\"]?)@raw(\d+)@\1", lambda found: RAW[int(found[2])], text).encode("utf-8", "surrogatepass")
     return whole if random.randrange(5) else mutate_bytes(random, whole)
