@@ -21,6 +21,7 @@ from hpml_plugins.site.known_numbers import KnownNumbers
 
 if TYPE_CHECKING:
     from hpml_plugins.asv.graph_memory import Memory
+    from hpml_plugins.site.known_charts import KnownCharts
 
 #: What asv's loop adds: a file, to the graphs of these parameters, at this revision.
 Adds = list[tuple[File, dict[str, Any], int]]
@@ -104,12 +105,14 @@ class _Adding:
 class RememberingGraphs(GraphSet):  # type: ignore[misc]
     """asv's GraphSet; its graphs are made, in asv's order, when it is first looked at.
 
-    numbers: for our pages.  meanwhile: called while steps are detected.
+    numbers, charts: for our pages.  meanwhile: called while steps are detected.
     """
 
-    def __init__(self, memory: Memory, numbers: KnownNumbers, meanwhile: Callable[[], None]) -> None:
+    def __init__(
+        self, memory: Memory, numbers: KnownNumbers, charts: KnownCharts, meanwhile: Callable[[], None]
+    ) -> None:
         super().__init__()
-        self.memory, self.numbers, self.meanwhile = memory, numbers, meanwhile
+        self.memory, self.numbers, self.charts, self.meanwhile = memory, numbers, charts, meanwhile
         self._adds: Adds | None = []
 
     def get_graph(self, benchmark_name: str, params: dict[str, Any]) -> Any:

@@ -1,8 +1,8 @@
 """`hpml publish`: what reading, fitting and writing came to last time, taken again where their input is the same.
 
 Each entry is known by a digest of all that it was made from: a result file's bytes, a graph's results and revisions, a
-series' numbers, and the code that worked on them. So none can be out of date, whatever was added, removed or rewritten
-meanwhile, and everything else of `asv publish` is done anew.
+series' numbers, a chart's table, and the code that worked on them. So none can be out of date, whatever was added,
+removed or rewritten meanwhile, and everything else of `asv publish` is done anew.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hpml_plugins.asv.known_files import Files
 from hpml_plugins.asv.known_graphs import Listed, RememberingGraphs
 from hpml_plugins.asv.summaries import Summaries
 from hpml_plugins.records.packs import Packs, digest_of_sources
+from hpml_plugins.site.known_charts import KnownCharts
 from hpml_plugins.site.known_numbers import KnownNumbers
 
 #: Names the folder in which `asv publish` is to remember; set by `hpml publish`.
@@ -34,7 +35,7 @@ def remember(folder: Path) -> None:
     """Let `asv publish` take what it can from this folder, and leave there what this time was used."""
     packs = Packs(folder, _made_by())
     files, memory = Files(packs), Memory(packs)
-    numbers = KnownNumbers(packs, files.by_path)
+    numbers, charts = KnownNumbers(packs, files.by_path), KnownCharts(packs)
     summaries = Summaries(packs.load("summaries", dict[bytes, float | None]))
     run = publish.Publish.run.__func__
     folders: list[str] = []
@@ -56,6 +57,7 @@ def remember(folder: Path) -> None:
             files.save()
             memory.save(Path(conf.html_dir))
             numbers.save()
+            charts.save()
             packs.save("summaries", summaries.used)
             packs.forget_others()
         except (OSError, OverflowError, ValueError, TypeError) as error:
@@ -64,7 +66,7 @@ def remember(folder: Path) -> None:
         return status
 
     publish.iter_results = iter_results
-    publish.GraphSet = functools.partial(RememberingGraphs, memory, numbers, meanwhile)
+    publish.GraphSet = functools.partial(RememberingGraphs, memory, numbers, charts, meanwhile)
     graph.Graph.detect_steps = memory.detecting(graph.Graph.detect_steps)
     graph.make_summary_graph = summaries.make
     publish.Publish.run = classmethod(running)
@@ -78,5 +80,6 @@ def _made_by() -> bytes:
     sources: list[str | Path] = [inspect.getfile(each) for each in (publish, results, step_detect, graph, util, _stats)]
     extension = getattr(step_detect, "_rangemedian", None)
     sources += [str(extension.__file__)] if extension is not None else []
-    sources += sorted([*package.glob("asv/*.py"), *package.glob("site/*.py")])
+    sources += sorted(path for folder in ("asv", "site", "figures") for path in package.glob(f"{folder}/*.py"))
+    sources += [package / "drawing.py", package / "display.py"]
     return digest_of_sources(sources, platform.python_version(), np.__version__, platform.machine())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,8 +88,21 @@ class Problems:
         self.lines.append(str(damage))
 
 
+#: A chart as SVG, or None, of a drawable of a plugin whose code came from there (LoadedPlugin.source).
+Draw = Callable[[Drawable, Mapping[str, str]], bytes | None]
+
+
+def _draw(drawable: Drawable, _: Mapping[str, str]) -> bytes | None:
+    return render(drawable, "svg")
+
+
 def write_plugin_pages(
-    plugins: Sequence[LoadedPlugin], results: Path, html_dir: Path, project: str, order: Mapping[str, int]
+    plugins: Sequence[LoadedPlugin],
+    results: Path,
+    html_dir: Path,
+    project: str,
+    order: Mapping[str, int],
+    draw: Draw = _draw,
 ) -> tuple[list[PluginPage], list[str]]:
     """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
 
@@ -97,7 +110,7 @@ def write_plugin_pages(
     """
     problems = Problems()
     records = newest(read_all(results, problems.damaged), versions(plugins), order)
-    pages = [_page(plugin, records, html_dir, project, problems) for plugin in plugins if not plugin.error]
+    pages = [_page(plugin, records, html_dir, project, problems, draw) for plugin in plugins if not plugin.error]
     for page in pages:
         text = fill("plugin.html", here=page.address, page=page, project=project)
         (html_dir / page.address).write_text(text, encoding="utf-8")
@@ -107,7 +120,7 @@ def write_plugin_pages(
 
 
 def _page(
-    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, project: str, problems: Problems
+    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, project: str, problems: Problems, draw: Draw
 ) -> PluginPage:
     name = plugin.entry.name
     try:
@@ -115,7 +128,10 @@ def _page(
     except HpmlError as error:
         problems.lines.append(str(error))
         figures = []
-    shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
+    shown = tuple(
+        _shown(drawable, html_dir, problems, lambda drawable: draw(drawable, plugin.source))
+        for drawable in tabulate(plugin, figures, records)
+    )
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
     own, faults = write_own_pages(plugin, records, html_dir, project)
     problems.lines += faults
@@ -142,7 +158,9 @@ def _benchmarks(plugin: LoadedPlugin) -> Iterator[ShownBenchmark]:
         yield ShownBenchmark(benchmark.name, benchmark.description, tuple(links))
 
 
-def _shown(drawable: Drawable, html_dir: Path, problems: Problems) -> ShownFigure:
+def _shown(
+    drawable: Drawable, html_dir: Path, problems: Problems, draw: Callable[[Drawable], bytes | None]
+) -> ShownFigure:
     figure, table = drawable.figure, drawable.table
     stem = f"{FOLDER}/{drawable.plugin}-{figure.name}"
     problem = str(drawable.error or "")
@@ -153,7 +171,7 @@ def _shown(drawable: Drawable, html_dir: Path, problems: Problems) -> ShownFigur
         (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
         if figure.draw is not None:
             try:
-                if drawn := render(drawable, "svg"):
+                if drawn := draw(drawable):
                     chart = f"{stem}.svg"
                     (html_dir / chart).write_bytes(drawn)
             except HpmlError as error:

@@ -72,7 +72,9 @@ def _write_pages(
         _write_regressions(conf, repo, benchmarks, graphs, history, revisions, series)
         machines = nodes.machines(results, history, benchmarks, records, revisions)
         (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
-        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions)
+        charts = getattr(graphs, "charts", None)
+        drawing = {"draw": charts.draw} if charts else {}
+        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions, **drawing)
         for line in problems:
             log.warning(line)
         write_search(history, benchmarks, matrix, machines, pages, html_dir, project)
