@@ -96,9 +96,9 @@ def _rows(record: Record, series: str) -> Iterator[dict[str, Any]]:
 
 
 def _once(records: Sequence[Record]) -> Iterator[Record]:
-    """One Record for each model that has its series: what was counted is the same on every machine."""
+    """One Record for each model that has its series, by name: what was counted is the same on every machine."""
     seen = set()
-    for record in records:
+    for record in sorted(records, key=lambda record: str(record.params["model"])):
         if record.params["model"] not in seen and {"operators", "layers"} <= record.series.keys():
             seen.add(record.params["model"])
             yield record
