@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -60,7 +60,8 @@ class Display:
         for name in dict.fromkeys(record.benchmark for record in records):
             of_one = [record for record in records if record.benchmark == name]
             if any(record.metrics for record in of_one):
-                self._out.print(self._table(of_one))
+                for table in self._tables(of_one):
+                    self._out.print(table)
             else:
                 self._out.print(f"{name}: nothing measured", style="italic")
             # Below and not in a column: a reason is longer than all the numbers together.
@@ -70,20 +71,21 @@ class Display:
                         escape(f"{spell(record.params) or name}: {remark}"), soft_wrap=True, highlight=False
                     )
 
-    def _table(self, records: Sequence[Record]) -> Table:
-        table = Table(title=records[0].benchmark, title_justify="left", caption_justify="left")
-        for key in records[0].params:
-            table.add_column(key)
-        metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
-        for metric in metrics:
-            table.add_column(metric, justify="right", no_wrap=True)
-        for record in records:
-            cells = [escape(str(value)) for value in record.params.values()]
-            for metric in metrics:
-                found = record.metrics.get(metric)
-                cells.append(spell_samples(found.samples, found.unit) if found else "–")
-            table.add_row(*cells)
-        return table
+    def _tables(self, records: Sequence[Record]) -> Iterator[Table]:
+        """One with a row a point; where that is too wide, some with a column a point, as many as there is room for."""
+        table = _rows(records)
+        if self._fits(table):
+            yield table
+            return
+        abreast = len(records)
+        while abreast > 1 and not self._fits(_columns(records[:abreast])):
+            abreast -= 1
+        for start in range(0, len(records), abreast):
+            yield _columns(records[start : start + abreast])
+
+    def _fits(self, table: Table) -> bool:
+        unbounded = self._out.options.update(width=10_000)
+        return self._out.measure(table, options=unbounded).maximum <= self._out.width
 
     def _write(self, text: str) -> None:
         if self._status.is_terminal and not self._status.quiet:
@@ -94,6 +96,41 @@ class Display:
         if self._status.is_terminal and not self._status.quiet:
             self._status.file.write("\r\x1b[K")
             self._status.file.flush()
+
+
+def _rows(records: Sequence[Record]) -> Table:
+    table = Table(title=records[0].benchmark, title_justify="left", caption_justify="left")
+    for key in records[0].params:
+        table.add_column(key)
+    metrics = _metrics(records)
+    for metric in metrics:
+        table.add_column(metric, justify="right", no_wrap=True)
+    for record in records:
+        table.add_row(*(escape(str(value)) for value in record.params.values()), *_spelled(record, metrics))
+    return table
+
+
+def _columns(records: Sequence[Record]) -> Table:
+    table = Table(title=records[0].benchmark, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    for _ in records:
+        table.add_column(justify="right")
+    for key in records[0].params:
+        table.add_row(key, *(escape(str(record.params[key])) for record in records))
+    table.add_section()
+    metrics = _metrics(records)
+    for metric, *cells in zip(metrics, *(_spelled(record, metrics) for record in records), strict=True):
+        table.add_row(metric, *cells)
+    return table
+
+
+def _metrics(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(metric for record in records for metric in record.metrics))
+
+
+def _spelled(record: Record, metrics: Sequence[str]) -> list[str]:
+    found = [record.metrics.get(metric) for metric in metrics]
+    return [spell_samples(each.samples, each.unit) if each else "–" for each in found]
 
 
 def spell(params: Params) -> str:
