@@ -1,8 +1,8 @@
-"""Two faults of asv's scripts, mended in the copies that are published: names taken for markup, and direction.
+"""Faults of asv's pages, mended in the copies that are published: names taken for markup, direction, the navbar.
 
 asv shows the facts of machines, the code, names and units of benchmarks and the repository's tags as HTML, so that
 whoever can put a file into results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever
-is measured.
+is measured. Its navbar covers what is below once it has more than one line, which our pages in it bring about.
 """
 
 from __future__ import annotations

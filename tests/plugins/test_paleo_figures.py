@@ -77,8 +77,13 @@ def test_a_processor_without_a_published_peak_has_measurements_alone() -> None:
         assert (row["measured"], row["predicted"], row["ppp"]) == (2e-3, None, None)
         (whole,) = tables.sums(records).rows()
         assert (whole["forward"], whole["PPP forward"], whole["peak of"]) == (2.5e-3, None, None)
-    svg = render(Drawable("paleo", FIGURE["ppp"], tables.layers([measured("cpu", "", 1)])), "svg").decode()
-    assert "no published peak of this processor" in svg
+    for name in ("against", "ppp"):
+        assert render(Drawable("paleo", FIGURE[name], tables.layers([measured("cpu", "", 1)])), "svg") is None
+    both = tables.layers([measured("cpu", "", 1), measured("h200", "NVIDIA H200", 1)])
+    drawn = render(Drawable("paleo", FIGURE["ppp"], both), "svg")
+    assert drawn
+    assert b"h200" in drawn
+    assert b">cpu<" not in drawn
 
 
 def test_the_whole_against_its_sums_by_hand() -> None:

@@ -318,6 +318,22 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
     assert values == sorted(values)
 
 
+@pytest.mark.parametrize("page", ["summarylist", "vector_add.track_time", "regressions", ""])
+@pytest.mark.parametrize("width", [1600, 1000, 420])
+def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
+    site.tab.set_viewport_size({"width": width, "height": 800})
+    tab = site.open(f"index.html#{'/' * (page != 'vector_add.track_time')}{page}")
+    tab.wait_for_function(
+        """() => {
+            const bottom = document.getElementById('nav').getBoundingClientRect().bottom;
+            const panes = [...document.querySelectorAll('body > div, body > div > div')].filter(
+                pane => getComputedStyle(pane).position === 'absolute' && pane.getClientRects().length
+            );
+            return panes.length && panes.every(pane => pane.getBoundingClientRect().top >= bottom - 1);
+        }"""
+    )
+
+
 def test_a_header_sorts_by_the_caller_s_own_comparison(site: Site) -> None:
     tab = site.open("index.html")
     told = tab.evaluate(
