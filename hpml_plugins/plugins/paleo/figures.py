@@ -32,8 +32,8 @@ FIGURES = (
         tables.layers,
         charts.draw_ppp,
         "FLOP over measured time over the published float32 peak. Dashed: the one number that PALEO takes for all "
-        "layers. Above 1 an algorithm does with fewer FLOP than were counted. A processor without a published peak is in "
-        "the table only.",
+        "layers. Above 1 an algorithm does with fewer FLOP than were counted. A processor without a published peak "
+        "is in the table only.",
     ),
     Figure(
         "sums",
