@@ -26,6 +26,9 @@ Send = Callable[[str, bytes], None]
 OUTPUT_TAIL = 8000
 #: s between two looks at whether the process lives: waking more often would disturb what it measures.
 LISTENING = 0.5
+#: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or preempts, systemd)
+#: signals its processes one after the other: this one is next then, and what was ended is no failure of the benchmark.
+NEXT_IN_LINE = 1.0
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
@@ -118,15 +121,21 @@ def _listen(
             if not receiver.poll(min(remaining, watch())):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
-                    return describe_exit(process.exitcode)
+                    return _fault(process.exitcode)
                 continue
             kind, _, payload = receiver.recv_bytes().partition(b"\0")
         except (EOFError, OSError):
             process.join(max(0.0, deadline - time.monotonic()))
             if process.exitcode is None:
                 return f"timed out after {timeout:g} s"
-            return describe_exit(process.exitcode)
+            return _fault(process.exitcode)
         on_message(kind.decode(), payload)
+
+
+def _fault(code: int) -> str:
+    if code == -signal.SIGTERM:
+        time.sleep(NEXT_IN_LINE)
+    return describe_exit(code)
 
 
 def describe_exit(code: int) -> str:
