@@ -57,11 +57,12 @@ def dots(sheet: Any, panels: Mapping[str, Sequence[tuple[str, str, Any]]]) -> li
     series = list(dict.fromkeys(name for _, name, _ in points))
     sheet.set_size_inches(sheet.get_figwidth(), AROUND + ROW * len(rows) + 0.2 * (len(series) // 3))
     grid = list(sheet.subplots(1, len(panels), squeeze=False, sharey=True)[0])
+    round_of = len(_colours())
     for axes, (across, of_panel) in zip(grid, panels.items(), strict=True):
         places = _places(rows, [(row, name) for row, name, value in of_panel if value is not None])
         for number, name in enumerate(series):
             own = [(value, places[row, name]) for row, each, value in of_panel if each == name and value is not None]
-            fill = ("full", "none", "left")[number // len(_colours()) % 3]
+            fill = ("full", "none", "left")[number // round_of % 3]
             axes.plot([value for value, _ in own], [at for _, at in own], linestyle="", fillstyle=fill, label=name)
         axes.set_xlabel(across)
     grid[0].set_yticks(range(len(rows)), rows, fontsize=8)

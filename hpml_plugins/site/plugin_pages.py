@@ -92,7 +92,8 @@ class Problems:
 Draw = Callable[[Drawable, Mapping[str, str]], bytes | None]
 
 
-def _draw(drawable: Drawable, _: Mapping[str, str]) -> bytes | None:
+def draw_anew(drawable: Drawable, _: Mapping[str, str]) -> bytes | None:
+    """The chart, whatever was drawn before."""
     return render(drawable, "svg")
 
 
@@ -102,7 +103,7 @@ def write_plugin_pages(
     html_dir: Path,
     project: str,
     order: Mapping[str, int],
-    draw: Draw = _draw,
+    draw: Draw = draw_anew,
 ) -> tuple[list[PluginPage], list[str]]:
     """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
 
@@ -129,7 +130,7 @@ def _page(
         problems.lines.append(str(error))
         figures = []
     shown = tuple(
-        _shown(drawable, html_dir, problems, lambda drawable: draw(drawable, plugin.source))
+        _shown(drawable, html_dir, problems, lambda one: draw(one, plugin.source))
         for drawable in tabulate(plugin, figures, records)
     )
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)

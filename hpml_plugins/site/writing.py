@@ -23,7 +23,7 @@ from hpml_plugins.site.history import History, read_history
 from hpml_plugins.site.matrix import build
 from hpml_plugins.site.offline import make_offline
 from hpml_plugins.site.page import fill, write_page, write_static
-from hpml_plugins.site.plugin_pages import write_plugin_pages
+from hpml_plugins.site.plugin_pages import draw_anew, write_plugin_pages
 from hpml_plugins.site.policy import apply_policies
 from hpml_plugins.site.prices import read_costs
 from hpml_plugins.site.record_files import RecordFiles
@@ -73,8 +73,8 @@ def _write_pages(
         machines = nodes.machines(results, history, benchmarks, records, revisions)
         (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
         charts = getattr(graphs, "charts", None)
-        drawing = {"draw": charts.draw} if charts else {}
-        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions, **drawing)
+        draw = charts.draw if charts else draw_anew
+        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions, draw)
         for line in problems:
             log.warning(line)
         write_search(history, benchmarks, matrix, machines, pages, html_dir, project)

@@ -61,6 +61,12 @@ def test_another_number_unit_name_or_code_is_drawn_anew(tmp_path: Path, drawn: l
     assert len(drawn) == 6
 
 
+def test_of_code_without_a_digest_nothing_is_known(tmp_path: Path, drawn: list[str]) -> None:
+    publish(tmp_path, chart(drawn), code={})
+    publish(tmp_path, chart(drawn), code={"sha256": ""})
+    assert len(drawn) == 2
+
+
 def test_what_a_publish_did_not_use_is_forgotten_and_a_damaged_file_is_nothing(
     tmp_path: Path, drawn: list[str]
 ) -> None:
