@@ -68,7 +68,7 @@ FIGURES = (
         PRODUCTS,
         tables.products,
         charts.draw_products,
-        "n × n, hot, random numbers, by the fastest of torch's ways. share: of the published dense peak (dotted). "
+        "n × n, hot, random numbers, by the fastest way. share: of the published dense peak (dotted). "
         "against_bfloat16: times its rate at that size; below 1 the narrower numbers are slower.",
     ),
 )
