@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib.figure
 import pytest
 
-from hpml_plugins import Bench, HpmlError, Node, Record, Series
+from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
+from hpml_plugins.measuring.point import to_metrics
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_table, swap_table
 from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
 from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
+from hpml_plugins.plugins.layers.turns import time_in_turns
+from hpml_plugins.records.newest import newest
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
@@ -149,13 +154,98 @@ def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
         put_in_order(network, "reversed")
 
 
-def test_both_orders_of_vgg16_give_the_same_output(node: Node) -> None:
-    params: dict[str, Any] = {"order": "swapped", "mode": "forward", "inplace": True, "batch": 1, "side": 32}
+def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
+    params: dict[str, Any] = {"mode": "forward", "inplace": True, "batch": 1, "side": 32}
     bench = Bench(node, params, plan=SHORT)
     measured = SWAP_CPU.measure(bench, **params)
     assert "the orders' outputs are not the same bit for bit" in bench.checks
+    metrics = to_metrics(SWAP_CPU, measured)
     # at least the first two convolutions' results, 64 · 32 · 32 numbers of 4 bytes each
-    assert measured["memory"] >= 2 * 64 * 32 * 32 * 4
+    assert min(metrics["memory"].median, metrics["swapped_memory"].median) >= 2 * 64 * 32 * 32 * 4
+    assert metrics["rate"].samples == [1 / seconds for seconds in metrics["time"].samples]
+    assert 0.5 < metrics["speedup"].median < 2  # neither order does anything like twice the work
+    assert len(metrics["speedup"].samples) == 6
+
+
+# Turns
+
+
+@dataclass
+class Machine:
+    """A clock that steps alone move on. slowness: of s of its time, how many times as long a step takes then."""
+
+    slowness: Callable[[float], float]
+    now: float = 0.0
+    turns: list[str] = field(default_factory=list)
+
+    def step_of(self, name: str) -> Callable[[], None]:
+        self.turns.append(name)
+
+        def step() -> None:
+            self.now += STEPS[name] * self.slowness(self.now)
+
+        return step
+
+
+#: s: the second is 1.2 times as fast.
+STEPS = {"first": 0.012, "second": 0.010}
+
+
+@pytest.fixture
+def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Machine, list[Samples]]]:
+    """The two steps timed in turns on a machine of this slowness, which is everything's clock meanwhile."""
+
+    def timed(slowness: Callable[[float], float], seconds: float = 0.01) -> tuple[Machine, list[Samples]]:
+        machine = Machine(slowness)
+        with monkeypatch.context() as patched:
+            patched.setattr("time.perf_counter", lambda: machine.now)
+            found = time_in_turns(Bench(node, {}), machine.step_of, ("first", "second"), seconds)
+        return machine, list(found)
+
+    return timed
+
+
+def test_each_of_two_steps_goes_first_as_often(timed: Any) -> None:
+    machine, (first, second, speedup) = timed(lambda now: 1.0)
+    assert machine.turns == ["first", "second", "second", "first"] * 3
+    assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
+    assert speedup.values == pytest.approx([1.2] * 6)
+    assert first.info["turns"] == 6
+    assert len(first.at) == len(first)
+
+
+def test_a_long_step_has_four_turns_of_one_sample(timed: Any) -> None:
+    machine, (first, second, speedup) = timed(lambda now: 100.0, seconds=1.2)
+    assert machine.turns == ["first", "second", "second", "first"] * 2
+    assert (first.values, second.values) == (pytest.approx([1.2] * 4), pytest.approx([1.0] * 4))
+    assert speedup.values == pytest.approx([1.2] * 4)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1.2])
+def test_a_machine_that_becomes_slower_at_any_moment_leaves_the_speedup_alone(timed: Any, seconds: float) -> None:
+    whole, _ = timed(lambda now: 1.0, seconds)
+    for share in range(15, 86, 7):
+        since = whole.now * share / 100
+        _, (first, second, speedup) = timed(lambda now, since=since: 1.0 if now < since else 1.55, seconds)
+        assert speedup.median == pytest.approx(1.2), f"slower after {share} %"
+        values = (*first.values, *second.values)
+        assert max(values) >= 1.5 * min(values)  # both speeds were met
+
+
+def test_a_machine_that_is_disturbed_for_a_turn_leaves_the_speedup_alone(timed: Any) -> None:
+    whole, _ = timed(lambda now: 1.0)
+    turn = whole.now / 12
+    for number in range(12):
+        _, (_, _, speedup) = timed(lambda now, since=number * turn: 1.55 if since <= now < since + turn else 1.0)
+        assert speedup.median == pytest.approx(1.2), f"turn {number}"
+
+
+def test_a_machine_that_becomes_slower_all_the_while_favours_neither(timed: Any) -> None:
+    _, (_, _, speedup) = timed(lambda now: 1 + now / 2)  # about twice as slow at the end
+    # Each ratio is off by up to what a turn of 1/12 of the time changes, to either side.
+    assert max(speedup.values) > 1.23
+    assert min(speedup.values) < 1.17
+    assert speedup.median == pytest.approx(1.2, rel=0.01)
 
 
 # Drawing
@@ -186,16 +276,44 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
     assert [sum(len(marks.get_xdata()) for marks in axes.get_lines()) for axes in sheet.axes] == [2, 2, 1]
 
 
-def test_the_swap_is_swapped_over_normal_and_a_lone_point_is_left_out() -> None:
-    rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
+def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]) -> Record:
+    metrics = {
+        "time": MetricSamples("s", "lower", [3.0]),
+        "swapped_time": MetricSamples("s", "lower", [2.0]),
+        "speedup": MetricSamples("1", "higher", speedups),
+        "memory": MetricSamples("B", "lower", memory[:1]),
+        "swapped_memory": MetricSamples("B", "lower", memory[1:]),
+    }
+    params = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
+    told: dict[str, Any] = {"plugin": "layers", "version": SWAP_CPU.version, "params": params, "machine": machine}
+    return Record(benchmark="swap_cpu", status="ok", metrics=metrics, **told)
+
+
+def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:
     table = swap_table(
         [
-            record("swap_cpu", {"order": "normal", **rest}, 2.0, 400.0),
-            record("swap_cpu", {"order": "swapped", **rest}, 1.5, 300.0),
-            record("swap_cuda", {"order": "normal", **rest}, 1.0, 1.0),
+            swap_record("here", [1.25, 2.0, 1.6], (400.0, 300.0)),
+            swap_record("there", [0.8], (0.0, 0.0)),
         ]
     )
-    assert (table.columns["time_ratio"], table.columns["memory_ratio"]) == ([0.75], [0.75])
+    assert table.columns["speedup"] == [1.6, 0.8]
+    assert (table.columns["speedup_low"], table.columns["speedup_high"]) == ([1.25, 0.8], [2.0, 0.8])
+    assert table.columns["memory_ratio"] == [0.75, None]
     sheet = matplotlib.figure.Figure()
     draw_swap(sheet, table)
-    assert [list(marks.get_xdata()) for marks in sheet.axes[0].get_lines()[:2]] == [[25.0], [25.0]]  # per cent saved
+    times, memory, _ = sheet.axes[0].get_lines()
+    # per cent: 100 − 100 / 1.6 = 37.5, 100 − 100 / 0.8 = −25; from 100 − 100 / 1.25 = 20 to 100 − 100 / 2 = 50
+    assert list(times.get_xdata()) == pytest.approx([37.5, -25])
+    assert list(memory.get_xdata()) == [25]
+    (intervals,) = sheet.axes[0].collections
+    ends = [[float(x) for x, _ in line] for line in intervals.get_segments()]
+    assert ends == [pytest.approx([20, 50]), pytest.approx([-25, -25])]
+
+
+def test_records_of_a_point_an_order_are_not_drawn() -> None:
+    rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
+    old = [record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")]
+    new = swap_record("here", [1.6], (400.0, 300.0))
+    assert newest([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
+    assert len(swap_table(old)) == 0
+    assert swap_table([*old, new]) == swap_table([new])

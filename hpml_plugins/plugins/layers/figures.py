@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table, dots
+from hpml_plugins import Figure, Record, Samples, Table, dots
 
 #: Column, label and scale of each panel.
 PANELS = (("time", "time, s", 1.0), ("memory", "memory, GiB", 1 / 2**30), ("power", "power, W", 1.0))
@@ -17,6 +17,16 @@ UNITS = {
     "highest_power": "W",
     "memory_in_use": "B",
     "flop_rate": "FLOP/s",
+}
+SWAP_UNITS = {
+    "time": "s",
+    "swapped_time": "s",
+    "speedup": "1",
+    "speedup_low": "1",
+    "speedup_high": "1",
+    "memory": "B",
+    "swapped_memory": "B",
+    "memory_ratio": "1",
 }
 
 
@@ -58,39 +68,47 @@ def _scaled(cell: Any, scale: float) -> Any:
 
 
 def swap_table(records: Sequence[Record]) -> Table:
-    """A row for each pair of points: time and memory in both orders, and swapped over normal."""
-    pairs: dict[str, dict[str, Record]] = {}
-    for record in records:
-        rest = {name: value for name, value in record.params.items() if name != "order"}
-        key = f"{record.machine} {record.benchmark} {sorted(rest.items())}"
-        pairs.setdefault(key, {})[str(record.params["order"])] = record
+    """A row a point: time and memory in both orders, normal over swapped time, and swapped over normal memory.
+
+    speedup_low, speedup_high: the interval of the median over the rounds. A Record without speedup (of version 1, which
+    had a point an order) is left out.
+    """
     rows = []
-    for pair in pairs.values():
-        if len(pair) < 2:
+    for record in records:
+        if not (rounds := record.metrics.get("speedup")):
             continue
-        first = pair["normal"]
-        rest = {name: value for name, value in first.params.items() if name != "order"}
-        row: dict[str, Any] = {"machine": first.machine, "device": _device(first), **rest}
-        for name in ("time", "memory"):
-            normal, swapped = (pair[order].median(name) for order in ("normal", "swapped"))
-            row |= {f"{name}_normal": normal, f"{name}_swapped": swapped}
-            row[f"{name}_ratio"] = swapped / normal if normal and swapped is not None else None
+        row: dict[str, Any] = {"machine": record.machine, "device": _device(record), **record.params}
+        row |= {name: record.median(name) for name in ("time", "swapped_time", "speedup")}
+        row["speedup_low"], row["speedup_high"] = Samples(tuple(rounds.samples)).interval()
+        normal, swapped = (record.median(name) for name in ("memory", "swapped_memory"))
+        row |= {"memory": normal, "swapped_memory": swapped}
+        row["memory_ratio"] = swapped / normal if normal and swapped is not None else None
         rows.append(row)
-    units = {f"{name}_{order}": UNITS[name] for name in ("time", "memory") for order in ("normal", "swapped")}
-    return Table.of(rows, units | {"time_ratio": "1", "memory_ratio": "1"})
+    return Table.of(rows, SWAP_UNITS)
 
 
 def draw_swap(sheet: Any, table: Table) -> None:
-    """How much less time and memory the swapped order takes, in per cent; right of zero is a gain."""
-    points = []
+    """How much less time and memory the swapped order takes, in per cent; right of zero is a gain, a line its interval.
+
+    The time saved is 1 − 1 / speedup.
+    """
+    points: list[tuple[str, str, Any]] = []
+    intervals = []
     for row in table.rows():
-        label = f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']}"
+        label = f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']} of {row['side']}²"
         label += ", in place" if row["inplace"] else ""
-        for name in ("time", "memory"):
-            ratio = row[f"{name}_ratio"]
-            points.append((label, name, None if ratio is None else 100 - _scaled(ratio, 100)))
+        ratio = row["memory_ratio"]
+        points.append((label, "time", _saved_time(row["speedup"])))
+        points.append((label, "memory", None if ratio is None else 100 - _scaled(ratio, 100)))
+        intervals.append((_saved_time(row["speedup_low"]), _saved_time(row["speedup_high"])))
     (axes,) = dots(sheet, {"saved by max pooling before ReLU, %": points})
+    times = axes.get_lines()[0]
+    axes.hlines(times.get_ydata(), *zip(*intervals, strict=True), linewidth=1, color=times.get_color())
     axes.axvline(0, linewidth=1, color="gray", marker="")
+
+
+def _saved_time(speedup: Any) -> float:
+    return 100 - 100 / float(speedup)
 
 
 def _device(record: Record) -> str:
@@ -118,6 +136,8 @@ FIGURES = (
         ("swap_cuda", "swap_cpu"),
         swap_table,
         draw_swap,
-        "Both orders give the same output, bit for bit. In place: ReLUs overwrite their input, as torchvision's do.",
+        "Both orders give the same output, bit for bit, and are timed in turns. The line through a time is the "
+        "interval of its median over the rounds; where it crosses zero no gain is known. In place: ReLUs overwrite "
+        "their input, as torchvision's do.",
     ),
 )

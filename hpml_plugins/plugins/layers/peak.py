@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+#: How often `peak_memory` calls its step.
+PASSES = 2
+
 
 def peak_memory(step: Callable[[], object], device: str) -> float:
     """Bytes that torch allocated at once for one call of `step`, above what it held before.
