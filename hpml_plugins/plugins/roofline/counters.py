@@ -23,8 +23,7 @@ _SCALAR = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2, "ha
 _PACKED_FLOAT32 = {"fadd2": 2, "fmul2": 2, "ffma2": 4}
 _TENSOR = {
     "tensor_bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
-    "tensor_fp16": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
-    "tensor_fp16_to_fp16": "sm__ops_path_tensor_src_fp16_dst_fp16.sum",
+    "tensor_fp16": "sm__ops_path_tensor_src_fp16.sum",  # whatever it adds up in: Hopper has no counter for each
     "tensor_tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
     "tensor_fp64": "sm__ops_path_tensor_src_fp64.sum",
 }
@@ -33,7 +32,7 @@ _TENSOR_OF = {
     "float32": ("tensor_tf32",),  # none is expected: it would show that TF32 was used after all
     "tf32": ("tensor_tf32",),
     "bfloat16": ("tensor_bf16",),
-    "float16": ("tensor_fp16", "tensor_fp16_to_fp16"),
+    "float16": ("tensor_fp16",),
 }
 #: Short name → ncu's counter.
 _NAMES = {
