@@ -27,9 +27,10 @@ from hpml_plugins.plugins.mlp.formulas import (
     split_reduced_bytes,
 )
 from hpml_plugins.plugins.mlp.job import Job
+from hpml_plugins.plugins.mlp.model_benchmark import Point, images_on_curve
 from hpml_plugins.plugins.mlp.overlap_benchmark import predictions as ahead_predictions
 from hpml_plugins.plugins.mlp.phase_benchmark import rates_of
-from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER, added_up
+from hpml_plugins.plugins.mlp.phases import IMAGES, LAUNCHING, ORDER, added_up
 from hpml_plugins.plugins.mlp.split_benchmark import predictions as split_predictions
 
 #: The exercise's: 784 – 512 – 10, 3000 images over two processes.
@@ -178,3 +179,15 @@ def test_a_curve_runs_through_its_neighbours_by_hand() -> None:
     assert on_curve([0.0, 0.0], [1.0, 4.0], 0.0) == pytest.approx(2)
     with pytest.raises(HpmlError, match="no time was measured"):
         on_curve([], [], 1.0)
+
+
+def test_images_are_predicted_by_the_same_batch_at_other_hidden_sizes() -> None:
+    def point(hidden: int, batch: int, images: float) -> Point:
+        return Point(hidden, batch, 1.0, {IMAGES: images})
+
+    points = [point(128, 800, 1.0), point(512, 800, 7.0), point(2048, 800, 4.0), point(512, 3000, 9.0)]
+    # 512 is halfway between 128 and 2048 on a logarithmic axis: the geometric mean of 1 and 4, whatever it took itself.
+    assert images_on_curve(points, 1) == pytest.approx(2)
+    # Beyond the end times do not fall: 512 took 7 and 2048 less.
+    assert images_on_curve(points, 0) == pytest.approx(7)
+    assert images_on_curve(points, 3) == 0  # no other hidden size had this batch

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from support import unavailable
 
-from hpml_plugins import Node, Record
+from hpml_plugins import Bench, Node, Rank, Record
 from hpml_plugins.measuring.ranks.mpi import why_no_mpi
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.plugins.mlp import hpml_benchmarks, learning_benchmarks, model_benchmark, reference
 from hpml_plugins.plugins.mlp.formulas import Sizes
+from hpml_plugins.plugins.mlp.job import Job
 from hpml_plugins.plugins.mlp.phases import ORDER, PRODUCTS, Phases
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
@@ -142,6 +143,21 @@ def test_gradients_in_pieces_give_the_same_weights(node: Node) -> None:
     assert record.series["ways"].columns["variant"] == ["plain", "pieces"]
     times = record.series["ways"].numbers("time")
     assert record.median("gain") == pytest.approx(times[0] / times[1])
+
+
+def add_up_in_pieces(rank: Rank) -> float:
+    """The error of weights whose gradients went through the host in pieces, each waited for."""
+    from hpml_plugins.plugins.mlp.overlap import in_pieces
+    from hpml_plugins.plugins.mlp.training import Trainer, checked_error, multiplier
+
+    job = Job(64, 80, "float32", "torch", "gloo", waiting=True)
+    trainer = Trainer(rank, job, multiplier("torch", rank.device))
+    return checked_error(rank, trainer, lambda: in_pieces(trainer), "waiting")
+
+
+def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
+    errors = Bench(node, {}, plan=SHORT).ranks(add_up_in_pieces, 2)
+    assert errors[0] == errors[1] < 1.2e-5
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -37,12 +37,16 @@ class OverHost:
 
     add: adds a host tensor up, in place.  add_later: begins to, and returns what waits for the end.  pinned: whether
     the host's memory is page-locked, so that the GPU copies without the driver's help and while the host goes on.
+    waiting: parts are added up by `add`, too: the GPU computes and copies others meanwhile.
     """
 
-    def __init__(self, like: Any, add: Any, add_later: Any, *, pinned: bool, phase: Phase = no_phase) -> None:
+    def __init__(
+        self, like: Any, add: Any, add_later: Any, *, pinned: bool, waiting: bool = False, phase: Phase = no_phase
+    ) -> None:
         self._on_gpu = like.device.type == "cuda"
         self._host = torch.empty(like.shape, dtype=like.dtype, pin_memory=pinned and self._on_gpu)
-        self._add, self._add_later, self._phase = add, add_later, phase
+        self._add, self._phase = add, phase
+        self._add_later = _at_once(add) if waiting else add_later
         self._pinned = pinned and self._on_gpu
         self._down = torch.cuda.Stream() if self._pinned else None
         self._up = torch.cuda.Stream() if self._pinned else None
@@ -119,7 +123,19 @@ class InPlace:
         started()
 
 
-def make_exchange(rank: Rank, way: Way, like: Any, *, pinned: bool = True, phase: Phase = no_phase) -> Exchange:
+def _at_once(add: Any) -> Any:
+    """An `add_later` that has added up when it returns."""
+
+    def later(host: Any) -> Any:
+        add(host)
+        return lambda: None
+
+    return later
+
+
+def make_exchange(
+    rank: Rank, way: Way, like: Any, *, pinned: bool = True, waiting: bool = False, phase: Phase = no_phase
+) -> Exchange:
     """The exchange of this way for vectors like this one. Skips the point where the library cannot, with the reason.
 
     "mpi" and "cuda_mpi" need ranks that mpirun started. All ranks must make theirs in the same order.
@@ -131,8 +147,9 @@ def make_exchange(rank: Rank, way: Way, like: Any, *, pinned: bool = True, phase
     if way == "gloo":
         group = dist.new_group(backend="gloo")
         return OverHost(
-            like, lambda host: dist.all_reduce(host, group=group), _later_over_torch(group), pinned=pinned, phase=phase
-        )
+            like, lambda host: dist.all_reduce(host, group=group), _later_over_torch(group),
+            pinned=pinned, waiting=waiting, phase=phase,
+        )  # fmt: skip
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -144,7 +161,7 @@ def make_exchange(rank: Rank, way: Way, like: Any, *, pinned: bool = True, phase
         def add_later(host: Any) -> Any:
             return world.Iallreduce(MPI.IN_PLACE, host.numpy()).Wait
 
-        return OverHost(like, add, add_later, pinned=pinned, phase=phase)
+        return OverHost(like, add, add_later, pinned=pinned, waiting=waiting, phase=phase)
     if reason := why_not_cuda_aware(MPI, like):
         rank.skip(reason)
     return InPlace(

@@ -17,7 +17,11 @@ INPUTS, CLASSES, REG, RATE = 784, 10, 1e-4, 0.01
 
 @dataclass(frozen=True)
 class Job:
-    """What the ranks train. batch: over all ranks.  pinned: the host's memory for gradients and images."""
+    """What the ranks train.
+
+    batch: over all ranks.  pinned: the host's memory for gradients and images.  waiting: parts of a gradient that go
+    through the host are added up by calls that return when it is done (`MPI_Allreduce`), not by `MPI_Iallreduce`.
+    """
 
     hidden: int
     batch: int
@@ -25,6 +29,7 @@ class Job:
     product: Product
     way: Way
     pinned: bool = False
+    waiting: bool = False
     inputs: int = INPUTS
     classes: int = CLASSES
 
@@ -37,6 +42,11 @@ class Job:
     def item(self) -> int:
         """B of a number."""
         return ITEM[self.dtype]
+
+    @property
+    def through_host(self) -> bool:
+        """Whether gradients are added up in the host's memory."""
+        return self.way in ("mpi", "gloo")
 
     @property
     def launcher(self) -> Literal["torch", "mpi"]:

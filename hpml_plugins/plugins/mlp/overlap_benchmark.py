@@ -18,7 +18,7 @@ LAST = PRODUCTS[-1]
 METRICS = (
     Metric("plain", "s", "lower", "a batch as the exercise has it: pageable memory, one thing after the other"),
     Metric("best", "s", "lower", "the fastest of the other ways"),
-    Metric("gain", "1", "higher", "plain over all together: pinned, in pieces, images ahead"),
+    Metric("gain", "1", "higher", "plain over the fastest of the other ways"),
     Metric("predicted_gain", "1", "higher", "the same by the phases of both"),
 )
 #: Batches looked at phase by phase.
@@ -42,12 +42,12 @@ def measure_overlap(
         {"variant": names, "time": medians, "predicted": [predicted[name] for name in names]},
         {"time": "s", "predicted": "s"},
     )
-    last = names[-1]
+    best = min(names[1:], key=lambda name: found[name].median)
     return {
         "plain": found["plain"],
-        "best": min((found[name] for name in names[1:]), key=lambda samples: samples.median),
-        "gain": found["plain"].median / found[last].median,
-        "predicted_gain": predicted["plain"] / predicted[last],
+        "best": found[best],
+        "gain": found["plain"].median / found[best].median,
+        "predicted_gain": predicted["plain"] / predicted[best],
     }
 
 
@@ -65,7 +65,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     found: dict[str, Samples] = {}
 
     def take(name: str, trainer: Trainer, run: Callable[[], None]) -> None:
-        rank.progress(name, len(found) / 5)
+        rank.progress(name, len(found) / 6)
         checked_error(rank, trainer, run, name)
         found[name] = rank.time(run, launch="visible", over="max", name=name)
 
@@ -83,7 +83,14 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     told |= {"pinned, images ahead": predicted["ahead"], "all together": predicted["both"]}
     take("pinned, pieces", pinned, lambda: in_pieces(pinned))
     take("pinned, images ahead", pinned, Ahead(pinned, pieces=False).batch)
-    take("all together", pinned, Ahead(pinned, pieces=True).batch)
+    if job.through_host:
+        # Non-blocking sums are made by whoever waits for them, and by another algorithm: waiting at once can be faster.
+        waiting = Trainer(rank, replace(job, pinned=True, waiting=True), multiply, phase=phases)
+        told["pinned, pieces, waiting"] = told["pinned, pieces"]
+        take("pinned, pieces, waiting", waiting, lambda: in_pieces(waiting))
+        take("all together", waiting, Ahead(waiting, pieces=True).batch)
+    else:
+        take("all together", pinned, Ahead(pinned, pieces=True).batch)
     return found, told
 
 

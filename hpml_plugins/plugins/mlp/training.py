@@ -48,7 +48,9 @@ class Trainer:
         self.weights = reference.first_weights(job.sizes, rank.seed)
         dtype = getattr(torch, job.dtype)
         self.network = Network(job.sizes, self.images, self.weights, dtype, rank.device, multiply, phase)
-        self.exchange = exchange or make_exchange(rank, job.way, self.network.gradient, pinned=job.pinned, phase=phase)
+        self.exchange = exchange or make_exchange(
+            rank, job.way, self.network.gradient, pinned=job.pinned, waiting=job.waiting, phase=phase
+        )
         own = slice(rank.index * self.images, (rank.index + 1) * self.images)
         self.whole = reference.synthetic(job.batch, job.sizes, rank.seed)
         pin = job.pinned and rank.device.startswith("cuda")
