@@ -108,7 +108,7 @@ def test_packed_float32_is_asked_for_where_there_is_some() -> None:
     assert packed in counters.counters("10.0")
     assert packed not in counters.counters("9.0")
     assert packed not in counters.counters("")
-    assert len(set(counters.counters("9.0"))) == len(counters.counters("9.0")) == 9 + 5 + 2
+    assert len(set(counters.counters("9.0"))) == len(counters.counters("9.0")) == 9 + 4 + 2
 
 
 def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
@@ -298,7 +298,7 @@ def test_a_counter_that_ncu_refuses_by_name_is_left_out(
     script = f"""
 if {refused!r} in sys.argv[sys.argv.index("--metrics") + 1]:
     sys.exit("==ERROR== Failed to find metric {refused}")
-VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.sum": 4}}
+VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16.sum": 4}}
 {COUNTING}
 """
     ncu(tmp_path, script, monkeypatch)
