@@ -118,6 +118,14 @@ def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
     assert every - own == {name for name in every if "tensor" in name and "bf16" not in name}
 
 
+def test_half_precision_has_one_counter_from_hopper_on() -> None:
+    def asked(capability: str) -> set[str]:
+        return {name for name in counters.counters(capability, "float16") if "tensor" in name}
+
+    assert asked("9.0") == asked("10.0") == {"sm__ops_path_tensor_src_fp16.sum"}
+    assert asked("8.0") == {f"sm__ops_path_tensor_src_fp16_dst_{kind}.sum" for kind in ("fp16", "fp32")}
+
+
 @pytest.mark.parametrize(
     ("dtype", "device", "capability", "reason"),
     [
@@ -298,7 +306,7 @@ def test_a_counter_that_ncu_refuses_by_name_is_left_out(
     script = f"""
 if {refused!r} in sys.argv[sys.argv.index("--metrics") + 1]:
     sys.exit("==ERROR== Failed to find metric {refused}")
-VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16.sum": 4}}
+VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.sum": 4}}
 {COUNTING}
 """
     ncu(tmp_path, script, monkeypatch)

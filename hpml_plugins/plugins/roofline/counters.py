@@ -23,16 +23,20 @@ _SCALAR = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2, "ha
 _PACKED_FLOAT32 = {"fadd2": 2, "fmul2": 2, "ffma2": 4}
 _TENSOR = {
     "tensor_bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
-    "tensor_fp16": "sm__ops_path_tensor_src_fp16.sum",  # whatever it adds up in: Hopper has no counter for each
+    "tensor_fp16": "sm__ops_path_tensor_src_fp16.sum",
+    "tensor_fp16_to_fp32": "sm__ops_path_tensor_src_fp16_dst_fp32.sum",
+    "tensor_fp16_to_fp16": "sm__ops_path_tensor_src_fp16_dst_fp16.sum",
     "tensor_tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
     "tensor_fp64": "sm__ops_path_tensor_src_fp64.sum",
 }
+#: From Hopper on half precision has one counter, whatever its products are added up in; before, one for each.
+_FROM_HOPPER, _BEFORE_HOPPER = {"tensor_fp16"}, {"tensor_fp16_to_fp32", "tensor_fp16_to_fp16"}
 #: Precision → the tensor-core counters that its operations can move. Each more is another pass over every kernel.
 _TENSOR_OF = {
     "float32": ("tensor_tf32",),  # none is expected: it would show that TF32 was used after all
     "tf32": ("tensor_tf32",),
     "bfloat16": ("tensor_bf16",),
-    "float16": ("tensor_fp16",),
+    "float16": ("tensor_fp16", "tensor_fp16_to_fp32", "tensor_fp16_to_fp16"),
 }
 #: Short name → ncu's counter.
 _NAMES = {
@@ -53,6 +57,7 @@ def counters(capability: str = "", dtype: str = "") -> list[str]:
     left_out = {op for op in _TENSOR if dtype and op not in _TENSOR_OF[dtype]}
     if major(capability) < 10:
         left_out |= _PACKED_FLOAT32.keys()
+    left_out |= _FROM_HOPPER if major(capability) < 9 else _BEFORE_HOPPER
     return [_NAMES[op] for op in FLOP_OF if op not in left_out] + [READ, WRITTEN]
 
 
