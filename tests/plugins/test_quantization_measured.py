@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from hpml_plugins.plugins.quantization import (
     running,
     steps,
 )
+from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
 from hpml_plugins.plugins.quantization.deploying import lacks, size_of
 from hpml_plugins.plugins.quantization.subjects import Subject, enlarged
 from hpml_plugins.testing import Context, measure_point
@@ -217,6 +219,17 @@ def test_int8_operands_use_their_range() -> None:
     assert products._to_int8(torch.tensor([[0.5, -2.0], [1.0, 0.0]])).tolist() == [[32, -127], [64, 0]]
 
 
+def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = torch.ones(16, 16, dtype=torch.int8)
+    with pytest.raises(ValueError, match="second by columns"):
+        EightBitProduct(whole, whole, whole.int())
+    with pytest.raises(ValueError, match=r"no product of torch\.int8 and torch\.int8 to torch\.float32"):
+        EightBitProduct(whole, whole.t(), whole.float())
+    monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
+    with pytest.raises(RuntimeError, match="needs the package nvmath-python"):
+        EightBitProduct(whole, whole.t(), whole.int())()
+
+
 def test_an_unknown_product_names_the_known_ones() -> None:
     with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8"):
         products.ways("int4", 8, "cpu", 0)
@@ -232,7 +245,7 @@ def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.Monkey
     assert "share" not in bench.attached["ways"].columns
 
 
-def test_a_way_that_torch_refuses_is_named_and_the_others_count(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_that_is_refused_is_named_and_the_others_count(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RuntimeError("cuBLAS says no\nand more")
 
@@ -242,8 +255,8 @@ def test_a_way_that_torch_refuses_is_named_and_the_others_count(node: Node, monk
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     bench = Bench(node, {}, plan=SHORT)
     matmul.measure(bench, dtype="int8", size=64)
-    assert "rows: torch refuses: cuBLAS says no" in bench.warnings
+    assert "rows cannot be done here: cuBLAS says no" in bench.warnings
     assert bench.attached["ways"].columns["way"] == ["columns"]
     del offered["columns"]
-    with pytest.raises(Skipped, match="torch multiplies no int8 here: rows: torch refuses"):
+    with pytest.raises(Skipped, match="nothing multiplies int8 here: rows cannot be done here"):
         matmul.measure(bench, dtype="int8", size=64)

@@ -1,8 +1,8 @@
-"""int8 products by cuBLASLt itself. Imports torch and nvmath: imported on use only.
+"""int8 and fp8 products by cuBLASLt itself. Imports torch and nvmath: imported on use only.
 
 `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which costs a third of the rate
-on an H200. Here it has a workspace, is asked for several algorithms, and the fastest counts; and it can round the
-result to int8 as it writes it, which is what a quantized layer does.
+on an H200. Here it has a workspace, is asked for several algorithms, and the fastest counts; and it can round sums to
+int8 as it writes them, which is what a quantized layer does.
 """
 
 from __future__ import annotations
@@ -19,23 +19,38 @@ WORKSPACE = 64 * 2**20
 ALGORITHMS, TRIALS = 16, 10
 
 
-class Int8Product:
+#: dtypes of operands and result → nvmath's names of: operand, result, what is added up in, scale.
+KINDS = {
+    (torch.int8, torch.int32): ("CUDA_R_8I", "CUDA_R_32I", "COMPUTE_32I", "CUDA_R_32I"),
+    (torch.int8, torch.int8): ("CUDA_R_8I", "CUDA_R_8I", "COMPUTE_32I", "CUDA_R_32F"),
+    (torch.float8_e4m3fn, torch.bfloat16): ("CUDA_R_8F_E4M3", "CUDA_R_16BF", "COMPUTE_32F", "CUDA_R_32F"),
+}
+
+
+class EightBitProduct:
     """first @ second on the current stream: call it; it returns `out`, which each call writes anew.
 
-    first: (m, k), int8, contiguous.  second: (k, n), int8, by columns: its transpose is contiguous.  out: (m, n),
-    contiguous; int32 takes the sums, int8 takes them times `scale` (in float32), rounded to nearest and held within
-    -128 … 127.  The first call tries the algorithms; `algorithm` is then "2 of 8", by cuBLASLt's own order.
-    Raises RuntimeError where nvmath-python is missing or cuBLASLt refuses.
+    first: (m, k), int8 or float8_e4m3fn, contiguous.  second: (k, n), the same dtype, by columns: its transpose is
+    contiguous.  out: (m, n), contiguous. Of int8, int32 takes the sums, and int8 takes them times `scale` (in float32),
+    rounded to nearest and held within -128 … 127. Of fp8, bfloat16 takes them times the two numbers of `scales`, one an
+    operand, float32 on the GPU, added up fast (with fewer bits than float32 has).  The first call tries the algorithms;
+    `algorithm` is then "2 of 8", by cuBLASLt's own order.
+    Raises ValueError for other operands, and RuntimeError where nvmath-python is missing or cuBLASLt refuses.
     """
 
-    def __init__(self, first: Any, second: Any, out: Any, scale: float = 1.0) -> None:
+    def __init__(
+        self, first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
+    ) -> None:
         self.algorithm = ""
         self._operands = (first, second.t(), out)
         if not all(each.is_contiguous() for each in self._operands):
             raise ValueError("first and out must lie by rows, second by columns")
-        whole = out.dtype == torch.int32
-        self._scale = np.array([1 if whole else scale], np.int32 if whole else np.float32)
+        if (first.dtype, out.dtype) not in KINDS or second.dtype != first.dtype:
+            raise ValueError(f"no product of {first.dtype} and {second.dtype} to {out.dtype}")
+        self._kinds = KINDS[first.dtype, out.dtype]
+        self._scale = np.array([scale], np.int32 if out.dtype == torch.int32 else np.float32)
         self._zero = np.zeros_like(self._scale)
+        self._scales = scales
         self._call: Any = None
 
     def __call__(self) -> Any:
@@ -58,24 +73,25 @@ class Int8Product:
 
         first, second, out = self._operands
         (m, k), n = first.shape, second.shape[0]
-        whole = out.dtype == torch.int32
-        result = CudaDataType.CUDA_R_32I if whole else CudaDataType.CUDA_R_8I
+        operand, result, summing, scaling = self._kinds
         handle = lt.create()
         weakref.finalize(self, lt.destroy, handle)
-        description = lt.matmul_desc_create(
-            cublas.ComputeType.COMPUTE_32I, CudaDataType.CUDA_R_32I if whole else CudaDataType.CUDA_R_32F
-        )
+        description = lt.matmul_desc_create(cublas.ComputeType[summing], CudaDataType[scaling])
         weakref.finalize(self, lt.matmul_desc_destroy, description)
-        transposed = np.array([cublas.Operation.T], np.int32)
-        lt.matmul_desc_set_attribute(
-            description, lt.MatmulDescAttribute.TRANSA, transposed.ctypes.data, transposed.nbytes
-        )
+
+        def describe(name: str, value: int, dtype: Any) -> None:
+            told = np.array([value], dtype)
+            lt.matmul_desc_set_attribute(description, lt.MatmulDescAttribute[name], told.ctypes.data, told.nbytes)
+
+        describe("TRANSA", cublas.Operation.T, np.int32)
+        if self._scales:
+            describe("A_SCALE_POINTER", self._scales[1].data_ptr(), np.uint64)  # its first is our second
+            describe("B_SCALE_POINTER", self._scales[0].data_ptr(), np.uint64)
+            describe("FAST_ACCUM", 1, np.int8)
         # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the transpose of `out`
         layouts = []
-        for kind, rows, columns in (
-            (CudaDataType.CUDA_R_8I, k, n), (CudaDataType.CUDA_R_8I, k, m), (result, n, m),
-        ):  # fmt: skip
-            layouts.append(lt.matrix_layout_create(kind, rows, columns, rows))
+        for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m)):
+            layouts.append(lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows))
             weakref.finalize(self, lt.matrix_layout_destroy, layouts[-1])
         found = _algorithms(lt, handle, description, layouts)
         workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=first.device)

@@ -16,7 +16,7 @@ BUDGET = 0.5
 def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
     """Multiply two size × size matrices, hot. The metrics are of the fastest way; the series `ways` has all.
 
-    A way that torch refuses, or whose result is wrong, is named in a warning; the point fails when none is left.
+    A way that is refused, or whose result is wrong, is named in a warning; the point fails when none is left.
     """
     import torch
 
@@ -35,13 +35,13 @@ def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
             result = product.run()
         except (RuntimeError, NotImplementedError, ValueError) as error:
             refused.append(name)
-            bench.warn(f"{name}: torch refuses: {str(error).splitlines()[0][:200]}")
+            bench.warn(f"{name} cannot be done here: {str(error).splitlines()[0][:200]}")
             continue
         off = product.error(bench.result(result))
         bench.check(off <= product.tolerance, f"{name}: the product differs from float64's by {off:.1e}")
         times[name] = bench.time(product.run, budget=BUDGET, name=name)
     if not times:
-        bench.skip(f"torch multiplies no {dtype} here: {bench.warnings[-1]}")
+        bench.skip(f"nothing multiplies {dtype} here: {bench.warnings[-1]}")
     rates = {name: 2 * size**3 / time for name, time in times.items()}
     fastest = max(rates, key=lambda name: rates[name].median)
     peak = bench.peaks.peak(dtype) if bench.peaks else None

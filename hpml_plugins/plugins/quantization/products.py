@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,7 +43,8 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
     bfloat16, float32: "rows" and "columns", how the second operand lies.  int8: the same by torch, and on a GPU
     "cuBLASLt" called directly, and "cuBLASLt to int8", its sums scaled and rounded to int8; numbers are scaled so that
     the largest is 127.  fp8: e4m3 scaled so that the largest is 448, the second operand by columns, result in bfloat16;
-    "fast" and "exact" accumulation with one scale a tensor, "by rows" with one a row. Raises HpmlError for another.
+    by torch "fast" and "exact" accumulation with one scale a tensor, "by rows" with one a row; on a GPU also fast by
+    "cuBLASLt" called directly. Raises HpmlError for another.
     """
     generator = torch.Generator(device).manual_seed(seed)
     a, b = (torch.randn(n, n, generator=generator, device=device) for _ in range(2))
@@ -85,13 +86,13 @@ def _int8(a: Any, b: Any) -> dict[str, Product]:
         for name, second in (("columns", by_columns), ("rows", b))
     }
     if a.is_cuda:
-        from hpml_plugins.plugins.quantization.cublaslt import Int8Product
+        from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
 
-        products["cuBLASLt"] = Product(Int8Product(a, by_columns, out), exact, TOLERANCE["int8"])
+        products["cuBLASLt"] = Product(EightBitProduct(a, by_columns, out), exact, TOLERANCE["int8"])
         # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold a larger one
         rows = a[:CHECKED].double() @ b.double()
         scale = float(127 / rows.abs().max())
-        rounded = Int8Product(a, by_columns, torch.empty_like(a), scale)
+        rounded = EightBitProduct(a, by_columns, torch.empty_like(a), scale)
         products["cuBLASLt to int8"] = Product(
             rounded, lambda rows: (exact(rows) * scale).round().clamp(-128, 127), ROUNDED
         )
@@ -119,8 +120,14 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
             TOLERANCE["fp8"],
         )
 
-    return {
+    products = {
         "fast": scaled(left, right, first_scale, second_scale, True),
         "exact": scaled(left, right, first_scale, second_scale, False),
         "by rows": scaled(left_rows, right_columns, row_scales, column_scales, True),
     }
+    if a.is_cuda:
+        from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
+
+        direct = EightBitProduct(left, right, out, scales=(first_scale, second_scale))
+        products["cuBLASLt"] = replace(products["fast"], run=direct)
+    return products
