@@ -69,7 +69,7 @@ def draw_phases(sheet: Any, table: Table) -> None:
         )
         left = [start + width for start, width in zip(left, widths, strict=True)]
     marks = [1e3 * _number(row["batch_time"]) for row in rows]
-    axes.plot(marks, names, linestyle="", marker="|", color="0.4", label="whole batch")
+    axes.plot(marks, names, linestyle="", marker="D", color="white", markeredgecolor="black", label="whole batch")
     axes.invert_yaxis()
     axes.set(xlabel="ms")
     axes.tick_params(axis="y", labelsize=7)
