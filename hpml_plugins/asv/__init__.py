@@ -12,6 +12,7 @@ from hpml_plugins.asv.machine import load_machines_with_facts
 from hpml_plugins.asv.publishing import improve_publish
 from hpml_plugins.asv.refusals import say_refusals_in_one_line
 from hpml_plugins.asv.remembered import VARIABLE, remember
+from hpml_plugins.asv.saving import save_as_results_come
 from hpml_plugins.site.publisher import GpuTypes
 
 __all__ = ["GpuTypes", "NodeEnvironment", "setup"]
@@ -21,6 +22,7 @@ def setup() -> None:
     """Called by asv once it has imported this module."""
     load_machines_with_facts()
     write_json_atomically()
+    save_as_results_come()
     name_json_errors()
     improve_publish()
     say_refusals_in_one_line()
