@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 #: Panels beside one another; more go below.
 ABREAST = 2
 #: Inches of a row of marks, and what is around the rows.
 ROW, AROUND = 0.27, 1.5
+#: Of a legend's font size: the width of a letter, and of what stands before and after a label.
+LETTER, BESIDE = 0.56, 5.0
 
 
 def panels(sheet: Any, count: int, **options: Any) -> list[Any]:
@@ -28,7 +30,8 @@ def panels(sheet: Any, count: int, **options: Any) -> list[Any]:
 def legend_below(sheet: Any, columns: int = 3) -> None:
     """One legend of all panels below them, each label once; lines of one label look alike in all panels.
 
-    Lines without a marker, such as a limit drawn by `axhline`, keep the look they were given.
+    Lines without a marker, such as a limit drawn by `axhline`, keep the look they were given, and marks that no line
+    joins stay apart. columns: the most; fewer where labels are long.
     """
     import matplotlib
 
@@ -41,8 +44,10 @@ def legend_below(sheet: Any, columns: int = 3) -> None:
             if _is_a_curve(handle):
                 if label not in looks:
                     looks[label] = next(unused, {})
-                handle.set(**looks[label])
+                joined = handle.get_linestyle() != "None"
+                handle.set(**{name: look for name, look in looks[label].items() if joined or name != "linestyle"})
     if by_label:
+        columns = _columns(sheet, by_label, columns)
         sheet.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=columns)
 
 
@@ -55,7 +60,9 @@ def dots(sheet: Any, panels: Mapping[str, Sequence[tuple[str, str, Any]]]) -> li
     points = [point for of_panel in panels.values() for point in of_panel]
     rows = list(dict.fromkeys(row for row, *_ in points))
     series = list(dict.fromkeys(name for _, name, _ in points))
-    sheet.set_size_inches(sheet.get_figwidth(), AROUND + ROW * len(rows) + 0.2 * (len(series) // 3))
+    columns = _columns(sheet, series, 3) if any(series) else 1
+    below = 0.2 * (-(-len(series) // columns) - 1)
+    sheet.set_size_inches(sheet.get_figwidth(), AROUND + ROW * len(rows) + below)
     grid = list(sheet.subplots(1, len(panels), squeeze=False, sharey=True)[0])
     round_of = len(_colours())
     for axes, (across, of_panel) in zip(grid, panels.items(), strict=True):
@@ -68,8 +75,19 @@ def dots(sheet: Any, panels: Mapping[str, Sequence[tuple[str, str, Any]]]) -> li
     grid[0].set_yticks(range(len(rows)), rows, fontsize=8)
     grid[0].set_ylim(len(rows) - 0.5, -0.5)
     if any(series):
-        sheet.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(series)))
+        sheet.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns)
     return grid
+
+
+def _columns(sheet: Any, labels: Iterable[str], most: int) -> int:
+    """How many columns of a legend stand side by side on the sheet, at most so many."""
+    import matplotlib
+    from matplotlib.font_manager import FontProperties
+
+    lengths = [len(label) for label in labels]
+    points = FontProperties(size=matplotlib.rcParams["legend.fontsize"]).get_size_in_points()
+    width = (max(lengths) * LETTER + BESIDE) * points / 72
+    return max(1, min(most, len(lengths), int(sheet.get_figwidth() / width)))
 
 
 def _places(rows: Sequence[str], marks: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:

@@ -44,3 +44,21 @@ def test_rows_of_marks_are_the_same_in_all_panels() -> None:
     assert other.get_color() == of_b.get_color() != of_a.get_color()
     assert [text.get_text() for text in sheet.legends[0].get_texts()] == ["a", "b"]
     assert not right.get_legend()
+
+
+def test_marks_that_no_line_joins_stay_apart() -> None:
+    sheet = figure.Figure(layout="constrained")
+    (axes,) = panels(sheet, 1)
+    axes.plot([1, 2, 1], [1, 2, 3], marker="o", linestyle="", label="a")
+    axes.plot([1, 2], [2, 1], marker="s", label="b")
+    legend_below(sheet)
+    assert [line.get_linestyle() for line in axes.get_lines()] == ["None", "-"]
+
+
+def test_long_labels_have_a_column_each_that_stands_on_the_sheet() -> None:
+    for length in (8, 30, 60):
+        sheet = figure.Figure(figsize=(7.6, 4.0), layout="constrained")
+        dots(sheet, {"time, s": [("relu", letter * length, 1.0) for letter in "nox"]})
+        sheet.canvas.draw()
+        box = sheet.legends[0].get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= sheet.bbox.width
