@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Table
-from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.tables import MEASURED, PRECISIONS, PUBLISHED
 from hpml_plugins.plugins.roofline.work import ESTIMATE
 
@@ -35,28 +34,52 @@ def draw(sheet: Any, table: Table) -> None:
 def draw_panel(axes: Any, own: Sequence[dict[str, Any]], published: Sequence[dict[str, Any]]) -> None:
     """Roofs as lines (published solid, measured dashed, a colour a precision), points by what they are."""
     plotted = [row for row in (*own, *published) if row["what"] != "roof" and _plottable(row)]
-    ridges = [row["intensity"] for row in own if row["what"] == "roof"]
-    spread = [row["intensity"] for row in plotted] + ridges
+    roofs = [row for row in own if row["what"] == "roof"]
+    spread = [row["intensity"] for row in (*plotted, *roofs)]
     if not spread:
         return
-    low, high = min(spread) / 3, max(spread) * 3
-    for row in (row for row in own if row["what"] == "roof"):
-        colour = f"C{PRECISIONS.index(str(row['precision']))}"
-        ridge = row["intensity"]
-        x = sorted({low, min(max(ridge, low), high), high})
-        y = [formulas.attainable(value, row["rate"], row["bandwidth"]) for value in x]
-        dashed = row["source"] == MEASURED
-        style = {"linestyle": "--" if dashed else "-", "linewidth": 1.4, "marker": ""}
-        axes.plot(x, y, color=colour, label=f"roof, {row['precision']}, {row['source']}", **style)
+    low, high = min(spread) / 3, max(spread) * 6  # right of the last point there is room for its name
+    _draw_roofs(axes, roofs, low, high)
+    axes.set(xscale="log", xlim=(low, high))
     seen: set[str] = set()
     for row in plotted:
         label, style = _published_style(row) if _is_published(row) else _own_style(row)
         axes.plot([row["intensity"]], [row["rate"]], linestyle="", label="" if label in seen else label, **style)
         seen.add(label)
-        if not _is_model(row):
-            near = (row["intensity"], row["rate"])
-            side = {"xytext": (-5, -9), "ha": "right"} if row["intensity"] > 100 else {"xytext": (4, -8)}
-            axes.annotate(row["what"], near, textcoords="offset points", fontsize=6.5, **side)
+    named = [row for row in plotted if not _is_model(row)]
+    for row in named:
+        near = (row["intensity"], row["rate"])
+        name = str(row["what"]).replace(f"_{row['precision']}_", " ")  # the colour tells it
+        axes.annotate(name, near, textcoords="offset points", fontsize=6.5, **_side(row, named))
+
+
+def _draw_roofs(axes: Any, roofs: Sequence[dict[str, Any]], low: float, high: float) -> None:
+    """The slanted part once for all precisions, the flat ones in their colours; one that lies on another is thinner."""
+    slanted: set[object] = set()
+    drawn: set[object] = set()
+    for row in sorted(roofs, key=lambda row: -float(row["intensity"])):
+        look = {"linestyle": "--" if row["source"] == MEASURED else "-", "marker": ""}
+        ridge, peak, bandwidth = row["intensity"], row["rate"], row["bandwidth"]
+        if bandwidth not in slanted:
+            slanted.add(bandwidth)
+            ends = [low, ridge]
+            label = f"bandwidth, {row['source']}"
+            axes.plot(ends, [x * bandwidth for x in ends], color="0.5", linewidth=1.4, label=label, **look)
+        wide = 1.1 if (peak, bandwidth) in drawn else 2.2
+        drawn.add((peak, bandwidth))
+        colour = f"C{PRECISIONS.index(str(row['precision']))}"
+        label = f"roof, {row['precision']}, {row['source']}"
+        axes.plot([ridge, high], [peak, peak], color=colour, linewidth=wide, label=label, **look)
+
+
+def _side(row: dict[str, Any], named: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Where the name of a point stands: right of it, or left where the name would run into the next point's."""
+    for other in named:
+        right, up = (math.log10(other[name] / row[name]) for name in ("intensity", "rate"))
+        if 0 < right < 1 and abs(up) < 0.3:
+            # left of a ridge the roof falls to the left, right of it the point is close below a line
+            return {"xytext": (-4, 2) if row["intensity"] < 100 else (-5, -9), "ha": "right"}
+    return {"xytext": (4, -8)}
 
 
 def _published_style(row: dict[str, Any]) -> tuple[str, dict[str, Any]]:

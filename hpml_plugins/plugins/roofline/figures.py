@@ -18,8 +18,9 @@ FIGURES = (
         "A panel a machine. Lines: min(peak, intensity × bandwidth), solid as published for the card, dashed "
         "as measured on this node (copy and matrix products). A point left of its ridge is bound by memory, "
         "right of it by arithmetic; how far below its line it lies is what it leaves unused. Filled points "
-        "were counted by ncu, hollow coloured ones estimated; hollow grey ones are published by others and "
-        "not measured here. Operations without any FLOP (relu) are in the tables only.",
+        "were counted by ncu, hollow coloured ones estimated; hollow grey and brown ones are published by others, not "
+        "measured here, and of cards whose roofs are not drawn. Operations without any FLOP (relu) are in the tables "
+        "only.",
     ),
     Figure(
         "roofs",
