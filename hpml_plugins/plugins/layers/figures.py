@@ -7,8 +7,8 @@ from typing import Any
 
 from hpml_plugins import Figure, Record, Samples, Table, dots
 
-#: Column, label and scale of each panel.
-PANELS = (("time", "time, s", 1.0), ("memory", "memory, GiB", 1 / 2**30), ("power", "power, W", 1.0))
+#: Column and label of each panel. Time and memory are divided by the batch: a GPU's and a CPU's are not the same.
+PANELS = (("time", "time / batch, s"), ("memory", "memory / batch, MiB"), ("power", "power, W"))
 UNITS = {
     "time": "s",
     "memory": "B",
@@ -46,6 +46,7 @@ def layers_table(records: Sequence[Record]) -> Table:
 
 def draw_layers(sheet: Any, table: Table) -> None:
     """Layers down, time, memory and power (where known) across: a mark for each machine, device, mode and batch."""
+    scales = {"time": lambda row: 1 / row["batch"], "memory": lambda row: 1 / row["batch"] / 2**20}
     rows = list(table.rows())
     shown = [panel for panel in PANELS if any(row[panel[0]] is not None for row in rows)]
     points = {
@@ -53,11 +54,11 @@ def draw_layers(sheet: Any, table: Table) -> None:
             (
                 str(row["layer"]),
                 f"{row['machine']} {row['device']}, {row['mode']}, batch {row['batch']}",
-                _scaled(row[name], scale),
+                _scaled(row[name], scales[name](row) if name in scales else 1),
             )
             for row in rows
         ]
-        for name, label, scale in shown
+        for name, label in shown
     }
     time, *_ = dots(sheet, points)
     time.set_xscale("log")
@@ -127,6 +128,7 @@ FIGURES = (
         ("layers_cuda", "layers_cpu"),
         layers_table,
         draw_layers,
+        "Time and memory in the chart are divided by the batch, in the table they are of a pass over it. "
         "power is the average while the layer ran on and on, by the card's energy counter, energy that of a pass. "
         "highest_power and memory_in_use are the most that the watcher saw over the whole point.",
     ),

@@ -57,7 +57,7 @@ def draw_ratio(sheet: Any, table: Table) -> None:
     """Models and cards down, the ratio across: ours and the published."""
     points = [(_spelled(row, ("model", "gpus")), str(row["who"]), row["ratio"]) for row in table.rows()]
     (axes,) = dots(sheet, {"held / (parameters × 4 bytes)": points})
-    axes.set_xscale("log")
+    axes.set_xlim(left=0)
 
 
 def batch_table(records: Sequence[Record]) -> Table:
@@ -140,7 +140,7 @@ def _spelled(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _spell(name: str, cell: object) -> str:
-    spelled = {"gpus": f"{cell} GPU", "batch": f"batch {cell}", "limit": _limit(cell)}
+    spelled = {"gpus": f"{cell} GPU" if cell == 1 else f"{cell} GPUs", "batch": f"batch {cell}", "limit": _limit(cell)}
     return spelled.get(name, str(cell))
 
 
