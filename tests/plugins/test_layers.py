@@ -274,6 +274,7 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
     sheet = matplotlib.figure.Figure()
     draw_layers(sheet, table)
     assert [sum(len(marks.get_xdata()) for marks in axes.get_lines()) for axes in sheet.axes] == [2, 2, 1]
+    assert list(sheet.axes[0].get_lines()[0].get_xdata()) == [pytest.approx(1e-4 / 256)]  # a row of the batch
 
 
 def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]) -> Record:

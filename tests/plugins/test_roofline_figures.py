@@ -144,6 +144,7 @@ def test_the_chart_says_what_each_line_and_point_is() -> None:
         "resnet18, V100 SXM2: published, not measured",
         "resnet50, A100 SXM4 40 GB: published, not measured",
     } <= texts
+    assert {"bandwidth, published", "bandwidth, measured"} <= texts
     assert "relu" not in texts  # no FLOP: no place on a logarithmic axis
     assert "fma_float16" not in texts  # for checking counters only
 

@@ -72,6 +72,7 @@ def draw_batch(sheet: Any, table: Table) -> None:
     ]
     (axes,) = dots(sheet, {"largest batch, images": points})
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:.0f}")
 
 
 def layers_table(records: Sequence[Record]) -> Table:
