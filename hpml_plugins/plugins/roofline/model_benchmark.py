@@ -46,7 +46,7 @@ def measure(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> d
     time = bench.time(built.step.run)
     if step == "train":
         after = float(built.loss)
-        bench.check(after < before, f"the loss rose from {before:.3g} to {after:.3g} on the images it is trained on")
+        bench.check(after < before, f"a step lowers the loss on its images: {before:.3g} before, {after:.3g} after")
     return metrics(work, time)
 
 
