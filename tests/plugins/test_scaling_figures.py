@@ -25,7 +25,8 @@ def record(benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list
         for metric in BENCHMARKS[benchmark].metrics
     }
     profile = {name: samples.get(name, [1.0]) for name in DP_UNITS}
-    ranks = {"rank": [0.0, 1.0], "kernels": [0.04, 0.05], "collective_share": [0.2, 0.1]}
+    waited = [0.003, 0.001]
+    ranks = {"rank": [0.0, 1.0], "reduction": waited, "kernels": [0.04, 0.05], "collective_share": [0.2, 0.1]}
     series = {"profile": Series(profile), "ranks": Series(ranks), "epochs": Series({"steps": [3.0, 6.0]})}
     return Record(
         benchmark=benchmark, plugin="scaling", version="1", params=params, status="ok", machine=machine,
@@ -75,12 +76,23 @@ def test_table_2_is_seconds_of_an_epoch() -> None:
     assert row["communication"] == pytest.approx(0.1)
     assert row["exposed"] == pytest.approx(0.05)
     assert row["subtracted"] == pytest.approx(0.05)
+    # The reductions took 3 ms on one rank and 1 ms on that which came last: 2 ms less 1 ms.
+    assert row["waiting"] == pytest.approx(0.05)
 
 
 def test_table_3_has_the_ceiling_and_the_exercise_s_own_arithmetic_beside_it() -> None:
     (row,) = rows("table3", DDP)
     assert (row["bus_bandwidth"], row["ceiling"], row["utilization"]) == (2e9, 4e9, 0.5)
     assert row["by_subtraction"] == pytest.approx(4e9)  # 2 · 1 / 2 · 4 MB in 1 ms
+    assert row["last_rank"] == pytest.approx(4e9)
+
+
+def test_dataparallel_has_no_ranks_that_wait() -> None:
+    import msgspec
+
+    alone = msgspec.structs.replace(DP, series={"profile": DP.series["profile"]})
+    assert rows("table2", alone)[0]["waiting"] is None
+    assert rows("table3", alone)[0]["last_rank"] is None
 
 
 def test_several_gpus_that_cost_nothing_have_no_bandwidth_by_subtraction() -> None:
@@ -100,6 +112,7 @@ def test_dataparallel_s_step_is_drawn_in_its_parts() -> None:
     svg = render(Drawable("scaling", FIGURES["dp_step"], FIGURES["dp_step"].table([DP])), "svg")
     for part in ("scatter", "replicate", "parallel_apply", "gather", "backward", "update"):
         assert f">{part}<".encode() in svg
+    assert b"512 images for each of 2 GPUs" in svg
 
 
 @pytest.mark.parametrize("name", ["speedup", "efficiency", "efficiency_over_batch"])
@@ -112,6 +125,22 @@ def test_charts_over_gpus_are_drawn_for_one_machine_and_for_two(name: str) -> No
     assert b">two-gpus<" in svg
     assert b">other<" in svg
     assert (b">ideal<" in svg) == (name != "efficiency_over_batch")
+
+
+def test_efficiency_is_drawn_with_its_interval_a_row_a_point_and_a_mark_a_number_of_gpus() -> None:
+    import matplotlib.figure
+
+    four = record("scaling_ddp", samples={"efficiency": [0.7]}, gpus=4, **POINT)
+    sheet = matplotlib.figure.Figure()
+    assert FIGURES["efficiency"].draw is not None
+    FIGURES["efficiency"].draw(sheet, FIGURES["efficiency"].table([DDP, DP, four]))
+    (axes,) = sheet.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["DDP weak float32, 512", "DP weak float32, 512"]
+    two, of_four = axes.containers
+    assert (two.get_label(), list(two.lines[0].get_xdata())) == ("2 GPUs", [0.9, 0.15])
+    assert (of_four.get_label(), list(of_four.lines[0].get_xdata())) == ("4 GPUs", [0.7])
+    ((low, _), (high, _)), _ = two.lines[2][0].get_segments()
+    assert (low, high) == pytest.approx((0.8, 1.0))
 
 
 def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> None:

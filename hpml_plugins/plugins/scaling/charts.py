@@ -10,21 +10,32 @@ from hpml_plugins.plugins.scaling.dp import PARTS
 
 
 def draw_breakdown(sheet: Any, table: Table) -> None:
-    """Stacked bars: the parts of a step on the host, a bar a point."""
+    """Stacked bars: the parts of a step on the host, a bar a point; marks: a whole step that is not profiled."""
+    import matplotlib
+
     axes = sheet.subplots()
-    rows = list(table.rows())
-    names = [f"{row['machine']} {row['gpus']}×{row['batch']} {row['dtype']} {row['scaling']}" for row in rows]
+    rows = sorted(
+        table.rows(), key=lambda row: (row["machine"], row["scaling"] == "strong", row["dtype"], row["batch"])
+    )
+    names = [
+        f"{row['machine']}, {row['dtype']}\n{row['batch']} images "
+        + (f"for each of {row['gpus']} GPUs" if row["scaling"] == "weak" else f"for {row['gpus']} GPUs together")
+        for row in rows
+    ]
     left = [0.0] * len(rows)
     for part in PARTS:
         widths = [1e3 * _number(row[part]) for row in rows]
-        axes.barh(names, widths, left=left, label=part)
+        axes.barh(names, widths, left=left, label=part, height=0.6)
         left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.plot(
-        [1e3 * _number(row["single"]) for row in rows], names, linestyle="", marker="|", label="a step on one GPU"
-    )
+    # In the page's own ink: one of the cycle's colours would vanish in the bar of that colour.
+    ink = matplotlib.rcParams["text.color"]
+    for column, marker, label in (("single", "D", "step of one GPU"), ("step", "s", "DataParallel's step")):
+        of_one = [1e3 * _number(row[column]) for row in rows]
+        axes.plot(of_one, names, linestyle="", marker=marker, color=ink, label=f"{label}, not profiled")
     axes.invert_yaxis()
-    axes.set(xlabel="time of the host in a profiled step in ms")
-    axes.legend()
+    axes.set(xlabel="time of the host in ms")
+    handles, labels = axes.get_legend_handles_labels()
+    sheet.legend(handles, labels, loc="outside lower center", ncols=4)
 
 
 def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> Callable[[Any, Table], None]:
@@ -47,6 +58,34 @@ def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> 
     return draw
 
 
+def draw_efficiencies(sheet: Any, table: Table) -> None:
+    """Efficiency of each point with its interval: a panel a machine, a row a way and batch, a mark a number of GPUs."""
+    machines = table.groups("machine")
+    rows_of = {
+        machine: Table.of(rows).groups("method", "scaling", "dtype", "batch") for (machine,), rows in machines.items()
+    }
+    counts = sorted({int(_number(count)) for count in table.columns["gpus"]})
+    heights = [len(rows) + 2 for rows in rows_of.values()]
+    sheet.set_size_inches(sheet.get_figwidth(), 1 + 0.26 * sum(heights))
+    grid = sheet.subplots(len(rows_of), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for axes, (machine, rows) in zip(grid, rows_of.items(), strict=True):
+        axes.axvline(1, color="0.5", linestyle="--", marker="", label="ideal")
+        for number, count in enumerate(counts):
+            found = [(at, row) for at, points in enumerate(rows.values()) for row in points if row["gpus"] == count]
+            values = [_number(row["efficiency"]) for _, row in found]
+            below = [value - _number(row["from"]) for value, (_, row) in zip(values, found, strict=True)]
+            above = [_number(row["to"]) - value for value, (_, row) in zip(values, found, strict=True)]
+            look = {"fmt": "os^Dv"[number % 5], "color": f"C{number}", "capsize": 3}
+            axes.errorbar(values, [at for at, _ in found], xerr=(below, above), label=f"{count} GPUs", **look)
+        names = [f"{method} {scaling} {dtype}, {batch}" for method, scaling, dtype, batch in rows]
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(left=0)
+        axes.set_title(str(machine))
+    grid[-1].set_xlabel("speed-up / GPUs")
+    legend_below(sheet)
+
+
 def draw_efficiency_over_batch(sheet: Any, table: Table) -> None:
     """Efficiency against the batch: a panel a machine, a line a way of training, precision and number of GPUs."""
     machines = table.groups("machine")
@@ -63,7 +102,7 @@ def draw_efficiency_over_batch(sheet: Any, table: Table) -> None:
         batches = sorted({int(_number(row["batch"])) for row in rows})
         axes.set_xticks(batches, [str(batch) for batch in batches], rotation=30)
         axes.minorticks_off()
-        axes.set(title=str(machine), xlabel="batch", ylabel="speed-up / GPUs")
+        axes.set(title=str(machine), xlabel="images (weak: of each GPU; strong: of all)", ylabel="speed-up / GPUs")
         axes.set_ylim(bottom=0)
     legend_below(sheet, columns=2)
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from hpml_plugins import Figure, Record, Samples, Table
-from hpml_plugins.plugins.scaling.charts import draw_breakdown, draw_efficiency_over_batch, draw_over_gpus
+from hpml_plugins.plugins.scaling.charts import (
+    draw_breakdown,
+    draw_efficiencies,
+    draw_efficiency_over_batch,
+    draw_over_gpus,
+)
 from hpml_plugins.plugins.scaling.dp import PARTS
 from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
 from hpml_plugins.plugins.scaling.results import FLOAT32
@@ -54,8 +60,26 @@ def table2(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         steps = record.metrics["epoch"].median / record.metrics["step"].median
-        rows.append({**_point(record), **{name: steps * _figure(record, name) for name in columns}})
-    return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
+        found = {name: steps * _figure(record, name) for name in columns}
+        waiting = _waiting(record)
+        rows.append({**_point(record), **found, "waiting": None if waiting is None else steps * waiting})
+    return Table.of(_ordered(rows), dict.fromkeys((*columns, "waiting"), "s"))
+
+
+def _reductions(record: Record) -> list[float]:
+    """Seconds that each rank's reductions took in a profiled step; none for DataParallel, which has no ranks."""
+    ranks = record.series.get("ranks")
+    return ranks.numbers("reduction") if ranks and "reduction" in ranks.columns else []
+
+
+def _waiting(record: Record) -> float | None:
+    """Of a profiled step, mean over ranks: how much longer its reductions took than those of the rank that came last.
+
+    A collective's kernel starts when its own rank is there and ends when all are done, so the last rank's is the
+    shortest. At least that much of the communication is waiting.
+    """
+    reductions = _reductions(record)
+    return fmean(reductions) - min(reductions) if reductions else None
 
 
 def table3(records: Sequence[Record]) -> Table:
@@ -65,16 +89,17 @@ def table3(records: Sequence[Record]) -> Table:
     for record in records:
         point = _point(record)
         measured = {name: _figure(record, name) for name in columns}
-        rows.append({**point, **measured, "by_subtraction": _by_subtraction(record, point["gpus"])})
-    units = {"bus_bandwidth": "B/s", "ceiling": "B/s", "utilization": "1", "by_subtraction": "B/s"}
+        last = min(_reductions(record), default=0.0)
+        over = {"last_rank": last, "by_subtraction": _figure(record, "subtracted")}
+        rows.append({**point, **measured, **{name: _ring(record, s, point["gpus"]) for name, s in over.items()}})
+    units = dict.fromkeys(("bus_bandwidth", "ceiling", "last_rank", "by_subtraction"), "B/s") | {"utilization": "1"}
     return Table.of(_ordered(rows), units)
 
 
-def _by_subtraction(record: Record, ranks: int) -> float | None:
-    """As the exercise calculates: ring bytes over what several GPUs cost; unknown where they cost nothing."""
+def _ring(record: Record, seconds: float, ranks: int) -> float | None:
+    """Ring bytes of the gradients over so many seconds; unknown where there are none."""
     parameters = record.metrics["ceiling"].info.get("parameters")
-    lost = _figure(record, "subtracted")
-    return ring_bandwidth(FLOAT32 * float(parameters), lost, ranks) if parameters and lost > 0 else None
+    return ring_bandwidth(FLOAT32 * float(parameters), seconds, ranks) if parameters and seconds > 0 else None
 
 
 def breakdown_table(records: Sequence[Record]) -> Table:
@@ -184,7 +209,8 @@ def figures() -> list[Figure]:
             table2,
             None,
             "From a profile, mean over GPUs: exposed is communication while nothing was computed, idle is nothing at "
-            "all. Subtracted is the step less a perfectly scaled one, times steps, as the exercise has it.",
+            "all. Subtracted is the step less a perfectly scaled one, times steps, as the exercise has it. Waiting is "
+            "in communication: how much longer a rank's reductions took than those of the rank that came last.",
         ),
         Figure(
             "table3",
@@ -192,8 +218,9 @@ def figures() -> list[Figure]:
             SEVERAL,
             table3,
             None,
-            "Ring all-reduce: 2 (n − 1) / n · S over the time of the reductions in the profile; ceiling: the same of "
-            "one all-reduce of as many bytes with nothing beside it; by_subtraction: over step − single.",
+            "Ring all-reduce: 2 (n − 1) / n · S over the time of the reductions in the profile, waiting for other "
+            "ranks included; ceiling: the same of one all-reduce of as many bytes with nothing beside it; last_rank: "
+            "over the reductions of the rank that came last and waited least; by_subtraction: over step − single.",
         ),
         Figure(
             "speedup",
@@ -205,11 +232,12 @@ def figures() -> list[Figure]:
         ),
         Figure(
             "efficiency",
-            "Efficiency over GPUs",
+            "Efficiency, with its 95 % interval",
             ON_GPUS,
             scaling_table,
-            draw_over_gpus("efficiency", lambda _: 1.0, "speed-up / GPUs"),
-            "Of the largest batch measured each way. Dashed: 1, every GPU as fast as one alone.",
+            draw_efficiencies,
+            "The number is the batch: weak, of each GPU; strong, of all. Dashed: 1, every GPU as fast as one alone. A "
+            "wide interval is a step bound by the host, or one whose clocks a power cap changes.",
         ),
         Figure(
             "efficiency_over_batch",
@@ -226,8 +254,9 @@ def figures() -> list[Figure]:
             DATA_PARALLEL,
             breakdown_table,
             draw_breakdown,
-            "The host's time in the parts of a profiled step; the mark is a whole step on one GPU, not profiled. Where "
-            "the bars are long and the GPUs idle, the launching is what takes the time.",
+            "The host's time in the parts of a profiled step, which takes longer than others: the square is "
+            "DataParallel's step as it is, the diamond that of one GPU. Copies between GPUs are not among the parts: "
+            "see communication in table 2.",
         ),
         Figure(
             "vgg16",
