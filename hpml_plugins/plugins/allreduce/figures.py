@@ -9,7 +9,7 @@ from hpml_plugins import Figure, Record, Table, legend_below, panels
 from hpml_plugins.plugins.allreduce.formulas import size_in_bytes
 
 UNITS = {"size": "B", "time": "s", "algorithm_bandwidth": "B/s", "bus_bandwidth": "B/s"}
-TICKS = ("1KiB", "32KiB", "1MiB", "32MiB", "1GiB", "8GiB")
+TICKS = ("1KiB", "32KiB", "1MiB", "16MiB", "1GiB", "8GiB")
 
 
 def bandwidth_table(records: Sequence[Record]) -> Table:
@@ -49,7 +49,9 @@ def draw_bandwidths(sheet: Any, table: Table) -> None:
                 base=2,
             )
         axes.set(title=f"{machine}, {over}", xlabel="size", ylabel="bus bandwidth in GB/s")
-        axes.set_xticks([size_in_bytes(size) for size in TICKS], TICKS, rotation=30)
+        largest = max(float(row["size"] or 0) for row in of_panel)
+        ticks = {size_in_bytes(size): size for size in TICKS if size_in_bytes(size) <= largest}
+        axes.set_xticks(list(ticks), ticks.values(), rotation=30)
         axes.set_ylim(bottom=0)
     legend_below(sheet)
 
