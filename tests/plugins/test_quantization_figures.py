@@ -109,7 +109,17 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert rows[0]["best_latency"] == 1.0  # one image at one a second
     # −20 · log10(0.01) = 40 dB; float32 has no error
     assert [row["snr_db"] for row in rows] == [None, pytest.approx(40.0), pytest.approx(40.0), pytest.approx(40.0)]
-    assert len(sheet.axes[0].collections) == 4
+    (axes,) = sheet.axes
+    assert len(axes.collections) == 4
+    # 1 to 8 ms; accuracies from 0.90 to 0.95
+    assert axes.get_xlim() == (1, 10)
+    assert axes.get_ylim() == pytest.approx((0.87, 0.972))
+
+
+def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:
+    _, sheet = drawn("front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0))
+    low, high = sheet.axes[0].get_ylim()
+    assert (low, high) == pytest.approx((0.9, 1.002))
 
 
 def test_products_are_held_against_bfloat16_and_the_peak() -> None:
@@ -124,8 +134,22 @@ def test_products_are_held_against_bfloat16_and_the_peak() -> None:
     assert by_point["int8", 8192]["highest"] == 2800e12
     assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == ("quick", 0.7)
     assert by_point["int8", 512]["against_bfloat16"] is None
-    # two rates and two peaks
+    # two rates and two peaks, each peak with its number
     assert len(sheet.axes[0].get_lines()) == 4
+    assert [text.get_text() for text in sheet.axes[0].texts] == ["bfloat16: 1170", "int8: 2000"]
+
+
+def test_every_way_of_a_product_has_a_row() -> None:
+    table = FIGURES["ways"].table(
+        [product_record("int8", 512, 1e12, share=[0.1, 0.2]), product_record("fp8", 512, 2e12)]
+    )
+    found = [(row["dtype"], row["way"], row["rate"], row["share"]) for row in table.rows()]
+    assert found == [
+        ("fp8", "quick", 2e12, None),
+        ("fp8", "slow", 1e12, None),
+        ("int8", "quick", 1e12, 0.2),
+        ("int8", "slow", 5e11, 0.1),
+    ]
 
 
 def test_products_on_a_card_without_published_peak_are_drawn_without_it() -> None:

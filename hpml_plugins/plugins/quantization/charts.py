@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Table
@@ -24,9 +26,8 @@ def draw_histograms(sheet: Any, table: Table) -> None:
         axes.set_yscale("log")
         axes.set_ylim(bottom=1e-4)
         axes.set_title(f"{machine} {data}: {layer}", fontsize=8)
-    for axes in panels[: len(groups)]:
-        axes.set(ylabel="share")
-    panels[0].legend(fontsize=7)
+        axes.set(xlabel="value", ylabel="share")
+    _legend(sheet, columns=4)
 
 
 def draw_accuracy(sheet: Any, table: Table) -> None:
@@ -46,45 +47,85 @@ def draw_accuracy(sheet: Any, table: Table) -> None:
             axes.plot(*zip(*sorted(points), strict=True), label=name, linestyle=style)
         axes.set(title=f"{machine} {data}", xlabel="bits", ylabel="accuracy", xticks=(1, 2, 4, 6, 8))
         axes.set_ylim(0, 1.02)
-    panels[0].legend(fontsize=6)
+    _legend(sheet, columns=3)
 
 
 def draw_front(sheet: Any, table: Table) -> None:
     """A panel a machine, device, network and data set: accuracy over latency; the line joins what nothing beats."""
     groups = table.groups("machine", "device", "model", "data")
+    methods = list(dict.fromkeys(table.columns["method"]))
     panels = _panels(sheet, len(groups), across=2)
     for axes, ((machine, device, model, data), rows) in zip(panels, groups.items(), strict=False):
-        for number, row in enumerate(rows):
+        for row in rows:
+            number = methods.index(row["method"])
+            compiled = row["runtime"] == "compile"
             axes.scatter(
-                [float(row["latency"] or 0)],
+                [1e3 * float(row["latency"] or 0)],
                 [float(row["accuracy"] or 0)],
                 marker=MARKERS[number % len(MARKERS)],
-                color=f"C{number % 10}",
-                label=f"{row['method']}{', compiled' if row['runtime'] == 'compile' else ''}",
+                facecolors="none" if compiled else f"C{number}",
+                edgecolors=f"C{number}",
+                label=f"{row['method']}{', compiled' if compiled else ''}",
             )
-        front = sorted((float(row["latency"] or 0), float(row["accuracy"] or 0)) for row in rows if row["front"])
+        front = sorted((1e3 * float(row["latency"] or 0), float(row["accuracy"] or 0)) for row in rows if row["front"])
         axes.plot(*zip(*front, strict=True), color="0.5", linewidth=1, marker="", drawstyle="steps-post")
-        axes.set_xscale("log")
-        axes.set(xlabel="latency at batch 1, s", ylabel="accuracy")
+        _latencies(axes, [1e3 * float(row["latency"] or 0) for row in rows])
+        axes.set_ylim(*_around([float(row["accuracy"] or 0) for row in rows]))
+        axes.set(xlabel="latency of one image in ms", ylabel="accuracy")
         axes.set_title(f"{machine} {device}: {model} on {data}", fontsize=8)
-        axes.legend(fontsize=6)
+    _legend(sheet, columns=4)
+
+
+def _latencies(axes: Any, latencies: Sequence[float]) -> None:
+    """A logarithmic axis over whole decades, with numbers written out."""
+    axes.set_xscale("log")
+    axes.set_xlim(10 ** math.floor(math.log10(min(latencies))), 10 ** math.ceil(math.log10(max(latencies))))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+
+
+def _around(accuracies: Sequence[float]) -> tuple[float, float]:
+    """What the axis shows: at least ten per cent, for an image more or less is chance; nothing beyond 1."""
+    high = min(1.0, max(accuracies) + 0.02)
+    return min(min(accuracies) - 0.02, high - 0.1), high + 0.002
 
 
 def draw_products(sheet: Any, table: Table) -> None:
-    """Rate over size, a line a precision; dotted: the published peak."""
+    """Rate over size, a line a precision; dotted: the published peak, one line for those that share it."""
     groups = table.groups("machine", "device")
+    dtypes = list(dict.fromkeys(table.columns["dtype"]))
     panels = _panels(sheet, len(groups), across=2)
     for axes, ((machine, device), rows) in zip(panels, groups.items(), strict=False):
-        for number, ((dtype,), of_one) in enumerate(Table.of(rows).groups("dtype").items()):
-            points = sorted((int(row["size"] or 0), float(row["rate"] or 0)) for row in of_one)
-            axes.loglog(*zip(*points, strict=True), label=str(dtype), color=f"C{number}")
-            for row in of_one[-1:]:
-                if row["share"]:
-                    peak = float(row["rate"] or 0) / float(row["share"])
-                    axes.axhline(peak, color=f"C{number}", linestyle=":", marker="", linewidth=1)
-        axes.set(xlabel="size n of n × n", ylabel="OP/s")
+        peaks: dict[float, list[str]] = {}
+        for (dtype,), of_one in Table.of(rows).groups("dtype").items():
+            points = sorted((int(row["size"] or 0), float(row["rate"] or 0) / 1e12) for row in of_one)
+            number = dtypes.index(dtype)
+            look = {"color": f"C{number}", "marker": MARKERS[number % len(MARKERS)]}
+            axes.semilogx(*zip(*points, strict=True), label=str(dtype), base=2, **look)
+            if share := of_one[-1]["share"]:
+                peak = float(f"{points[-1][1] / float(share):.3g}")
+                peaks.setdefault(peak, []).append(str(dtype))
+        for peak, shared in peaks.items():
+            axes.axhline(peak, color="0.5", linestyle=":", marker="")
+            where = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            told = f"{', '.join(shared)}: {peak:g}"
+            axes.annotate(told, (1, peak), (-2, 3), ha="right", fontsize=8, **where)
+        sizes = sorted({int(row["size"] or 0) for row in rows})
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set(xlabel="size n of n × n", ylabel="TOP/s")
         axes.set_title(f"{machine} {device}", fontsize=9)
-        axes.legend(fontsize=7)
+    _legend(sheet, columns=4)
+
+
+def _legend(sheet: Any, columns: int) -> None:
+    """One legend of all panels below them, each label once, each with the look that it has."""
+    by_label: dict[str, Any] = {}
+    for axes in sheet.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            by_label.setdefault(label, handle)
+    sheet.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=columns)
 
 
 def _panels(sheet: Any, count: int, across: int) -> list[Any]:

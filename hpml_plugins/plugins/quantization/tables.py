@@ -161,3 +161,21 @@ def products(records: Sequence[Record]) -> Table:
         row["against_bfloat16"] = row["rate"] / bfloat16 if bfloat16 else None
     rows.sort(key=lambda row: (row["machine"], row["device"], row["dtype"], row["size"]))
     return Table.of(rows, {"time": "s", "rate": "OP/s", "highest": "OP/s", "share": "1", "against_bfloat16": "1"})
+
+
+def ways(records: Sequence[Record]) -> Table:
+    """A row a product and way: rate, its highest sample, share of the published peak."""
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        point = {
+            "machine": record.machine,
+            "device": record.benchmark.rpartition("_")[2],
+            "dtype": record.params["dtype"],
+            "size": record.params["size"],
+        }
+        found = record.series["ways"].columns
+        names = [name for name in ("way", "rate", "highest", "share") if name in found]
+        for values in zip(*(found[name] for name in names), strict=True):
+            rows.append({**point, **dict(zip(names, values, strict=True))})
+    rows.sort(key=lambda row: (row["machine"], row["device"], row["dtype"], row["way"], row["size"]))
+    return Table.of(rows, {"rate": "OP/s", "highest": "OP/s", "share": "1"})
