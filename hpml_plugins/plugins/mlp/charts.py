@@ -125,8 +125,8 @@ def draw_ways(sheet: Any, table: Table) -> None:
     sheet.set_size_inches(9.0, 1.2 + 0.3 * len(rows))
     axes = sheet.subplots()
     axes.barh(names, [1e3 * _number(row["time"]) for row in rows], label="measured")
-    axes.plot([1e3 * _number(row["predicted"]) for row in rows], names, linestyle="", marker="|", color="C1",
-              markersize=12, label="predicted from phases")  # fmt: skip
+    axes.plot([1e3 * _number(row["predicted"]) for row in rows], names, linestyle="", marker="D", color="white",
+              markeredgecolor="black", label="predicted from phases")  # fmt: skip
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=7)
     axes.set(xlabel="a batch in ms")
