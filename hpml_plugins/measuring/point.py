@@ -13,6 +13,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
 from hpml_plugins.isolation.isolated import Outcome, Send, run_isolated
 from hpml_plugins.measuring.bench import Bench
+from hpml_plugins.measuring.compilers import end_compilers
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.sampling import Plan
 from hpml_plugins.measuring.trouble import GpuLost
@@ -135,6 +136,7 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: 
     except Exception as error:
         traceback.print_exc()
         answer = _Answer("failed", out_of_gpu_memory(error) or describe(error))
+    end_compilers()
     answer.series, answer.checks, answer.warnings = bench.attached, bench.checks, bench.warnings
     answer.packages = package_versions()
     answer.data = bench.used_data

@@ -4,11 +4,13 @@ import ctypes
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,3 +276,16 @@ def waits_a_second(bench: Bench) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_step_of_a_second_gets_three_samples_past_its_budget(node: Node) -> None:
     assert len(point(waits_a_second, node).metrics["time"].samples) == 3
+
+
+def compile_something(bench: Bench) -> dict[str, Any]:
+    pool = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    sys.modules["torch._inductor.async_compile"] = SimpleNamespace(  # type: ignore[assignment]
+        shutdown_compile_workers=lambda: (pool.kill(), pool.wait())
+    )
+    return {"time": Samples.of([1.0], "s")}
+
+
+def test_the_processes_of_torch_s_compiler_end_with_the_point(node: Node) -> None:
+    record = point(compile_something, node)
+    assert (record.status, record.warnings) == ("ok", [])

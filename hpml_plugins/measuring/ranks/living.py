@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, UsageError, describe
 from hpml_plugins.isolation.lifeline import end_with_parent
+from hpml_plugins.measuring.compilers import end_compilers
 from hpml_plugins.measuring.memory import out_of_gpu_memory
 from hpml_plugins.measuring.ranks.rank import Rank
 from hpml_plugins.measuring.ranks.team import Report, Team
@@ -53,6 +54,7 @@ def live(
         with rank.connected():
             report = Report("ok", value=function(rank, *args))
             _leave(report, rank)
+        end_compilers()
     except BaseException as error:
         report = _report_of(error)
         _leave(report, rank)

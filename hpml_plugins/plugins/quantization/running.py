@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +46,6 @@ def prepared(network: Any, device: str, runtime: str) -> Any:
     return torch.compile(network, dynamic=False)
 
 
-def end_compiling() -> None:
-    """End the processes that torch.compile keeps for its next compilation."""
-    # Not a documented interface; where it has moved, they are ended with the point, and the Record says so.
-    with suppress(Exception):
-        importlib.import_module("torch._inductor.async_compile").shutdown_compile_workers()
-
-
 def images_of(batch: int, subject: Subject, dtype: Any, device: str, seed: int) -> Any:
     """Random images for timing, laid out as the network is."""
     generator = torch.Generator(device).manual_seed(seed)
@@ -90,8 +82,6 @@ def time_batches(bench: Bench, deployed: Deployed, subject: Subject, runtime: st
                 plain = plainly(images).float()
             bench.check(_apart(found, plain) < _MAY_DIFFER, "the compiled network's logits differ from the plain one's")
         timed.append(Timed(batch, bench.time(step, launch="visible", budget=BUDGET, name=f"batch {batch}"), step))
-    if runtime == "compile":
-        end_compiling()
     return timed
 
 

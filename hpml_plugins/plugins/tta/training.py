@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,7 +176,7 @@ class Trainer:
         return total[0] / total[1]
 
     def close(self) -> None:
-        """Let go of all graphs, and end the processes that load and compile."""
+        """Let go of all graphs, and end the processes that load."""
         for replay in (*self._steps.values(), *filter(None, [self._evaluate])):
             replay.drop()
         if self.loaded:
@@ -185,11 +184,6 @@ class Trainer:
         if self.recipe.compile:
             # Another trainer's functions are of the same code: dynamo would count them as recompilations, and give up.
             torch._dynamo.reset()
-            # Not a documented interface; where it has moved, they are ended with the point.
-            with suppress(Exception):
-                from torch._inductor.async_compile import shutdown_compile_workers
-
-                shutdown_compile_workers()
 
     # -- set-up
 
