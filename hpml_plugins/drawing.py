@@ -27,11 +27,12 @@ def panels(sheet: Any, count: int, **options: Any) -> list[Any]:
     return grid[:count]
 
 
-def legend_below(sheet: Any, columns: int = 3) -> None:
+def legend_below(sheet: Any, columns: int = 3, *, restyle: bool = True) -> None:
     """One legend of all panels below them, each label once; lines of one label look alike in all panels.
 
     Lines without a marker, such as a limit drawn by `axhline`, keep the look they were given, and marks that no line
-    joins stay apart. columns: the most; fewer where labels are long.
+    joins stay apart. columns: the most; fewer where labels are long.  restyle: False where looks mean something and
+    all are to be kept.
     """
     import matplotlib
 
@@ -41,7 +42,7 @@ def legend_below(sheet: Any, columns: int = 3) -> None:
     for axes in sheet.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             by_label.setdefault(label, handle)
-            if _is_a_curve(handle):
+            if restyle and _is_a_curve(handle):
                 if label not in looks:
                     looks[label] = next(unused, {})
                 joined = handle.get_linestyle() != "None"

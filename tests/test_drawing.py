@@ -31,6 +31,16 @@ def test_a_label_looks_alike_in_all_panels_and_stands_in_the_legend_once() -> No
     assert limit.get_color() == "0.5"
 
 
+def test_looks_that_mean_something_are_kept() -> None:
+    sheet = figure.Figure(layout="constrained")
+    (axes,) = panels(sheet, 1)
+    axes.plot([1, 2], [1, 2], marker="D", color="C7", label="a")
+    axes.barh(["x"], [1], label="b")
+    legend_below(sheet, restyle=False)
+    assert (axes.get_lines()[0].get_color(), axes.get_lines()[0].get_marker()) == ("C7", "D")
+    assert [text.get_text() for text in sheet.legends[0].get_texts()] == ["a", "b"]
+
+
 def test_rows_of_marks_are_the_same_in_all_panels() -> None:
     sheet = figure.Figure(figsize=(8.0, 4.0), layout="constrained")
     time = [("relu", "a", 1.0), ("relu", "b", 1.0), ("pool", "a", 3.0)]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Table
+from hpml_plugins import Table, legend_below
 from hpml_plugins.plugins.quantization.tables import SHOWN
 
 LABELS = {"float": "float32", "bits8": "8 bits", "bits4": "4 bits", "bits2": "2 bits"}
@@ -27,7 +27,7 @@ def draw_histograms(sheet: Any, table: Table) -> None:
         axes.set_ylim(bottom=1e-4)
         axes.set_title(f"{machine} {data}: {layer}", fontsize=8)
         axes.set(xlabel="value", ylabel="share")
-    _legend(sheet, columns=4)
+    legend_below(sheet, columns=4, restyle=False)
 
 
 def draw_accuracy(sheet: Any, table: Table) -> None:
@@ -47,7 +47,7 @@ def draw_accuracy(sheet: Any, table: Table) -> None:
             axes.plot(*zip(*sorted(points), strict=True), label=name, linestyle=style)
         axes.set(title=f"{machine} {data}", xlabel="bits", ylabel="accuracy", xticks=(1, 2, 4, 6, 8))
         axes.set_ylim(0, 1.02)
-    _legend(sheet, columns=3)
+    legend_below(sheet, columns=3, restyle=False)
 
 
 def draw_front(sheet: Any, table: Table) -> None:
@@ -73,7 +73,7 @@ def draw_front(sheet: Any, table: Table) -> None:
         axes.set_ylim(*_around([float(row["accuracy"] or 0) for row in rows]))
         axes.set(xlabel="latency of one image in ms", ylabel="accuracy")
         axes.set_title(f"{machine} {device}: {model} on {data}", fontsize=8)
-    _legend(sheet, columns=4)
+    legend_below(sheet, columns=4, restyle=False)
 
 
 def _latencies(axes: Any, latencies: Sequence[float]) -> None:
@@ -116,16 +116,7 @@ def draw_products(sheet: Any, table: Table) -> None:
         axes.set_ylim(bottom=0)
         axes.set(xlabel="size n of n × n", ylabel="TOP/s")
         axes.set_title(f"{machine} {device}", fontsize=9)
-    _legend(sheet, columns=4)
-
-
-def _legend(sheet: Any, columns: int) -> None:
-    """One legend of all panels below them, each label once, each with the look that it has."""
-    by_label: dict[str, Any] = {}
-    for axes in sheet.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            by_label.setdefault(label, handle)
-    sheet.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=columns)
+    legend_below(sheet, columns=4, restyle=False)
 
 
 def _panels(sheet: Any, count: int, across: int) -> list[Any]:

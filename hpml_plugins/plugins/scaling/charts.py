@@ -34,8 +34,7 @@ def draw_breakdown(sheet: Any, table: Table) -> None:
         axes.plot(of_one, names, linestyle="", marker=marker, color=ink, label=f"{label}, not profiled")
     axes.invert_yaxis()
     axes.set(xlabel="time of the host in ms")
-    handles, labels = axes.get_legend_handles_labels()
-    sheet.legend(handles, labels, loc="outside lower center", ncols=4)
+    legend_below(sheet, columns=4, restyle=False)
 
 
 def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> Callable[[Any, Table], None]:
