@@ -12,6 +12,8 @@ from hpml_plugins.plugins.mlp.phases import ORDER
 from hpml_plugins.plugins.mlp.tables import PUBLISHED
 
 Draw = Callable[[Any, Table], None]
+#: Of a mark that is seen on bars of any colour, and beside them.
+MARK = {"linestyle": "", "marker": "D", "color": "white", "markeredgecolor": "black"}
 
 
 def draw_errors(sheet: Any, table: Table) -> None:
@@ -69,7 +71,7 @@ def draw_phases(sheet: Any, table: Table) -> None:
         )
         left = [start + width for start, width in zip(left, widths, strict=True)]
     marks = [1e3 * _number(row["batch_time"]) for row in rows]
-    axes.plot(marks, names, linestyle="", marker="D", color="white", markeredgecolor="black", label="whole batch")
+    axes.plot(marks, names, label="whole batch", **MARK)
     axes.invert_yaxis()
     axes.set(xlabel="ms")
     axes.tick_params(axis="y", labelsize=7)
@@ -125,8 +127,8 @@ def draw_ways(sheet: Any, table: Table) -> None:
     sheet.set_size_inches(9.0, 1.2 + 0.3 * len(rows))
     axes = sheet.subplots()
     axes.barh(names, [1e3 * _number(row["time"]) for row in rows], label="measured")
-    axes.plot([1e3 * _number(row["predicted"]) for row in rows], names, linestyle="", marker="D", color="white",
-              markeredgecolor="black", label="predicted from phases")  # fmt: skip
+    axes.plot([1e3 * _number(row["predicted"]) for row in rows], names, label="predicted from phases",
+              **MARK)  # fmt: skip
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=7)
     axes.set(xlabel="a batch in ms")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-#: B for an algorithm to work in. More is not asked for by any on an H200 at 16384³.
+#: B that an algorithm may work in.
 WORKSPACE = 64 * 2**20
 #: How many algorithms are asked for, and how often each is run when they are compared.
 ALGORITHMS, TRIALS = 16, 10
@@ -33,15 +33,13 @@ class EightBitProduct:
     first: (m, k), int8 or float8_e4m3fn, contiguous.  second: (k, n), the same dtype, by columns: its transpose is
     contiguous.  out: (m, n), contiguous. Of int8, int32 takes the sums, and int8 takes them times `scale` (in float32),
     rounded to nearest and held within -128 … 127. Of fp8, bfloat16 takes them times the two numbers of `scales`, one an
-    operand, float32 on the GPU, added up fast (with fewer bits than float32 has).  The first call tries the algorithms;
-    `algorithm` is then "2 of 8", by cuBLASLt's own order.
+    operand, float32 on the GPU, added up fast (with fewer bits than float32 has).  The first call tries the algorithms.
     Raises ValueError for other operands, and RuntimeError where nvmath-python is missing or cuBLASLt refuses.
     """
 
     def __init__(
         self, first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
     ) -> None:
-        self.algorithm = ""
         self._operands = (first, second.t(), out)
         if not all(each.is_contiguous() for each in self._operands):
             raise ValueError("first and out must lie by rows, second by columns")
@@ -106,7 +104,6 @@ class EightBitProduct:
 
         seconds = [_seconds(lambda number=number: call(number)) for number in range(len(found))]
         fastest = seconds.index(min(seconds))
-        self.algorithm = f"{fastest + 1} of {len(found)}"
         return lambda: call(fastest)
 
 
