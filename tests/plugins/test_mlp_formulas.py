@@ -27,7 +27,7 @@ from hpml_plugins.plugins.mlp.formulas import (
     split_reduced_bytes,
 )
 from hpml_plugins.plugins.mlp.job import Job
-from hpml_plugins.plugins.mlp.model_benchmark import Point, images_on_curve
+from hpml_plugins.plugins.mlp.model_benchmark import OF_GRADIENTS, Point, by_neighbours
 from hpml_plugins.plugins.mlp.overlap_benchmark import predictions as ahead_predictions
 from hpml_plugins.plugins.mlp.phase_benchmark import rates_of
 from hpml_plugins.plugins.mlp.phases import IMAGES, LAUNCHING, ORDER, added_up
@@ -181,13 +181,18 @@ def test_a_curve_runs_through_its_neighbours_by_hand() -> None:
         on_curve([], [], 1.0)
 
 
-def test_images_are_predicted_by_the_same_batch_at_other_hidden_sizes() -> None:
-    def point(hidden: int, batch: int, images: float) -> Point:
-        return Point(hidden, batch, 1.0, {IMAGES: images})
+def test_phases_on_the_host_are_predicted_by_points_that_differ_in_one_thing() -> None:
+    def point(hidden: int, batch: int, images: float, gradients: float) -> Point:
+        return Point(hidden, batch, 1.0, {IMAGES: images, **dict.fromkeys(OF_GRADIENTS, gradients)})
 
-    points = [point(128, 800, 1.0), point(512, 800, 7.0), point(2048, 800, 4.0), point(512, 3000, 9.0)]
+    points = [
+        point(128, 800, 1.0, 10.0), point(512, 800, 7.0, 20.0), point(2048, 800, 4.0, 30.0),
+        point(512, 3200, 9.0, 50.0), point(512, 6400, 9.0, 80.0),
+    ]  # fmt: skip
     # 512 is halfway between 128 and 2048 on a logarithmic axis: the geometric mean of 1 and 4, whatever it took itself.
-    assert images_on_curve(points, 1) == pytest.approx(2)
-    # Beyond the end times do not fall: 512 took 7 and 2048 less.
-    assert images_on_curve(points, 0) == pytest.approx(7)
-    assert images_on_curve(points, 3) == 0  # no other hidden size had this batch
+    # Beyond the smallest batch, gradients take what the next one's take.
+    assert by_neighbours(points, 1) == pytest.approx({IMAGES: 2.0, **dict.fromkeys(OF_GRADIENTS, 50.0)})
+    # 3200 is two thirds of the way from 800 to 6400, as logarithms go: 20 + 2 / 3 (80 − 20). No other has this batch.
+    assert by_neighbours(points, 3) == pytest.approx(dict.fromkeys(OF_GRADIENTS, 60.0))
+    # Beyond the end times of images do not fall: 512 took 7 and 2048 less. No other batch has 128 hidden units.
+    assert by_neighbours(points, 0) == pytest.approx({IMAGES: 7.0})

@@ -63,7 +63,7 @@ PHASES_CPU = Benchmark(
 MODEL = Benchmark(
     "mlp_model", model.measure_model, model.METRICS,
     {"ranks": SEVERAL, "way": ("mpi", "gloo"), "product": PRODUCTS},
-    GPUS, timeout=240, version="2",
+    GPUS, timeout=240, version="3",
     description="Batches over hidden sizes and batch sizes on GPUs, against the exercise's roofline and fitted lines.",
 )  # fmt: skip
 MODEL_CPU = Benchmark(
@@ -76,13 +76,13 @@ OVERLAP = Benchmark(
     "mlp_overlap", overlap.measure_overlap, overlap.METRICS,
     {"ranks": SEVERAL, "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
      "product": PRODUCTS},
-    GPUS, timeout=180, version="2",
+    GPUS, timeout=180, version="3",
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip
 OVERLAP_CPU = Benchmark(
     "mlp_overlap_cpu", overlap.measure_overlap, overlap.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
-    CPU, timeout=120, version="2",
+    CPU, timeout=120, version="3",
     description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
 )  # fmt: skip
 SPLIT = Benchmark(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import log
 
 from hpml_plugins import Bench, Metric, Rank
 from hpml_plugins.plugins.mlp.formulas import (
@@ -120,14 +121,15 @@ def predicted_rows(
     taken = [point.times for point in points]
     lines, curves = left_out(works, taken, on_line), left_out(works, taken, on_curve)
     for index, curve in enumerate(curves):
-        curve[IMAGES] = images_on_curve(points, index) or curve[IMAGES]
+        curve |= by_neighbours(points, index)
     sums = [added_up(point.times, on_gpu=on_gpu) for point in points]
     rows = []
     for index, (point, line, curve) in enumerate(zip(points, lines, curves, strict=True)):
         sizes, images = Sizes(job.inputs, point.hidden, job.classes), share(point.batch, ranks)
-        # What no phase holds: the host between them. The other points say how much that is.
-        between = statistics.median(
-            other.whole - total for i, (other, total) in enumerate(zip(points, sums, strict=True)) if i != index
+        # What no phase holds: the host between them, ranks that wait for one another. Waiting grows with what is waited
+        # for, so the other points say what share it is.
+        more = statistics.median(
+            other.whole / total for i, (other, total) in enumerate(zip(points, sums, strict=True)) if i != index
         )
         rows.append({
             "hidden": point.hidden,
@@ -138,23 +140,41 @@ def predicted_rows(
             "without_images": point.whole - point.times[IMAGES],
             "added_up": sums[index],
             "roofline": seconds_of_batch(sizes, images, job.item, ranks, rates["flops"], rates["pci"], rates["mpi"]),
-            "lines": max(0.0, added_up(line, on_gpu=on_gpu) + between),
-            "curves": max(0.0, added_up(curve, on_gpu=on_gpu) + between),
+            "lines": max(0.0, added_up(line, on_gpu=on_gpu) * more),
+            "curves": max(0.0, added_up(curve, on_gpu=on_gpu) * more),
         })  # fmt: skip
     return rows
 
 
-def images_on_curve(points: list[Point], index: int) -> float:
-    """What copying a point's images should take by the same batch at other hidden sizes, s; 0 where there is none.
+#: Phases whose work is set by the hidden size alone.
+OF_GRADIENTS = (TO_HOST, REDUCE, TO_DEVICE, STEP, LAUNCHING)
 
-    The larger the gradients that go through the host between two batches, the less of the images is still in its
-    caches when they are copied again: on an H200's host 18.8 MB took 1.6 ms with 128 hidden units, 3.4 ms with 8192.
+
+def by_neighbours(points: list[Point], index: int) -> dict[str, float]:
+    """What a point's phases on the host should take, s, by those measured that differ in one thing only.
+
+    Images by the same batch at other hidden sizes: the larger the gradients that go through the host between two
+    batches, the less of the images is still in its caches when they are copied again; on an H200's host 18.8 MB took
+    1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by the next smaller and
+    larger batch of the same hidden size. A phase without such points is left out.
     """
     point = points[index]
-    others = [each for i, each in enumerate(points) if i != index and each.batch == point.batch]
-    if not others:
-        return 0.0
-    return on_curve([float(o.hidden) for o in others], [o.times[IMAGES] for o in others], float(point.hidden))
+    others = [each for i, each in enumerate(points) if i != index]
+    told = {}
+    if same_batch := [each for each in others if each.batch == point.batch]:
+        times = [each.times[IMAGES] for each in same_batch]
+        told[IMAGES] = on_curve([float(each.hidden) for each in same_batch], times, float(point.hidden))
+    if near := next_batches([each for each in others if each.hidden == point.hidden], point.batch):
+        # On a straight line over the logarithm of the batch; beyond the ends the nearest one's.
+        far = [abs(log(each.batch / point.batch)) for each in reversed(near)]
+        told |= {name: statistics.fmean([each.times[name] for each in near], weights=far) for name in OF_GRADIENTS}
+    return told
+
+
+def next_batches(points: list[Point], batch: int) -> list[Point]:
+    """Of these the one with the next smaller batch and the one with the next larger, as far as there are such."""
+    ordered = sorted(points, key=lambda each: each.batch)
+    return [each for each in ordered if each.batch < batch][-1:] + [each for each in ordered if each.batch > batch][:1]
 
 
 def work_of(sizes: Sizes, images: int, item: int, ranks: int) -> dict[str, float]:
@@ -190,5 +210,6 @@ def on_rank(rank: Rank, job: Job, grid: Grid) -> list[Point]:
             checked_error(rank, trainer, trainer.batch, f"{job.way}, {job.product}'s products")
         turns = [(whole(rank, trainer.batch, count), profiled(rank, trainer, phases, count)) for _ in range(TURNS)]
         times = {name: statistics.median(taken[name] for _, taken in turns) for name in turns[0][1]}
-        points.append(Point(hidden, batch, statistics.median(seconds for seconds, _ in turns), times))
+        seconds = statistics.median(each for batches, _ in turns for each in batches)
+        points.append(Point(hidden, batch, seconds, times))
     return points

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,8 +22,15 @@ METRICS = (
     Metric("gain", "1", "higher", "plain over the fastest of the other ways"),
     Metric("predicted_gain", "1", "higher", "the same by the phases of both"),
 )
-#: Batches looked at phase by phase.
-COUNT = {"cuda": 20, "cpu": 7}
+#: Which of `predictions` is each way's.
+PREDICTED_BY = {
+    "plain": "one after the other", "pinned": "one after the other", "pieces": "pieces", "pinned, pieces": "pieces",
+    "pinned, pieces, waiting": "pieces", "pinned, images ahead": "ahead", "all together": "both",
+}  # fmt: skip
+#: Batches of each way that are timed in a turn, and of those that are looked at phase by phase; and turns of them all:
+#: for what else the host does, and what its caches hold, must not differ between the ways, nor from their phases.
+COUNT = {"cuda": 12, "cpu": 4}
+TURNS = 5
 
 
 def measure_overlap(
@@ -52,46 +60,64 @@ def measure_overlap(
 
 
 def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]:
-    """Time each variant, after its weights were checked; predict each from the phases."""
-    from hpml_plugins.plugins.mlp.overlap import PIECES, Ahead, in_pieces
+    """Time the ways in turns, after the weights of each were checked; predict each from the phases."""
+    from hpml_plugins.plugins.mlp.overlap import PIECES
     from hpml_plugins.plugins.mlp.phases import Phases
-    from hpml_plugins.plugins.mlp.profiling import profiled
+    from hpml_plugins.plugins.mlp.profiling import profiled, whole
     from hpml_plugins.plugins.mlp.training import Trainer, checked_error, multiplier
 
     on_gpu = rank.device.startswith("cuda")
     multiply = multiplier(job.product, rank.device)
     phases = Phases(rank.device)
     count = COUNT["cuda" if on_gpu else "cpu"]
-    found: dict[str, Samples] = {}
-
-    def take(name: str, trainer: Trainer, run: Callable[[], None]) -> None:
-        rank.progress(name, len(found) / 6)
-        checked_error(rank, trainer, run, name)
-        found[name] = rank.time(run, launch="visible", over="max", name=name)
-
     plain = Trainer(rank, job, multiply, phase=phases)
-    take("plain", plain, plain.batch)
-    predicted = predictions(profiled(rank, plain, phases, count), PIECES)
-    told = {"plain": predicted["one after the other"], "pieces": predicted["pieces"]}
-    if not on_gpu:  # there is no other memory to copy to, and no stream
-        take("pieces", plain, lambda: in_pieces(plain))
-        return found, told
-    pinned = Trainer(rank, replace(job, pinned=True), multiply, phase=phases)
-    take("pinned", pinned, pinned.batch)
-    predicted = predictions(profiled(rank, pinned, phases, count), PIECES)
-    told |= {"pinned": predicted["one after the other"], "pinned, pieces": predicted["pieces"]}
-    told |= {"pinned, images ahead": predicted["ahead"], "all together": predicted["both"]}
-    take("pinned, pieces", pinned, lambda: in_pieces(pinned))
-    take("pinned, images ahead", pinned, Ahead(pinned, pieces=False).batch)
-    if job.through_host:
+    # On a CPU there is no other memory to copy to, and no stream.
+    pinned = Trainer(rank, replace(job, pinned=True), multiply, phase=phases) if on_gpu else plain
+    ways: dict[str, tuple[Trainer, Callable[[], None]]] = {"plain": (plain, plain.batch)}
+    ways |= pinned_ways(rank, pinned) if on_gpu else {"pieces": (plain, lambda: in_pieces_of(plain))}
+    for name, (trainer, run) in ways.items():
+        checked_error(rank, trainer, run, name)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    looks: dict[Trainer, list[dict[str, float]]] = {plain: [], pinned: []}
+    for turn in range(TURNS):
+        rank.progress(f"turn {turn + 1} of {TURNS}", turn / TURNS)
+        for name, (_, run) in ways.items():
+            taken[name] += whole(rank, run, count)
+        for trainer, look in looks.items():
+            look.append(profiled(rank, trainer, phases, count))
+    of_plain, of_pinned = (predictions(medians(looks[trainer]), PIECES) for trainer in (plain, pinned))
+    told = {name: (of_plain if name == "plain" else of_pinned)[PREDICTED_BY[name]] for name in ways}
+    return {name: Samples.of(times, "s", turns=TURNS) for name, times in taken.items()}, told
+
+
+def in_pieces_of(trainer: Trainer) -> None:
+    """One batch with gradients in pieces."""
+    from hpml_plugins.plugins.mlp.overlap import in_pieces
+
+    in_pieces(trainer)
+
+
+def pinned_ways(rank: Rank, pinned: Trainer) -> dict[str, tuple[Trainer, Callable[[], None]]]:
+    """The ways that a GPU has beside the exercise's, by name, each with whose weights it trains."""
+    from hpml_plugins.plugins.mlp.overlap import Ahead
+    from hpml_plugins.plugins.mlp.training import Trainer
+
+    ways: dict[str, tuple[Trainer, Callable[[], None]]] = {
+        "pinned": (pinned, pinned.batch),
+        "pinned, pieces": (pinned, lambda: in_pieces_of(pinned)),
+        "pinned, images ahead": (pinned, Ahead(pinned, pieces=False).batch),
+    }
+    last = pinned
+    if pinned.job.through_host:
         # Non-blocking sums are made by whoever waits for them, and by another algorithm: waiting at once can be faster.
-        waiting = Trainer(rank, replace(job, pinned=True, waiting=True), multiply, phase=phases)
-        told["pinned, pieces, waiting"] = told["pinned, pieces"]
-        take("pinned, pieces, waiting", waiting, lambda: in_pieces(waiting))
-        take("all together", waiting, Ahead(waiting, pieces=True).batch)
-    else:
-        take("all together", pinned, Ahead(pinned, pieces=True).batch)
-    return found, told
+        last = Trainer(rank, replace(pinned.job, waiting=True), pinned.network.multiply, phase=pinned.phase)
+        ways["pinned, pieces, waiting"] = (last, lambda: in_pieces_of(last))
+    return {**ways, "all together": (last, Ahead(last, pieces=True).batch)}
+
+
+def medians(looks: list[dict[str, float]]) -> dict[str, float]:
+    """Each phase's median over several looks, s."""
+    return {name: statistics.median(look[name] for look in looks) for name in looks[0]}
 
 
 def predictions(times: Mapping[str, float], pieces: int) -> dict[str, float]:

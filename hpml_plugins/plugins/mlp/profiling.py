@@ -66,8 +66,11 @@ def _launching(rank: Rank, trainer: Trainer, synchronize: Callable[[], None]) ->
     return taken
 
 
-def whole(rank: Rank, run: Callable[[], object], count: int) -> float:
-    """The median time of a batch over `count` of them, of the slowest rank each, s: cheaper than `time`."""
+def whole(rank: Rank, run: Callable[[], object], count: int) -> list[float]:
+    """The times of a batch, of the slowest rank each, s: `count` of them, after one that does not count.
+
+    Ranks begin together, as `profiled` has them: what the two say of the same batch compares.
+    """
     synchronize = synchronizer(rank.device)
     times = []
     run()
@@ -77,8 +80,7 @@ def whole(rank: Rank, run: Callable[[], object], count: int) -> float:
         run()
         synchronize()
         times.append(time.perf_counter() - started)
-    slowest: list[float] = [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
-    return statistics.median(slowest)
+    return [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
 
 
 def synchronizer(device: Any) -> Callable[[], None]:
