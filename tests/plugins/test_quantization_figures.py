@@ -116,6 +116,20 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert axes.get_ylim() == pytest.approx((0.87, 0.972))
 
 
+def test_what_does_not_run_for_one_image_has_no_latency() -> None:
+    batches = Series({"batch": [64.0], "time": [6e-3]})
+    rows, sheet = drawn(
+        "front",
+        deployed_record("float32", 4e-3, 0.95),
+        deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches),
+    )
+    assert [(row["latency"], row["front"], row["against_float32"]) for row in rows] == [
+        (4e-3, True, 1),
+        (None, False, None),
+    ]
+    assert [mark.get_label() for axes in sheet.axes for mark in axes.collections] == ["float32"]
+
+
 def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:
     _, sheet = drawn("front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0))
     low, high = sheet.axes[0].get_ylim()

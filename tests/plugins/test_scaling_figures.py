@@ -143,6 +143,27 @@ def test_efficiency_is_drawn_with_its_interval_a_row_a_point_and_a_mark_a_number
     assert (low, high) == pytest.approx((0.8, 1.0))
 
 
+def test_a_way_looks_alike_on_machines_of_two_and_of_four_gpus() -> None:
+    import matplotlib.figure
+    import msgspec
+
+    four = msgspec.structs.replace(
+        record("scaling_ddp", samples={"efficiency": [0.7]}, gpus=4, **POINT), machine="four"
+    )
+    sheet = matplotlib.figure.Figure()
+    draw = FIGURES["efficiency_over_batch"].draw
+    assert draw is not None
+    # With DP before it, DDP is not the first line of the one panel, and the only one of the other.
+    draw(sheet, FIGURES["efficiency_over_batch"].table([DP, DDP, four]))
+    curves = [
+        {line.get_label(): line for line in axes.get_lines() if len(line.get_xdata()) and line.get_marker() != ""}
+        for axes in sheet.axes
+    ]
+    of_two, of_four = (next(lines["DDP weak float32"] for lines in curves if len(lines) == n) for n in (2, 1))
+    assert of_two.get_color() == of_four.get_color()
+    assert (of_two.get_fillstyle(), of_four.get_fillstyle()) == ("full", "none")
+
+
 def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> None:
     wire = record("scaling_wire_ddp", samples={"gradients": [44_695_848]}, ranks=2, model="resnet18")
     assert rows("wire", wire)[0]["gradients"] == 44_695_848

@@ -51,9 +51,14 @@ def draw_accuracy(sheet: Any, table: Table) -> None:
 
 
 def draw_front(sheet: Any, table: Table) -> None:
-    """A panel a machine, device, network and data set: accuracy over latency; the line joins what nothing beats."""
-    groups = table.groups("machine", "device", "model", "data")
+    """A panel a machine, device, network and data set: accuracy over latency; the line joins what nothing beats.
+
+    Ways in which one image alone does not run have no latency, and no mark.
+    """
     methods = list(dict.fromkeys(table.columns["method"]))
+    groups = Table.of([row for row in table.rows() if row["latency"] is not None]).groups(
+        "machine", "device", "model", "data"
+    )
     panels = _panels(sheet, len(groups), across=2)
     for axes, ((machine, device, model, data), rows) in zip(panels, groups.items(), strict=False):
         for row in rows:

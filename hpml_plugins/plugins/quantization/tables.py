@@ -95,7 +95,8 @@ DEPLOY_UNITS = {
 def deployed(records: Sequence[Record]) -> Table:
     """A row a point: what a method keeps, takes and costs.
 
-    snr_db: of the logits against float32's.  best_latency: of the whole best batch.  energy: J an image at the best
+    snr_db: of the logits against float32's.  latency: of one image; none where one alone does not run (what the metric
+    has is then of the smallest batch that does).  best_latency: of the whole best batch.  energy: J an image at that
     batch.  left: layers in floating point.
     against_float32: its latency over this one's, both eager.  front: no other way on that machine is both as accurate
     and faster.
@@ -109,6 +110,9 @@ def deployed(records: Sequence[Record]) -> Table:
         row |= {name: record.median(name) for name in ("accuracy", "agreement")}
         row["snr_db"] = -20 * math.log10(error) if error else None
         row |= {name: record.median(name) for name in ("size", "latency", "throughput")}
+        tried = record.series.get("batches")
+        if tried and min(tried.numbers("batch")) > 1:
+            row["latency"] = None
         row["best_batch"] = int(record.median("best_batch") or 0)
         row["best_latency"] = row["best_batch"] / row["throughput"] if row["throughput"] else None
         for name in ("energy", "power"):
@@ -119,8 +123,8 @@ def deployed(records: Sequence[Record]) -> Table:
     for group in _groups(rows).values():
         base = [row["latency"] for row in group if (row["method"], row["runtime"]) == ("float32", "eager")]
         for row in group:
-            row["against_float32"] = base[0] / row["latency"] if base else None
-            row["front"] = not any(_better(other, row) for other in group)
+            row["against_float32"] = base[0] / row["latency"] if base and base[0] and row["latency"] else None
+            row["front"] = row["latency"] is not None and not any(_better(other, row) for other in group)
     return Table.of(rows, DEPLOY_UNITS)
 
 
@@ -132,6 +136,8 @@ def _groups(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[s
 
 
 def _better(other: dict[str, Any], row: dict[str, Any]) -> bool:
+    if other["latency"] is None:
+        return False
     as_good = other["accuracy"] >= row["accuracy"] and other["latency"] <= row["latency"]
     return bool(as_good and (other["accuracy"] > row["accuracy"] or other["latency"] < row["latency"]))
 

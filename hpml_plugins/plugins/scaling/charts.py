@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from hpml_plugins import Table, legend_below, panels
 from hpml_plugins.plugins.scaling.dp import PARTS
+
+#: Of marks, by the number of GPUs.
+FILLS = ("full", "none", "left")
 
 
 def draw_breakdown(sheet: Any, table: Table) -> None:
@@ -86,24 +90,35 @@ def draw_efficiencies(sheet: Any, table: Table) -> None:
 
 
 def draw_efficiency_over_batch(sheet: Any, table: Table) -> None:
-    """Efficiency against the batch: a panel a machine, a line a way of training, precision and number of GPUs."""
+    """Efficiency against the batch: a panel a machine, a line a way of training, marks filled by the number of GPUs."""
+    import matplotlib
+
+    # A way looks alike in every panel, whatever the number of GPUs is that it was measured on there.
+    ways = list(table.groups("method", "scaling", "dtype"))
+    looks = dict(zip(ways, itertools.cycle(matplotlib.rcParams["axes.prop_cycle"])))
+    counts = sorted({int(_number(count)) for count in table.columns["gpus"]})
+    fills = {count: FILLS[number % len(FILLS)] for number, count in enumerate(counts)}
     machines = table.groups("machine")
     for axes, ((machine,), rows) in zip(panels(sheet, len(machines), sharey=True), machines.items(), strict=True):
         axes.axhline(1, color="0.5", linewidth=0.8, linestyle="--", marker="")
-        for way, of_one in Table.of(rows).groups("method", "scaling", "dtype", "gpus").items():
+        for (*way, count), of_one in Table.of(rows).groups("method", "scaling", "dtype", "gpus").items():
             over = sorted(of_one, key=lambda row: _number(row["batch"]))
             axes.semilogx(
                 [row["batch"] for row in over],
                 [row["efficiency"] for row in over],
-                label=f"{' '.join(map(str, way[:3]))}, {way[3]} GPUs",
+                label=" ".join(map(str, way)),
+                fillstyle=fills[int(_number(count))],
                 base=2,
+                **looks[tuple(way)],
             )
         batches = sorted({int(_number(row["batch"])) for row in rows})
         axes.set_xticks(batches, [str(batch) for batch in batches], rotation=30)
         axes.minorticks_off()
         axes.set(title=str(machine), xlabel="images (weak: of each GPU; strong: of all)", ylabel="speed-up / GPUs")
         axes.set_ylim(bottom=0)
-    legend_below(sheet, columns=2)
+    for count in counts:
+        sheet.axes[0].plot([], [], color="0.5", marker="o", fillstyle=fills[count], label=f"{count} GPUs")
+    legend_below(sheet, columns=2, restyle=False)
 
 
 def _number(cell: Any) -> float:
