@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpml_plugins import Table
+from hpml_plugins import Table, panels
 
 
 def draw_times(sheet: Any, table: Table) -> None:
     """A panel a data set, a bar a recipe and card: the median, and its 95 % interval."""
     groups = table.groups("data")
-    for axes, ((data,), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+    grid = _panels_of_rows(sheet, [len(rows) for rows in groups.values()], 0.42)
+    for axes, ((data,), rows) in zip(grid, groups.items(), strict=True):
         names = [f"{row['recipe']}\n{row['machine']}" for row in rows]
         middle = [float(row["median"]) for row in rows]  # type: ignore[arg-type]
         ends = [
             [value - float(row["from"]) for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
             [float(row["to"]) - value for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
         ]
-        axes.barh(names, middle, xerr=ends, capsize=3)
-        axes.invert_yaxis()
+        axes.barh(names, middle, xerr=ends, capsize=3, height=0.6)
+        axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set(title=str(data), xlabel="time to accuracy in s")
 
 
@@ -43,13 +44,15 @@ def draw_variations(sheet: Any, table: Table) -> None:
 def draw_curves(sheet: Any, table: Table) -> None:
     """A panel a set, a line a run; the target dashed. A set that is only judged at its end has a mark a run."""
     groups = table.groups("recipe", "data", "machine")
-    for axes, ((recipe, data, machine), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+    for axes, ((recipe, data, machine), rows) in zip(panels(sheet, len(groups)), groups.items(), strict=True):
         for (run,), of_run in Table.of(rows).groups("run").items():
             times = [row["time"] for row in of_run]
             axes.plot(times, [row["accuracy"] for row in of_run], marker=".", label=f"run {run}")
         if rows[0]["target"] is not None:
             axes.axhline(float(rows[0]["target"]), color="0.5", linestyle="--")
-        axes.set(title=f"{recipe}, {data}, {machine}", xlabel="time in s", ylabel="accuracy")
+        axes.set(xlabel="time in s", ylabel="accuracy")
+        axes.set_title(f"{recipe}, {data}, {machine}", fontsize=9)
+        axes.locator_params(axis="x", nbins=5)
 
 
 def draw_elsewhere(sheet: Any, table: Table) -> None:
@@ -85,7 +88,8 @@ def draw_utilisation(sheet: Any, table: Table) -> None:
 def draw_tricks(sheet: Any, table: Table) -> None:
     """A panel a machine: the rate against the exercise's own, a bar a trick, the utilisation written on it."""
     groups = table.groups("machine", "data")
-    for axes, ((machine, data), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
+    grid = _panels_of_rows(sheet, [len(rows) for rows in groups.values()], 0.3)
+    for axes, ((machine, data), rows) in zip(grid, groups.items(), strict=True):
         for kind, colour in (("alone", "C0"), ("together", "C1")):
             of_kind = [row for row in rows if row["kind"] == kind]
             names = [str(row["trick"]) for row in of_kind]
@@ -98,5 +102,13 @@ def draw_tricks(sheet: Any, table: Table) -> None:
 
 
 def _panels(sheet: Any, count: int) -> Any:
-    sheet.set_size_inches(sheet.get_figwidth(), sheet.get_figheight() * max(1, count))
+    sheet.set_size_inches(sheet.get_figwidth(), 0.7 * sheet.get_figheight() * max(1, count))
     return sheet.subplots(count, 1, squeeze=False)[:, 0]
+
+
+def _panels_of_rows(sheet: Any, counts: list[int], row: float) -> Any:
+    """Panels of so many rows each, one below the other: a row is as high in all of them.  row: inches."""
+    around = 0.9  # inches for the title, the axis and its label
+    heights = [row * count + around for count in counts]
+    sheet.set_size_inches(sheet.get_figwidth(), sum(heights))
+    return sheet.subplots(len(counts), 1, squeeze=False, height_ratios=heights)[:, 0]
