@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hpml_plugins import Bench, Metric, Rank, Samples
@@ -50,6 +51,9 @@ def measure_overlap(
         {"variant": names, "time": medians, "predicted": [predicted[name] for name in names]},
         {"time": "s", "predicted": "s"},
     )
+    for name, samples in found.items():
+        if samples.relative_precision > bench.plan.precision:
+            bench.warn(f"{name}: the median is known to ±{samples.relative_precision:.1%} after {len(samples)} batches")
     best = min(names[1:], key=lambda name: found[name].median)
     return {
         "plain": found["plain"],
@@ -61,7 +65,7 @@ def measure_overlap(
 
 def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]:
     """Time the ways in turns, after the weights of each were checked; predict each from the phases."""
-    from hpml_plugins.plugins.mlp.overlap import PIECES
+    from hpml_plugins.plugins.mlp.overlap import PIECES, in_pieces
     from hpml_plugins.plugins.mlp.phases import Phases
     from hpml_plugins.plugins.mlp.profiling import profiled, whole
     from hpml_plugins.plugins.mlp.training import Trainer, checked_error, multiplier
@@ -74,7 +78,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     # On a CPU there is no other memory to copy to, and no stream.
     pinned = Trainer(rank, replace(job, pinned=True), multiply, phase=phases) if on_gpu else plain
     ways: dict[str, tuple[Trainer, Callable[[], None]]] = {"plain": (plain, plain.batch)}
-    ways |= pinned_ways(rank, pinned) if on_gpu else {"pieces": (plain, lambda: in_pieces_of(plain))}
+    ways |= pinned_ways(rank, pinned) if on_gpu else {"pieces": (plain, partial(in_pieces, plain))}
     for name, (trainer, run) in ways.items():
         checked_error(rank, trainer, run, name)
     taken: dict[str, list[float]] = {name: [] for name in ways}
@@ -90,28 +94,21 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     return {name: Samples.of(times, "s", turns=TURNS) for name, times in taken.items()}, told
 
 
-def in_pieces_of(trainer: Trainer) -> None:
-    """One batch with gradients in pieces."""
-    from hpml_plugins.plugins.mlp.overlap import in_pieces
-
-    in_pieces(trainer)
-
-
 def pinned_ways(rank: Rank, pinned: Trainer) -> dict[str, tuple[Trainer, Callable[[], None]]]:
     """The ways that a GPU has beside the exercise's, by name, each with whose weights it trains."""
-    from hpml_plugins.plugins.mlp.overlap import Ahead
+    from hpml_plugins.plugins.mlp.overlap import Ahead, in_pieces
     from hpml_plugins.plugins.mlp.training import Trainer
 
     ways: dict[str, tuple[Trainer, Callable[[], None]]] = {
         "pinned": (pinned, pinned.batch),
-        "pinned, pieces": (pinned, lambda: in_pieces_of(pinned)),
+        "pinned, pieces": (pinned, partial(in_pieces, pinned)),
         "pinned, images ahead": (pinned, Ahead(pinned, pieces=False).batch),
     }
     last = pinned
     if pinned.job.through_host:
         # Non-blocking sums are made by whoever waits for them, and by another algorithm: waiting at once can be faster.
         last = Trainer(rank, replace(pinned.job, waiting=True), pinned.network.multiply, phase=pinned.phase)
-        ways["pinned, pieces, waiting"] = (last, lambda: in_pieces_of(last))
+        ways["pinned, pieces, waiting"] = (last, partial(in_pieces, last))
     return {**ways, "all together": (last, Ahead(last, pieces=True).batch)}
 
 
