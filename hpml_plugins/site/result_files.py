@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,12 +163,29 @@ class Layout:
         self, name: str, params: list[list[str]], status: np.ndarray, *columns: list[Any] | None
     ) -> Iterator[list[Any] | None]:
         """Columns of another grid in this one; points that it did not have are NOTHING in `status`."""
-        place_of_point = {point: place for place, point in enumerate(itertools.product(*params))}
-        wanted = [place_of_point.get(point) for point in itertools.product(*self.params[name])]
+        wanted = list(_places(params, itertools.product(*self.params[name])))
         status[[place for place, old in enumerate(wanted) if old is None]] = NOTHING
+        count = math.prod(map(len, params))
         for column in columns:
-            whole = column is not None and len(column) == len(place_of_point)
+            whole = column is not None and len(column) == count
             yield [None if old is None else column[old] for old in wanted] if column and whole else None
+
+
+def _places(params: list[list[str]], points: Iterable[tuple[str, ...]]) -> Iterator[int | None]:
+    """Where each point stands in the grid of these parameters; None where it is none of its points.
+
+    The grid is not written out: a file decides how large it is. Values are texts; what is none is no point's value.
+    """
+    place_in = [{str(value): place for place, value in enumerate(values)} for values in params]
+    for point in points:
+        found = [of_one.get(value) for of_one, value in zip(place_in, point, strict=False)]
+        if len(point) != len(params) or None in found:
+            yield None
+            continue
+        whole = 0
+        for of_one, place in zip(params, found, strict=True):
+            whole = whole * len(of_one) + (place or 0)
+        yield whole
 
 
 _COLUMNS = ("result", "params", "version", "started_at", "stats_ci_99_a", "stats_ci_99_b")
