@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ def test_a_grid_of_fewer_parameters_has_none_of_these_points() -> None:
     assert read([["1", "2"]], [10.0, 11.0]) == ([None] * 6, [NOTHING] * 6)
 
 
-def test_a_grid_that_no_memory_holds_takes_no_time() -> None:
-    started = time.monotonic()
+def test_a_grid_that_no_memory_holds_is_not_written_out() -> None:
+    # 1000³² points: this would not end.
     assert read([["1"] * 1000, ["'a'"] * 1000, *[["x"] * 1000] * 30], [1.0]) == ([None] * 6, [NOTHING] * 6)
-    assert time.monotonic() - started < 5  # written out it would not end
