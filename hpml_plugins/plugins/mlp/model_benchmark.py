@@ -196,7 +196,7 @@ def work_of(sizes: Sizes, images: int, item: int, ranks: int) -> dict[str, float
 def on_rank(rank: Rank, job: Job, grid: Grid) -> list[Point]:
     """Time every point of the grid, whole and phase by phase. The first one's weights are checked."""
     from hpml_plugins.plugins.mlp.phases import Phases
-    from hpml_plugins.plugins.mlp.profiling import profiled, whole
+    from hpml_plugins.plugins.mlp.profiling import medians, profiled, whole
     from hpml_plugins.plugins.mlp.training import Trainer, checked_error, multiplier
 
     multiply = multiplier(job.product, rank.device)
@@ -209,7 +209,6 @@ def on_rank(rank: Rank, job: Job, grid: Grid) -> list[Point]:
         if number == 0:
             checked_error(rank, trainer, trainer.batch, f"{job.way}, {job.product}'s products")
         turns = [(whole(rank, trainer.batch, count), profiled(rank, trainer, phases, count)) for _ in range(TURNS)]
-        times = {name: statistics.median(taken[name] for _, taken in turns) for name in turns[0][1]}
         seconds = statistics.median(each for batches, _ in turns for each in batches)
-        points.append(Point(hidden, batch, seconds, times))
+        points.append(Point(hidden, batch, seconds, medians([taken for _, taken in turns])))
     return points

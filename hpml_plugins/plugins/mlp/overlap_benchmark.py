@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -67,7 +66,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     """Time the ways in turns, after the weights of each were checked; predict each from the phases."""
     from hpml_plugins.plugins.mlp.overlap import PIECES, in_pieces
     from hpml_plugins.plugins.mlp.phases import Phases
-    from hpml_plugins.plugins.mlp.profiling import profiled, whole
+    from hpml_plugins.plugins.mlp.profiling import medians, profiled, whole
     from hpml_plugins.plugins.mlp.training import Trainer, checked_error, multiplier
 
     on_gpu = rank.device.startswith("cuda")
@@ -110,11 +109,6 @@ def pinned_ways(rank: Rank, pinned: Trainer) -> dict[str, tuple[Trainer, Callabl
         last = Trainer(rank, replace(pinned.job, waiting=True), pinned.network.multiply, phase=pinned.phase)
         ways["pinned, pieces, waiting"] = (last, partial(in_pieces, last))
     return {**ways, "all together": (last, Ahead(last, pieces=True).batch)}
-
-
-def medians(looks: list[dict[str, float]]) -> dict[str, float]:
-    """Each phase's median over several looks, s."""
-    return {name: statistics.median(look[name] for look in looks) for name in looks[0]}
 
 
 def predictions(times: Mapping[str, float], pieces: int) -> dict[str, float]:

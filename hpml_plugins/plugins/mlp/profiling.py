@@ -39,6 +39,11 @@ def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[s
     return {name: statistics.fmean(numbers[i] for numbers in everyone) for i, name in enumerate(names)}
 
 
+def medians(looks: list[dict[str, float]]) -> dict[str, float]:
+    """Each phase's median over several looks at a batch, s."""
+    return {name: statistics.median(look[name] for look in looks) for name in looks[0]}
+
+
 def _one(rank: Rank, trainer: Trainer, phases: Phases, synchronize: Callable[[], None], launching: float) -> None:
     """A batch in step with the others.  launching: how long the host takes to ask for the computation, s."""
     trainer.copy_images()
