@@ -128,6 +128,8 @@ def test_what_does_not_run_for_one_image_has_no_latency() -> None:
         (None, False, None),
     ]
     assert [mark.get_label() for axes in sheet.axes for mark in axes.collections] == ["float32"]
+    _, sheet = drawn("front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches))
+    assert not sheet.axes
 
 
 def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:

@@ -59,6 +59,8 @@ def draw_front(sheet: Any, table: Table) -> None:
     groups = Table.of([row for row in table.rows() if row["latency"] is not None]).groups(
         "machine", "device", "model", "data"
     )
+    if not groups:
+        return
     panels = _panels(sheet, len(groups), across=2)
     for axes, ((machine, device, model, data), rows) in zip(panels, groups.items(), strict=False):
         for row in rows:

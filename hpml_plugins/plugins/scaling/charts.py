@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 from hpml_plugins import Table, legend_below, panels
@@ -41,24 +40,21 @@ def draw_breakdown(sheet: Any, table: Table) -> None:
     legend_below(sheet, columns=4, restyle=False)
 
 
-def draw_over_gpus(metric: str, ideal: Callable[[float], float], label: str) -> Callable[[Any, Table], None]:
-    """A chart of a metric against the number of GPUs: a panel a machine, a line a way of training, the ideal dashed."""
-
-    def draw(sheet: Any, table: Table) -> None:
-        machines = table.groups("machine")
-        for axes, ((machine,), rows) in zip(panels(sheet, len(machines)), machines.items(), strict=True):
-            counts = [1, *sorted({int(_number(row["gpus"])) for row in rows})]
-            axes.plot(counts, [ideal(count) for count in counts], color="0.5", linestyle="--", marker="", label="ideal")
-            for way, of_one in Table.of(rows).groups("method", "scaling", "dtype").items():
-                largest = max(_number(row["batch"]) for row in of_one)
-                over = [(row["gpus"], row[metric]) for row in of_one if row["batch"] == largest]
-                line = [(1, 1.0), *sorted(over, key=lambda point: _number(point[0]))]
-                axes.plot(*zip(*line, strict=True), label=f"{' '.join(map(str, way))}, batch {largest:g}")
-            axes.set(title=str(machine), xlabel="GPUs", ylabel=label, xticks=counts, xlim=(0.9, counts[-1] * 1.1))
-            axes.set_ylim(bottom=0)
-        legend_below(sheet, columns=2)
-
-    return draw
+def draw_speedups(sheet: Any, table: Table) -> None:
+    """Speed-up over the number of GPUs: a panel a machine, a line a way of training, as many times as GPUs dashed."""
+    machines = table.groups("machine")
+    for axes, ((machine,), rows) in zip(panels(sheet, len(machines)), machines.items(), strict=True):
+        counts = [1, *sorted({int(_number(row["gpus"])) for row in rows})]
+        axes.plot(counts, counts, color="0.5", linestyle="--", marker="", label="ideal")
+        for way, of_one in Table.of(rows).groups("method", "scaling", "dtype").items():
+            largest = max(_number(row["batch"]) for row in of_one)
+            over = [(row["gpus"], row["speedup"]) for row in of_one if row["batch"] == largest]
+            line = [(1, 1.0), *sorted(over, key=lambda point: _number(point[0]))]
+            axes.plot(*zip(*line, strict=True), label=f"{' '.join(map(str, way))}, batch {largest:g}")
+        axes.set(title=str(machine), xlabel="GPUs", ylabel="times as fast as one GPU", xticks=counts)
+        axes.set_xlim(0.9, counts[-1] * 1.1)
+        axes.set_ylim(bottom=0)
+    legend_below(sheet, columns=2)
 
 
 def draw_efficiencies(sheet: Any, table: Table) -> None:

@@ -11,7 +11,7 @@ from hpml_plugins.plugins.scaling.charts import (
     draw_breakdown,
     draw_efficiencies,
     draw_efficiency_over_batch,
-    draw_over_gpus,
+    draw_speedups,
 )
 from hpml_plugins.plugins.scaling.dp import PARTS
 from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
@@ -227,7 +227,7 @@ def figures() -> list[Figure]:
             "Speed-up over GPUs",
             ON_GPUS,
             scaling_table,
-            draw_over_gpus("speedup", float, "times as fast as one GPU"),
+            draw_speedups,
             "Of the largest batch measured each way. Dashed: as many times as there are GPUs.",
         ),
         Figure(
