@@ -183,3 +183,21 @@ def test_vgg16_has_a_row_a_rank() -> None:
     first, second = rows("vgg16", vgg)
     assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
     assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)
+
+
+def test_speed_ups_are_drawn_of_the_batch_that_has_the_most_numbers_of_gpus() -> None:
+    import matplotlib.figure
+
+    four = record("scaling_ddp", samples={"speedup": [3.6]}, gpus=4, **POINT)
+    larger = record("scaling_ddp", samples={"speedup": [3.9]}, gpus=4, **{**POINT, "batch": 2048})
+    alone = record("scaling_ddp", samples={"speedup": [3.1]}, gpus=4, **{**POINT, "dtype": "bf16"})
+    largest = record("scaling_ddp", samples={"speedup": [3.3]}, gpus=4, batch=2048, dtype="bf16")
+    sheet = matplotlib.figure.Figure()
+    assert FIGURES["speedup"].draw is not None
+    FIGURES["speedup"].draw(sheet, FIGURES["speedup"].table([larger, four, DDP, alone, largest]))
+    lines = {str(line.get_label()): list(line.get_ydata()) for line in sheet.axes[0].get_lines()}
+    assert lines == {
+        "ideal": [1, 2, 4],
+        "DDP weak float32, batch 512": [1.0, 1.8, 3.6],
+        "DDP weak bf16, batch 2048": [1.0, 3.3],
+    }

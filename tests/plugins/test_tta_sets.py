@@ -219,6 +219,39 @@ def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record])
     assert records[2].median("speedup") == pytest.approx(max(same) / rates[0])
 
 
+def test_tricks_with_and_without_compiling_are_panels_of_their_own(records: list[Record]) -> None:
+    import matplotlib.figure
+    import msgspec
+
+    (figure,) = [figure for figure in hpml_figures() if figure.name == "tricks"]
+    compiled = msgspec.structs.replace(records[2], params={**records[2].params, "compiled": True})
+    table = figure.table([records[2], compiled])
+    assert set(table.columns["compiled"]) == {False, True}
+    sheet = matplotlib.figure.Figure()
+    assert figure.draw is not None
+    figure.draw(sheet, table)
+    assert [axes.get_title() for axes in sheet.axes] == [
+        "here, digits, 0.1 s each",
+        "here, digits, 0.1 s each, compiling too",
+    ]
+    for axes in sheet.axes:
+        assert sum(len(bars) for bars in axes.containers) == len(table) / 2
+
+
+def test_sets_judged_elsewhere_do_not_cover_each_other(records: list[Record]) -> None:
+    import matplotlib.figure
+    import msgspec
+
+    (figure,) = [figure for figure in hpml_figures() if figure.name == "elsewhere"]
+    sheet = matplotlib.figure.Figure()
+    assert figure.draw is not None
+    figure.draw(sheet, figure.table([records[0], msgspec.structs.replace(records[0], machine="there")]))
+    (axes,) = sheet.axes
+    here, there = ([round(x, 3) for x in bars.lines[0].get_xdata()] for bars in axes.containers)
+    assert [label.get_text() for label in axes.get_xticklabels()][1:] == ["blur", "noise", "contrast"]
+    assert (here, there) == ([-0.125, 0.875, 1.875, 2.875], [0.125, 1.125, 2.125, 3.125])
+
+
 def test_ranks_train_together_and_end_with_the_same_network(node: Node) -> None:
     params = {"recipe": "modern", "data": "digits", "runs": 1, "ranks": 2}
     record = measure_point(BENCHMARKS["tta_ddp_cpu"], params, Context(node))

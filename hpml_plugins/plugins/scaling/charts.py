@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Table, legend_below, panels
@@ -47,10 +48,9 @@ def draw_speedups(sheet: Any, table: Table) -> None:
         counts = [1, *sorted({int(_number(row["gpus"])) for row in rows})]
         axes.plot(counts, counts, color="0.5", linestyle="--", marker="", label="ideal")
         for way, of_one in Table.of(rows).groups("method", "scaling", "dtype").items():
-            largest = max(_number(row["batch"]) for row in of_one)
-            over = [(row["gpus"], row["speedup"]) for row in of_one if row["batch"] == largest]
-            line = [(1, 1.0), *sorted(over, key=lambda point: _number(point[0]))]
-            axes.plot(*zip(*line, strict=True), label=f"{' '.join(map(str, way))}, batch {largest:g}")
+            batch, over = _longest(of_one)
+            line = [(1, 1.0), *sorted((_number(row["gpus"]), _number(row["speedup"])) for row in over)]
+            axes.plot(*zip(*line, strict=True), label=f"{' '.join(map(str, way))}, batch {batch:g}")
         axes.set(title=str(machine), xlabel="GPUs", ylabel="times as fast as one GPU", xticks=counts)
         axes.set_xlim(0.9, counts[-1] * 1.1)
         axes.set_ylim(bottom=0)
@@ -115,6 +115,14 @@ def draw_efficiency_over_batch(sheet: Any, table: Table) -> None:
     for count in counts:
         sheet.axes[0].plot([], [], color="0.5", marker="o", fillstyle=fills[count], label=f"{count} GPUs")
     legend_below(sheet, columns=2, restyle=False)
+
+
+def _longest(rows: Sequence[Mapping[str, Any]]) -> tuple[float, list[Mapping[str, Any]]]:
+    """The batch that was measured on the most numbers of GPUs, the largest of several, and its rows."""
+    batches = {_number(row["batch"]) for row in rows}
+    of_batch = {batch: [row for row in rows if _number(row["batch"]) == batch] for batch in batches}
+    batch = max(of_batch, key=lambda batch: (len({row["gpus"] for row in of_batch[batch]}), batch))
+    return batch, of_batch[batch]
 
 
 def _number(cell: Any) -> float:

@@ -228,7 +228,8 @@ def figures() -> list[Figure]:
             ON_GPUS,
             scaling_table,
             draw_speedups,
-            "Of the largest batch measured each way. Dashed: as many times as there are GPUs.",
+            "Each way at the batch that was measured on the most numbers of GPUs, the largest of several. Dashed: as "
+            "many times as there are GPUs.",
         ),
         Figure(
             "efficiency",

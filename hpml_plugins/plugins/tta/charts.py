@@ -8,7 +8,7 @@ from hpml_plugins import Table, panels
 
 
 def draw_times(sheet: Any, table: Table) -> None:
-    """A panel a data set, a bar a recipe and card: the median, and its 95 % interval."""
+    """A panel a data set, a bar a recipe and card: the median, written on it, and its 95 % interval."""
     groups = table.groups("data")
     grid = _panels_of_rows(sheet, [len(rows) for rows in groups.values()], 0.42)
     for axes, ((data,), rows) in zip(grid, groups.items(), strict=True):
@@ -18,7 +18,9 @@ def draw_times(sheet: Any, table: Table) -> None:
             [value - float(row["from"]) for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
             [float(row["to"]) - value for value, row in zip(middle, rows, strict=True)],  # type: ignore[arg-type]
         ]
-        axes.barh(names, middle, xerr=ends, capsize=3, height=0.6)
+        bars = axes.barh(names, middle, xerr=ends, capsize=3, height=0.6)
+        axes.bar_label(bars, [f"{value:.3g} s" for value in middle], padding=4)
+        axes.margins(x=0.12)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set(title=str(data), xlabel="time to accuracy in s")
 
@@ -37,8 +39,10 @@ def draw_variations(sheet: Any, table: Table) -> None:
         if ours:
             axes.plot([value], [name], color="C0", marker="o")
     axes.invert_yaxis()
+    # From a schedule that is always run to its end, whose time varies by the machine alone, to five runs that were not.
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set(xlabel="coefficient of variation in %")
-    axes.set_xlim(left=0)
 
 
 def draw_curves(sheet: Any, table: Table) -> None:
@@ -56,16 +60,20 @@ def draw_curves(sheet: Any, table: Table) -> None:
 
 
 def draw_elsewhere(sheet: Any, table: Table) -> None:
-    """A panel a data set: mean over the networks, the bar one standard deviation to each side."""
+    """A panel a data set: mean over the networks, the bar one standard deviation to each side; sets side by side."""
     groups = table.groups("data")
     for axes, ((data,), rows) in zip(_panels(sheet, len(groups)), groups.items(), strict=True):
-        for (recipe, machine), of_set in Table.of(rows).groups("recipe", "machine").items():
-            names = [str(row["images"]) for row in of_set]
+        names = list(dict.fromkeys(str(row["images"]) for row in rows))
+        sets = Table.of(rows).groups("recipe", "machine")
+        for number, ((recipe, machine), of_set) in enumerate(sets.items()):
+            aside = 0.5 * ((number + 0.5) / len(sets) - 0.5)
             axes.errorbar(
-                names, [row["accuracy"] for row in of_set], yerr=[row["deviation"] for row in of_set],
+                [names.index(str(row["images"])) + aside for row in of_set],
+                [row["accuracy"] for row in of_set], yerr=[row["deviation"] for row in of_set],
                 marker="o", linestyle="", capsize=3, label=f"{recipe}, {machine}",
             )  # fmt: skip
-        axes.set(title=str(data), ylabel="accuracy")
+        axes.set_xticks(range(len(names)), names)
+        axes.set(title=str(data), ylabel="accuracy", xlim=(-0.5, len(names) - 0.5))
         axes.legend(fontsize="x-small")
 
 
@@ -86,10 +94,10 @@ def draw_utilisation(sheet: Any, table: Table) -> None:
 
 
 def draw_tricks(sheet: Any, table: Table) -> None:
-    """A panel a machine: the rate against the exercise's own, a bar a trick, the utilisation written on it."""
-    groups = table.groups("machine", "data")
+    """A panel a measurement: the rate against the exercise's own, a bar a trick, the utilisation written on it."""
+    groups = table.groups("machine", "data", "seconds", "compiled")
     grid = _panels_of_rows(sheet, [len(rows) for rows in groups.values()], 0.3)
-    for axes, ((machine, data), rows) in zip(grid, groups.items(), strict=True):
+    for axes, ((machine, data, seconds, compiled), rows) in zip(grid, groups.items(), strict=True):
         for kind, colour in (("alone", "C0"), ("together", "C1")):
             of_kind = [row for row in rows if row["kind"] == kind]
             names = [str(row["trick"]) for row in of_kind]
@@ -97,7 +105,8 @@ def draw_tricks(sheet: Any, table: Table) -> None:
             told = [f" {100 * float(row['utilisation']):.0f} %" for row in of_kind]  # type: ignore[arg-type]
             axes.bar_label(bars, told)
         axes.invert_yaxis()
-        axes.set(title=f"{machine}, {data}", xlabel="images a second, times the exercise's own")
+        title = f"{machine}, {data}, {seconds} s each{', compiling too' if compiled else ''}"
+        axes.set(title=title, xlabel="images a second, times the exercise's own")
         axes.legend()
 
 

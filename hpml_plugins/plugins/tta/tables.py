@@ -141,7 +141,8 @@ def tricks(records: Sequence[Record]) -> Table:
         for values in zip(*columns.values(), strict=True):
             row = dict(zip(columns, values, strict=True))
             place = {"machine": record.machine, "card": card_of(record), "data": record.params["data"]}
-            settings = {"seconds": record.params["seconds"], "kind": row.pop("kind"), "trick": row.pop("trick")}
+            asked = {name: record.params[name] for name in ("seconds", "compiled")}
+            settings = {**asked, "kind": row.pop("kind"), "trick": row.pop("trick")}
             rate = float(row["throughput"])
             rows.append({**place, **settings, "times_lab": rate / before, "epoch": _epoch(record, rate), **row})
     return Table.of(rows, {"throughput": "1/s", "epoch": "s", "power": "W", "energy_per_image": "J", "setup": "s"})
