@@ -18,6 +18,7 @@ from hpml_plugins.records.newest import read_all
 from hpml_plugins.registry import read_registry
 from hpml_plugins.site import history_pages, nodes, regressions
 from hpml_plugins.site.beside import beside
+from hpml_plugins.site.grid import complete_grid
 from hpml_plugins.site.guard import guard
 from hpml_plugins.site.history import History, read_history
 from hpml_plugins.site.matrix import build
@@ -41,6 +42,7 @@ def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Ma
         _write_pages(host.plugins if host else (), conf, repo, benchmarks, graphs, revisions)
     for line in offers.problems:
         log.warning(line)
+    complete_grid(benchmarks, Path(conf.html_dir))
     make_offline(Path(conf.html_dir))
     for line in (*guard(Path(conf.html_dir)), *apply_policies(Path(conf.html_dir))):
         log.warning(line)

@@ -1,0 +1,25 @@
+"""asv's grid of all benchmarks on a site where some have no number."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from browsing import served
+from site_history import BANDWIDTH, H200, TIME
+
+
+def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(project: Any, browser: Any) -> None:
+    for day in range(3):
+        project.add(H200, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
+    project.publish()
+    names = json.loads((project.html / "index.json").read_text())["benchmarks"]
+    summaries = {name: json.loads((project.html / "graphs" / "summary" / f"{name}.json").read_text()) for name in names}
+    assert summaries[BANDWIDTH["name"]] == []
+    assert len(summaries[TIME["name"]]) == 3
+    with served(project.html, browser) as site:
+        tab = site.open("index.html")
+        tab.locator(".benchmark-container").last.scroll_into_view_if_needed()
+        tab.wait_for_load_state("networkidle")
+        assert tab.locator(".benchmark-container").count() == len(names)
+    assert not site.troubles
