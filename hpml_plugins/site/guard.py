@@ -1,4 +1,5 @@
-"""Faults of asv's pages, mended in the copies that are published: names taken for markup, direction, the navbar.
+"""Faults of asv's pages, mended in the copies that are published: names taken for markup, direction, the navbar,
+graphs that open empty, and boxes of the grid that show nothing where there is one commit.
 
 asv shows the facts of machines, the code, names and units of benchmarks and the repository's tags as HTML, so that
 whoever can put a file into results/ could run a script in a reader's browser. And it takes "more" for "worse" whatever
@@ -30,10 +31,25 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("title: bm.code,", "title: hpml_text(bm.code),"),
         ("""<b class="caret-right"/> ' + parts[j] +""", """<b class="caret-right"/> ' + hpml_text(parts[j]) +"""),
+        (
+            """} else {
+                    for (var j = 0; j < param_values.length && (j+1)*count <= max_curves; ++j) {""",
+            """} else if (index.benchmarks[current_benchmark].hpml_selected) {
+                    item = index.benchmarks[current_benchmark].hpml_selected[k].slice();
+                } else {
+                    for (var j = 0; j < param_values.length && (j+1)*count <= max_curves; ++j) {""",
+        ),
         ("$.asv.pretty_unit(y, unit) +", "hpml_text($.asv.pretty_unit(y, unit)) +"),
         ("""font-size:smaller;'>" + tag +""", """font-size:smaller;'>" + hpml_text(tag) +"""),
     ),
     "summarygrid.js": (
+        (
+            """series: {
+                        lines: {""",
+            """series: {
+                        points: {show: data.length === 1, radius: 2},
+                        lines: {""",
+        ),
         ("$('<h1>' + group + '</h1>')", "$('<h1>' + hpml_text(group) + '</h1>')"),
         ("""href="#' + bm.name +""", """href="#' + hpml_text(bm.name) +"""),
         ("""'<div id="summarygrid-' + bm.name + '\"""", """'<div id="summarygrid-' + hpml_text(bm.name) + '\""""),

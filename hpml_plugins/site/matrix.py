@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,19 +102,25 @@ class Matrix:
 
 
 def build(history: History, benchmarks: Benchmarks, costs: Costs | None = None) -> Matrix:
-    """The matrix of a history, sorted by benchmark, metric and point."""
+    """The matrix of a history, sorted by benchmark, metric and point; what no GPU has a number of comes last.
+
+    The base is the GPU type that has the most numbers, the first of several.
+    """
     types = history.gpu_types()
     rows_of = {kind: [n for n, place in enumerate(history.places) if place.gpu_type == kind] for kind in types}
     columns = tuple(_column(kind, rows_of[kind], history, costs or Costs()) for kind in types)
     names = sorted(history.lines, key=lambda name: _order(name, benchmarks[name]))
     newest = {kind: column.newest for kind, column in zip(types, columns, strict=True)}
-    groups: list[Group] = []
-    for name in names:
-        found = [_newest(history, history.lines[name], rows_of[kind], newest[kind]) for kind in types]
-        group = _group(name, benchmarks[name], found)
-        groups += [group] * bool(group.rows)
+    found = {
+        name: [_newest(history, history.lines[name], rows_of[kind], newest[kind]) for kind in types] for name in names
+    }
+    gpus = [number for number, kind in enumerate(types) if kind.kind == 0]
+    base = _base(found.values(), gpus or range(len(types)))
+    groups = [group for name in names if (group := _group(name, benchmarks[name], found[name], base)).rows]
+    groups.sort(key=lambda group: not any(row.cells[number].value for row in group.rows for number in gpus))
     machines = {place.machine for place in history.places}
-    return Matrix(columns, tuple(groups), len(history.commits), len(machines), currency=(costs or Costs()).currency)
+    currency = (costs or Costs()).currency
+    return Matrix(columns, tuple(groups), len(history.commits), len(machines), base, currency)
 
 
 def point_names(benchmark: Mapping[str, Any]) -> list[str]:
@@ -164,7 +170,18 @@ def _newest(history: History, lines: Lines, rows: Sequence[int], newest: str) ->
     return found
 
 
-def _group(name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[Reading | None]]) -> Group:
+def _base(found: Iterable[Sequence[Sequence[Reading | None]]], columns: Sequence[int]) -> int:
+    """Of these columns the one with the most numbers, the first of several."""
+    counts = dict.fromkeys(columns, 0)
+    for of_benchmark in found:
+        for column in columns:
+            counts[column] += sum(reading is not None and reading.measured for reading in of_benchmark[column])
+    return max(counts, key=lambda column: counts[column], default=0)
+
+
+def _group(
+    name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[Reading | None]], base: int
+) -> Group:  # fmt: skip
     names = [str(each) for each in benchmark.get("param_names") or []]
     precise = next((number for number, each in enumerate(names) if each in PRECISION_NAMES), None)
     points = list(itertools.product(*(benchmark.get("params") or [])))
@@ -173,7 +190,7 @@ def _group(name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[R
         readings = [column[number] for column in columns]
         if not any(reading is not None and (reading.value is None or reading.measured) for reading in readings):
             continue  # nobody has a number or a failure; why is on the page of nodes
-        cells = tuple(make_cell(benchmark, reading, readings[0]) for reading in readings)
+        cells = tuple(make_cell(benchmark, reading, readings[base]) for reading in readings)
         precision = "" if precise is None else str(points[number][precise]).strip("'\"")
         rows.append(Row(label or "one point", cells, precision, history_link(name, label)))
     unit = unit_of(benchmark)
@@ -187,19 +204,19 @@ def _group(name: str, benchmark: Mapping[str, Any], columns: Sequence[Sequence[R
         link=history_link(name, ""),
         rows=tuple(rows),
         paid=unit in ("s", "seconds", "Hz") or unit.endswith("/s"),
-        means=tuple(_mean(rows, column, direction) for column in range(len(columns))),
+        means=tuple(_mean(rows, column, base, direction) for column in range(len(columns))),
     )
 
 
-def _mean(rows: Sequence[Row], column: int, direction: str) -> Cell:
+def _mean(rows: Sequence[Row], column: int, base: int, direction: str) -> Cell:
     """The geometric mean of a column's ratios to the base. text: over how many points."""
-    if column == 0:
+    if column == base:
         return Cell()
     ratios = [
         times
         for row in rows
-        if row.cells[column].value and row.cells[0].value
-        and (times := display.better_by(float(row.cells[column].value), float(row.cells[0].value), direction))
+        if row.cells[column].value and row.cells[base].value
+        and (times := display.better_by(float(row.cells[column].value), float(row.cells[base].value), direction))
     ]  # fmt: skip
     if not ratios:
         return Cell()

@@ -29,6 +29,7 @@ from hpml_plugins.site.policy import apply_policies
 from hpml_plugins.site.prices import read_costs
 from hpml_plugins.site.record_files import RecordFiles
 from hpml_plugins.site.search import write_search
+from hpml_plugins.site.selection import select_lines
 
 
 def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Mapping[str, int]) -> None:
@@ -58,6 +59,7 @@ def _write_pages(
 ) -> None:
     html_dir, results, project = Path(conf.html_dir), Path(conf.results_dir), str(conf.project)
     history = read_history(results, benchmarks, revisions, getattr(graphs, "numbers", None))
+    select_lines(history, benchmarks)
     # What is wrong with a line of the store is said once, by the pages of plugins.
     records = [record for record in read_all(results) if not record.commit or record.commit in revisions]
     files = RecordFiles(versions(plugins))

@@ -139,15 +139,36 @@ def test_a_result_of_another_version_does_not_count(add: Add, matrix: Callable[[
     assert matrix().groups == ()
 
 
-def test_ratios_are_against_the_first_column_and_know_the_direction(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_ratios_are_against_the_base_and_know_the_direction(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(A100, OLD, DAY, {TIME["name"]: [0.002, NAN], RATE["name"]: [1e9, 1e9], FOREIGN["name"]: [1.0]})
-    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.5], RATE["name"]: [4e9, 5e8], FOREIGN["name"]: [2.0]})
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.5], RATE["name"]: [5e8, NAN], FOREIGN["name"]: [2.0]})
     foreign, rate, time = (cells(matrix(), group) for group in range(3))
     assert [cell.ratio for cell in time[0]] == ["base", "▲ 2.00×"]
     assert [cell.ratio for cell in time[1]] == ["", ""]  # nothing to compare with
-    assert [cell.ratio for cell in rate[0]] == ["base", "▲ 4.00×"]
-    assert [cell.ratio for cell in rate[1]] == ["base", "▼ 0.50×"]
+    assert [cell.ratio for cell in rate[0]] == ["base", "▼ 0.50×"]
+    assert [cell.ratio for cell in rate[1]] == ["base", ""]
     assert [cell.ratio for cell in foreign[0]] == ["base", ""]  # nobody said which direction is better
+
+
+def test_the_base_is_the_gpu_type_with_the_most_numbers(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(A100, NEW, DAY, {TIME["name"]: [0.004, NAN]})
+    add(H200, NEW, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(machine("laptop", gpu="none", num_gpu="0", cpu="Xeon"), NEW, DAY, {
+        TIME["name"]: [0.1, 0.2], RATE["name"]: [5.0, 6.0], FOREIGN["name"]: [7.0],
+    })  # fmt: skip
+    made = matrix()
+    assert made.columns[made.base].label == "NVIDIA H200 ×1"  # the CPU has more, but is no GPU
+    assert [cell.ratio for cell in cells(made)[0]] == ["▼ 0.25×", "base", "▼ 0.0100×"]
+    assert [cell.text for cell in made.groups[0].means] == ["1 of 2", "", "2 of 2"]
+    assert '<option value="NVIDIA H200 ×1" selected>' in render(made, "p", datetime.datetime(2026, 1, 1))
+
+
+def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
+    add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
+    assert [(group.title, group.metric) for group in matrix().groups] == [
+        ("softmax", "time"), ("other.track_x", ""), ("softmax", "rate"),
+    ]  # fmt: skip
 
 
 def test_the_interval_is_asv_s_own(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -209,8 +230,8 @@ def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
 def test_the_mean_of_a_group_is_geometric_and_over_the_points_that_both_have(
     add: Add, matrix: Callable[[], Matrix]
 ) -> None:
-    add(A100, OLD, DAY, {TIME["name"]: [0.002, 0.008], RATE["name"]: [1e9, NAN]})
-    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.001], RATE["name"]: [4e9, 5e8]})
+    add(A100, OLD, DAY, {TIME["name"]: [0.002, 0.008], RATE["name"]: [1e9, 1e9]})
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.001], RATE["name"]: [4e9, NAN]})
     rate, time = matrix().groups
     assert (time.means[0].ratio, time.means[1].ratio, time.means[1].text) == ("", "▲ 4.00×", "2 of 2")  # √(2 · 8)
     assert (rate.means[1].ratio, rate.means[1].text) == ("▲ 4.00×", "1 of 2")
