@@ -19,8 +19,10 @@ def draw_breakdown(sheet: Any, table: Table) -> None:
 
     axes = sheet.subplots()
     rows = sorted(
-        table.rows(), key=lambda row: (row["machine"], row["scaling"] == "strong", row["dtype"], row["batch"])
+        table.rows(),
+        key=lambda row: (row["machine"], row["scaling"] == "strong", row["dtype"], row["batch"], row["gpus"]),
     )
+    sheet.set_size_inches(sheet.get_figwidth(), 2 + 0.45 * len(rows))  # labels have two lines
     names = [
         f"{row['machine']}, {row['dtype']}\n{row['batch']} images "
         + (f"for each of {row['gpus']} GPUs" if row["scaling"] == "weak" else f"for {row['gpus']} GPUs together")
@@ -36,7 +38,8 @@ def draw_breakdown(sheet: Any, table: Table) -> None:
     for column, marker, label in (("single", "D", "step of one GPU"), ("step", "s", "DataParallel's step")):
         of_one = [1e3 * _number(row[column]) for row in rows]
         axes.plot(of_one, names, linestyle="", marker=marker, color=ink, label=f"{label}, not profiled")
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", labelsize=9)
     axes.set(xlabel="time of the host in ms")
     legend_below(sheet, columns=4, restyle=False)
 
