@@ -6,7 +6,6 @@ be eight lines without any number.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +24,11 @@ def select_lines(history: History, benchmarks: Mapping[str, dict[str, Any]]) -> 
     """Tell every benchmark that has numbers and parameters what to begin with, for asv to write into its index."""
     for name, benchmark in benchmarks.items():
         benchmark.pop(KEY, None)
-        shape = [len(values) for values in benchmark.get("params") or []]
-        lines = history.lines.get(name)
-        if lines is None or not shape or math.prod(shape) != lines.status.shape[2]:
-            continue
-        counts = (lines.status == OK).sum(axis=(0, 1)).reshape(shape)
-        if counts.any():
-            benchmark[KEY] = selection(counts)
+        shape = [len(values) for values in benchmark["params"]]
+        if shape and name in history.lines:
+            counts = (history.lines[name].status == OK).sum(axis=(0, 1)).reshape(shape)
+            if counts.any():
+                benchmark[KEY] = selection(counts)
 
 
 def selection(counts: np.ndarray) -> list[list[int]]:
