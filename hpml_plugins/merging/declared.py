@@ -12,6 +12,8 @@ from packaging.version import Version
 
 #: Of one benchmark. Its values are spelled out in a line or two, their combinations nowhere.
 MOST_POINTS = 10**6
+#: Bytes of a benchmark's name. Files are called after it, by a longer name while they are written; 255 is the end.
+MOST_NAME = 200
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
 FORMAT = "version"
@@ -127,6 +129,7 @@ def sound_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
         and entry.get("name") == name
         and all(isinstance(entry.get(key, ""), str) for key in ("unit", "type", "version", "pretty_name", "code"))
         and math.prod(map(len, entry["params"])) <= MOST_POINTS
+        and len(name.encode()) <= MOST_NAME
     }
     return sound, [name for name in found if name not in sound and name != FORMAT]
 

@@ -39,6 +39,16 @@ def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(proj
     assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
 
 
+def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> None:
+    measured, declared = ({**TIME, "name": letter * 300} for letter in "ab")
+    known = {**BENCHMARKS, measured["name"]: measured, declared["name"]: declared}
+    (project.results / "benchmarks.json").write_text(json.dumps({**known, "version": 2}))
+    project.add(H200, 0, {FLOP["name"]: [8.2e9], measured["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=known)
+    said = project.publish()
+    assert said.count("is no declaration of a benchmark; left out") == 2
+    assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
+
+
 def test_infinities_and_nan_are_no_numbers(project: Any) -> None:
     project.add(H200, 0, {TIME["name"]: [0.001, float("inf"), NAN, float("-inf")]})
     project.publish()
