@@ -3,15 +3,15 @@
 The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
 """
 
-from hpml_plugins.complexity import ModelCount, Work, build_model, count_model
-from hpml_plugins.datasets import Arrays, DataSet, DataSource, Split, load_data
-from hpml_plugins.drawing import dots, legend_below, panels
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
-from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.measuring.ranks.rank import Rank
+from hpml_plugins.measure.bench import Bench
+from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
+from hpml_plugins.report.drawing import dots, legend_below, panels
+from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
+from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
 __version__ = "0.1.0"
 

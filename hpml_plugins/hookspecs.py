@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.datasets import DataSource
     from hpml_plugins.model import Benchmark, Figure, Page, Value
     from hpml_plugins.published import GpuType, PublishedFigure
+    from hpml_plugins.workloads.datasets import DataSource
 
 PROJECT = "hpml"
 

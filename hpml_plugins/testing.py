@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.doctor.finding import Finding
-from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.preload import import_before_fork
+from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure.preload import import_before_fork
+from hpml_plugins.tools.doctor.finding import Finding
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
 
@@ -24,8 +24,8 @@ def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "re
 
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring points.
     """
-    from hpml_plugins.checking.check import check
-    from hpml_plugins.checking.target import find_target
+    from hpml_plugins.tools.check.check import check
+    from hpml_plugins.tools.check.target import find_target
 
     findings = list(check(find_target(plugin, Path(registry)), limit=limit))
     broken = [f"{each.subject}: {each.what}; mend: {each.mend}" for each in findings if each.state == "broken"]
@@ -43,8 +43,8 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """Called by pytest for each test: one that asks for `hpml_finding` runs for each finding."""
     if "hpml_finding" not in metafunc.fixturenames:
         return
-    from hpml_plugins.checking.check import check
-    from hpml_plugins.checking.target import find_target
+    from hpml_plugins.tools.check.check import check
+    from hpml_plugins.tools.check.target import find_target
 
     name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
     findings = list(check(find_target(name), limit=60.0))

@@ -3,17 +3,13 @@
 An Environment (`environment_type: node`), OutputPublishers (our pages), and the facts of the machine.
 """
 
-import os
-from pathlib import Path
-
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.files import name_json_errors, write_json_atomically
 from hpml_plugins.asv.machine import load_machines_with_facts
 from hpml_plugins.asv.publishing import improve_publish
 from hpml_plugins.asv.refusals import say_refusals_in_one_line
-from hpml_plugins.asv.remembered import VARIABLE, remember
 from hpml_plugins.asv.saving import save_as_results_come
-from hpml_plugins.site.publisher import GpuTypes
+from hpml_plugins.report.site.publisher import GpuTypes
 
 __all__ = ["GpuTypes", "NodeEnvironment", "setup"]
 
@@ -26,5 +22,3 @@ def setup() -> None:
     name_json_errors()
     improve_publish()
     say_refusals_in_one_line()
-    if os.environ.get(VARIABLE):
-        remember(Path(os.environ[VARIABLE]))

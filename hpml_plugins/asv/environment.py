@@ -12,8 +12,8 @@ from typing import Any
 from asv import environment, util
 from asv.console import log
 
-from hpml_plugins.isolation import lifeline
-from hpml_plugins.measuring.versions import torch_build
+from hpml_plugins.isolation import parent_death
+from hpml_plugins.measure.package_versions import torch_build
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, RESULTS_VARIABLE
 
 _BUILD = "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir} {build_dir}"
@@ -99,5 +99,5 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
         # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork server for ever
-        launcher = [sys.executable, "-P", lifeline.__file__, str(os.getpid())]
+        launcher = [sys.executable, "-P", parent_death.__file__, str(os.getpid())]
         return util.check_output([*launcher, *args], env=env, **kwargs)

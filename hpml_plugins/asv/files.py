@@ -12,11 +12,11 @@ from asv import util
 from asv.console import log
 
 from hpml_plugins.errors import describe, one_line
-from hpml_plugins.merging.declared import keep_known, sound_declarations
-from hpml_plugins.merging.folders import DECLARED, lock_declarations
-from hpml_plugins.records.lock import Held
-from hpml_plugins.records.objects import object_or_nothing, refuse_half_characters
-from hpml_plugins.records.whole import remove_partial, write_whole
+from hpml_plugins.store.atomic_write import remove_partial, write_whole
+from hpml_plugins.store.json_objects import object_or_nothing, refuse_half_characters
+from hpml_plugins.store.lock import Held
+from hpml_plugins.store.merge import DECLARED, lock_declarations
+from hpml_plugins.store.merge_declarations import keep_known, sound_declarations
 
 
 def write_json_atomically() -> None:

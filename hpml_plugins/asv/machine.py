@@ -23,13 +23,13 @@ from hpml_plugins.asv.refusals import end, stop_when_records_are_refused
 from hpml_plugins.asv.selection import Selection, discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
-from hpml_plugins.isolation.isolated import Send, run_isolated
+from hpml_plugins.isolation.process import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.records.machine_lock import MachineTaken, take_machine
-from hpml_plugins.records.objects import object_or_nothing
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.store.json_objects import object_or_nothing
+from hpml_plugins.store.machine_lock import MachineTaken, take_machine
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
 
 #: asv's commands (its classes) that write results; `asv machine` only looks.

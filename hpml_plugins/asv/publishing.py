@@ -18,8 +18,8 @@ from asv.results import Results
 
 from hpml_plugins.asv.files import write_site_file
 from hpml_plugins.asv.steps import detect_steps_faster
-from hpml_plugins.asv.summaries import Summaries
-from hpml_plugins.merging.sound import check_results
+from hpml_plugins.asv.summaries import make_summary_graph
+from hpml_plugins.store.result_checks import check_results
 
 
 def improve_publish() -> None:
@@ -30,7 +30,7 @@ def improve_publish() -> None:
     """
     detect_steps_faster()
     _remember_graph_data()
-    graph.make_summary_graph = Summaries().make
+    graph.make_summary_graph = make_summary_graph
     Results.get_result_keys = _in_one_order(Results.get_result_keys)
     Regressions.publish = classmethod(_leave_to_us)
     Results.load = classmethod(_named_errors(Results.load.__func__))

@@ -7,7 +7,7 @@ from typing import Any
 
 from asv.benchmarks import Benchmarks
 
-from hpml_plugins.asv.parts import keep_part, my_part
+from hpml_plugins.asv.sharding import keep_part, my_part
 from hpml_plugins.host import Host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import unmet

@@ -17,54 +17,32 @@ def table(of: Any) -> Table:
     """The numbers of a graph of asv's."""
     import numpy as np
 
-    if hasattr(of, "table"):
-        found: Table = of.table()
-        return found
     data = of.get_data()
     rows = [[values] if of.scalar_series else values for _, values, _ in data]
     numbers = np.array(rows, dtype=float).reshape(len(rows), of.n_series)  # None becomes NaN
     return np.array([revision for revision, _, _ in data], np.int64), numbers
 
 
-class Summaries:
-    """Makes summary graphs.  means: the digest of a commit's numbers → their mean, as known; `used` as it came to."""
+def make_summary_graph(graphs: list[Any]) -> Any:
+    """asv's `make_summary_graph`, but that each series keeps its last number over gaps; see `carry`."""
+    import numpy as np
 
-    def __init__(self, means: dict[bytes, float | None] | None = None) -> None:
-        self.means = means or {}
-        self.used: dict[bytes, float | None] = {}
-
-    def make(self, graphs: list[Any]) -> Any:
-        """asv's `make_summary_graph`, but that each series keeps its last number over gaps; see `carry`."""
-        import numpy as np
-
-        tables = [table(each) for each in graphs]
-        revisions = np.unique(np.concatenate([each for each, _ in tables]))
-        numbers = np.full((len(revisions), sum(each.n_series for each in graphs)), np.nan)
-        start = 0
-        for at, values in tables:
-            numbers[np.searchsorted(revisions, at), start : start + values.shape[1]] = values
-            start += values.shape[1]
-        missing = np.asarray(np.isnan(numbers).all(axis=1))
-        carried = carry(numbers)
-        means = [None if gone else self._mean(row) for row, gone in zip(carried, missing.tolist(), strict=True)]
-        summary = graph.Graph(graphs[0].benchmark_name, {"summary": ""})
-        for revision, mean in graph.resample_data(list(zip(revisions.tolist(), means, strict=True))):
-            summary.add_data_point(revision, mean)
-        return summary
-
-    def _mean(self, row: np.ndarray) -> float | None:
-        key = row.tobytes()
-        if len(key) > _SIZE:
-            from hpml_plugins.records.packs import digest
-
-            key = digest(key)
-        if key not in self.used:
-            known = self.means.get(key, util)
-            self.used[key] = util.geom_mean_na(row.tolist()) if known is util else known
-        return self.used[key]
-
-
-_SIZE = 16
+    tables = [table(each) for each in graphs]
+    revisions = np.unique(np.concatenate([each for each, _ in tables]))
+    numbers = np.full((len(revisions), sum(each.n_series for each in graphs)), np.nan)
+    start = 0
+    for at, values in tables:
+        numbers[np.searchsorted(revisions, at), start : start + values.shape[1]] = values
+        start += values.shape[1]
+    missing = np.asarray(np.isnan(numbers).all(axis=1))
+    means = [
+        None if gone else util.geom_mean_na(row.tolist())
+        for row, gone in zip(carry(numbers), missing.tolist(), strict=True)
+    ]
+    summary = graph.Graph(graphs[0].benchmark_name, {"summary": ""})
+    for revision, mean in graph.resample_data(list(zip(revisions.tolist(), means, strict=True))):
+        summary.add_data_point(revision, mean)
+    return summary
 
 
 def carry(numbers: np.ndarray) -> np.ndarray:

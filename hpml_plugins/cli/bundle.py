@@ -44,13 +44,13 @@ def command(
     hpml bundle --ask | ssh NODE python3 - > node.json
     hpml bundle --node node.json
     """
-    from hpml_plugins.bundle import facts
     from hpml_plugins.errors import UsageError
+    from hpml_plugins.tools.bundle import facts
 
     if ask:
         from importlib import resources
 
-        sys.stdout.write(resources.files("hpml_plugins.bundle").joinpath("ask_node.py").read_text())
+        sys.stdout.write(resources.files("hpml_plugins.tools.bundle").joinpath("ask_node.py").read_text())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
         raise UsageError(f"either --node, or --python with --platform and --has; {facts.ASK}")
@@ -59,7 +59,7 @@ def command(
     else:
         node = facts.assume_node(python or "", platform or facts.EXAMPLE, (has or "torch,torchvision").split(","))
 
-    from hpml_plugins.bundle.pack import make_bundle
+    from hpml_plugins.tools.bundle.pack import make_bundle
 
     def say(text: str) -> None:
         print(f"hpml: {text}", file=sys.stderr)

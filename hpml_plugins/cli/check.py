@@ -23,9 +23,9 @@ def command(settings: Settings, plugin: str, limit: float, results: Path | None,
     """
     import msgspec
 
-    from hpml_plugins.checking.check import check
-    from hpml_plugins.checking.target import find_target
     from hpml_plugins.cli.doctor import SIGNS
+    from hpml_plugins.tools.check.check import check
+    from hpml_plugins.tools.check.target import find_target
 
     findings = []
     for finding in check(find_target(plugin, settings.registry), limit=limit, results=results):

@@ -27,12 +27,12 @@ def command(
     Each side's newest Record of a point counts. ▲ is better and ▼ worse, whichever direction the metric has; ~ where
     the 95 % intervals of the medians overlap, ? where there are too few samples to tell.
     """
-    from hpml_plugins import display
     from hpml_plugins.errors import UsageError
-    from hpml_plugins.figures.spelling import as_csv, as_markdown, as_text
+    from hpml_plugins.model import formatting as display
     from hpml_plugins.model.figure import Table
-    from hpml_plugins.records.comparing import compare, find_side
-    from hpml_plugins.records.newest import commit_order, read_all
+    from hpml_plugins.report.compare import compare, find_side
+    from hpml_plugins.report.tables import as_csv, as_markdown, as_text
+    from hpml_plugins.store.selection import commit_order, read_all
 
     repository = settings.registry.resolve().parent
     records = [

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.datasets.known import also_known
-from hpml_plugins.display import quantity
+from hpml_plugins.model.formatting import quantity
+from hpml_plugins.workloads.datasets.known import also_known
 
 if TYPE_CHECKING:
-    from hpml_plugins.datasets import DataSource
+    from hpml_plugins.workloads.datasets import DataSource
 
 
 @click.group("data", invoke_without_command=True)
@@ -31,8 +31,8 @@ def command(context: click.Context) -> int:
 @click.option("--root", type=click.Path(path_type=Path), help="Where to put it; the user's cache when left out.")
 def get(name: str, root: Path | None) -> int:
     """Download NAME with torchvision's loader, which checks its MD5."""
-    from hpml_plugins.datasets.getting import download
-    from hpml_plugins.datasets.places import user_root
+    from hpml_plugins.workloads.datasets.getting import download
+    from hpml_plugins.workloads.datasets.places import user_root
 
     print(f"{name} is in {download(name, root or user_root())}")
     return 0
@@ -44,8 +44,8 @@ def get(name: str, root: Path | None) -> int:
 @click.option("--root", type=click.Path(path_type=Path), help="Where to put it; the user's cache when left out.")
 def add(archive: Path, name: str, root: Path | None) -> int:
     """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
-    from hpml_plugins.datasets.getting import add
-    from hpml_plugins.datasets.places import user_root
+    from hpml_plugins.workloads.datasets.getting import add
+    from hpml_plugins.workloads.datasets.places import user_root
 
     print(f"unpacked into {add(archive, root or user_root(), name)}")
     return 0
@@ -55,7 +55,7 @@ def add(archive: Path, name: str, root: Path | None) -> int:
 @click.argument("name")
 def show(name: str) -> int:
     """Load NAME and say what it holds. Decodes it, so that no benchmark has to."""
-    from hpml_plugins.datasets import load_data
+    from hpml_plugins.workloads.datasets import load_data
 
     data = load_data(name, say=print)
     channels, height, width = data.shape
@@ -88,10 +88,10 @@ def _of_plugins(settings: Settings) -> dict[str, DataSource]:
 
 
 def _list() -> None:
-    from hpml_plugins.datasets import find, why_missing
-    from hpml_plugins.datasets.decoded import Entry
-    from hpml_plugins.datasets.known import sources
-    from hpml_plugins.datasets.places import DATA_VARIABLE, roots
+    from hpml_plugins.workloads.datasets import find, why_missing
+    from hpml_plugins.workloads.datasets.decoded import Entry
+    from hpml_plugins.workloads.datasets.known import sources
+    from hpml_plugins.workloads.datasets.places import DATA_VARIABLE, roots
 
     known = sources()
     width = max(map(len, known))

@@ -16,13 +16,13 @@ SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "broken": "✗"}
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Say what this node has, what is broken, and what mends it. Exit status 1 when something is broken."""
-    from hpml_plugins.doctor import diagnose
+    from hpml_plugins.tools.doctor import diagnose
 
     findings = list(diagnose(settings.registry))
     if as_json:
         import msgspec
 
-        from hpml_plugins.bundle.ask_node import ask
+        from hpml_plugins.tools.bundle.ask_node import ask
 
         told = msgspec.json.encode({**ask(), "findings": findings})
         sys.stdout.write(msgspec.json.format(told).decode() + "\n")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
-from hpml_plugins.figures import Drawable, collect, tabulate
-from hpml_plugins.figures.collecting import versions
 from hpml_plugins.host import make_host
 from hpml_plugins.host.host import nearest
-from hpml_plugins.records.newest import commit_order, newest, read_all
 from hpml_plugins.registry import read_registry
+from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
+from hpml_plugins.store.selection import commit_order, newest, read_all
 
 
 def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:

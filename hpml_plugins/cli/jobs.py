@@ -20,9 +20,9 @@ def command(
     settings: Settings, names: tuple[str, ...], file: Path | None, lines: int, ending: bool, as_json: bool
 ) -> int:
     """Show each job's state, progress, and the reason where it failed or waits. Exit status 1 when one failed."""
-    from hpml_plugins.cluster.places import find_cluster
-    from hpml_plugins.cluster.watch import cancel, jobs_in, tail
     from hpml_plugins.errors import UsageError
+    from hpml_plugins.tools.cluster.places import find_cluster
+    from hpml_plugins.tools.cluster.watch import cancel, jobs_in, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
     found = jobs_in(cluster.jobs)

@@ -20,7 +20,7 @@ def command(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
     The order does not matter, and merging again changes nothing. Of a benchmark that two have measured the newer result
     counts. Exit status 1 when something was damaged or not ours, and so left out.
     """
-    from hpml_plugins.merging import merge_folders
+    from hpml_plugins.store.merge import merge_folders
 
     report = merge_folders(folders, into, dry_run=dry_run)
     for conflict in report.conflicts:

@@ -18,7 +18,7 @@ from hpml_plugins.cli import Settings
 @click.pass_obj
 def command(settings: Settings, name: str, single_file: bool, folder: Path, enter: bool) -> int:
     """Write plugin NAME: a package with an entry point, a test and a README, or a single file."""
-    from hpml_plugins.scaffold.write import register, write_plugin
+    from hpml_plugins.tools.scaffold.write import register, write_plugin
 
     written = write_plugin(name, folder, single_file=single_file)
     source = os.path.relpath(written, settings.registry.parent)

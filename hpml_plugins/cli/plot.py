@@ -19,7 +19,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 def command(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
     """Draw the charts of plugin NAME, or one of them (NAME or PLUGIN.NAME), from the newest Records."""
     from hpml_plugins.cli.figures import find_drawables
-    from hpml_plugins.figures import render
+    from hpml_plugins.report.charts import render
 
     drawables = [drawable for drawable in find_drawables(settings, name, results) if drawable.figure.draw]
     if not drawables:

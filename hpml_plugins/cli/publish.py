@@ -1,7 +1,8 @@
-"""`hpml publish`: `asv publish`, which does again only what is new."""
+"""`hpml publish`: `asv publish` with the errors of `hpml`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -9,20 +10,19 @@ import click
 
 @click.command("publish")
 @click.argument("range_", metavar="[RANGE]", required=False)
-@click.option("--html-dir", "-o", metavar="DIR", help="Where to, instead of asv.conf.json's html_dir.")
+@click.option("--html-dir", "-o", metavar="DIR", help="Where to write; asv.conf.json's html_dir by default.")
 @click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
 @click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
 def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> None:
-    """Write the site as `asv publish` does, reading and fitting only results that are new.
+    """Write the site, as `asv publish` does."""
+    from asv.main import main
 
-    What the last time came to is in .asv/published, which may be deleted; the site is the same with and without it.
-    """
-    from hpml_plugins.asv.again import run_asv
-    from hpml_plugins.configuration import read_configuration
+    from hpml_plugins.asv.configuration import read_configuration
 
-    read_configuration(Path(config))  # asv would end with another status
+    read_configuration(Path(config))  # asv would end with another exit status
     words = ["publish", "--config", config]
     words += ["--html-dir", html_dir] if html_dir else []
     words += ["--no-pull"] if no_pull else []
     words += [range_] if range_ else []
-    run_asv(words, Path(config).resolve().parent / ".asv" / "published")
+    sys.argv = ["asv", *words]
+    main()

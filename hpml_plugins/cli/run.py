@@ -14,16 +14,16 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Host, LoadedPlugin, make_host_for
 from hpml_plugins.host.host import is_one_of, nearest
 from hpml_plugins.host.offers import data_sources
-from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.preload import import_before_fork, shared
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure.preload import import_before_fork, shared
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.node.needs import data_used
-from hpml_plugins.records import append, check_writable
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.store import append, check_writable
 
 Task = tuple[LoadedPlugin, Benchmark, Params]
 

@@ -12,7 +12,7 @@ import click
 def command(cluster: bool) -> int:
     """Print the JSON schema of registry.yaml."""
     if cluster:
-        from hpml_plugins.cluster.schema import json_schema
+        from hpml_plugins.tools.cluster.schema import json_schema
     else:
         from hpml_plugins.registry import json_schema
 

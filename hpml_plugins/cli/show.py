@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hpml_plugins.display import quantity
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.samples import Samples
 

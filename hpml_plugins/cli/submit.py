@@ -34,12 +34,12 @@ def command(
     Without a cluster.yaml it measures here. A job that meets its time limit, or whose node is wanted or dies, is
     started again and goes on where it stopped. Watch with `hpml jobs`.
     """
-    from hpml_plugins.cluster.commits import History
-    from hpml_plugins.cluster.places import find_cluster
-    from hpml_plugins.cluster.plan import Order, plan
-    from hpml_plugins.configuration import NAME, read_configuration
+    from hpml_plugins.asv.configuration import NAME, read_configuration
     from hpml_plugins.errors import UsageError
     from hpml_plugins.registry import read_registry
+    from hpml_plugins.tools.cluster.commits import History
+    from hpml_plugins.tools.cluster.places import find_cluster
+    from hpml_plugins.tools.cluster.plan import Order, plan
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
@@ -50,7 +50,7 @@ def command(
     order = Order(project, project / conf.results_dir, commits, profile, bench, skip_existing)
     planned = plan(cluster.choose(names), order, History(project, conf.branches))
 
-    from hpml_plugins.cluster import executors, submit
+    from hpml_plugins.tools.cluster import executors, submit
 
     failed = 0
     for item in planned:
@@ -77,7 +77,7 @@ def command(
 
 
 def _ended_well(folder: Path) -> bool:
-    from hpml_plugins.cluster.state import read_state
+    from hpml_plugins.tools.cluster.state import read_state
 
     state = read_state(folder)
     if state is None or state.phase != "done":

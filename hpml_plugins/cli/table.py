@@ -17,7 +17,7 @@ from hpml_plugins.cli import Settings
 def command(settings: Settings, name: str, form: str, results: Path) -> int:
     """Print the tables of plugin NAME, or of one figure (NAME or PLUGIN.NAME), from the newest Records."""
     from hpml_plugins.cli.figures import find_drawables
-    from hpml_plugins.figures import as_csv, as_markdown, as_text
+    from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
     spell = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(find_drawables(settings, name, results)):

@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.datasets import known
-from hpml_plugins.datasets.source import DataSource
 from hpml_plugins.errors import DefinitionError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
@@ -22,6 +20,8 @@ from hpml_plugins.model.units import unit
 from hpml_plugins.published import GpuType, PublishedFigure, gpu_types
 from hpml_plugins.published.extra import also_published
 from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.workloads.datasets import known
+from hpml_plugins.workloads.datasets.source import DataSource
 
 
 class Offered(msgspec.Struct, frozen=True):

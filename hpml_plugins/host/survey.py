@@ -15,7 +15,7 @@ from hpml_plugins.host.fitting import fit
 from hpml_plugins.host.guard import put_back
 from hpml_plugins.host.loading import load_plugin
 from hpml_plugins.host.offers import Offered, Offers, ask, merge
-from hpml_plugins.isolation.isolated import Send, run_isolated
+from hpml_plugins.isolation.process import Send, run_isolated
 from hpml_plugins.registry.reader import Registry
 from hpml_plugins.registry.schema import PluginEntry
 

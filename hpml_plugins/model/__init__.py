@@ -4,12 +4,13 @@ from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Par
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.model.page import Page
-from hpml_plugins.model.record import MetricSamples, Record, Series, Status
+from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
 __all__ = [
     "Benchmark",
     "Direction",
+    "Estimate",
     "Figure",
     "Gpu",
     "Grid",

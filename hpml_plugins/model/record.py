@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
+from hpml_plugins.model.samples import interval_rank
 
 Status = Literal["ok", "failed", "skipped"]
 SCHEMA = 1
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """The median of a metric with its 95 % interval, in the metric's unit.
+
+    low, high: None where too few samples were taken to say.  count: how many samples.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    count: int
+
+
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     """The raw samples of one metric, in SI base units.
 
-    throttled: indices of samples taken while the card held its clocks down for heat or power.
+    direction: None where neither is better, or where a foreign asv project does not tell.  throttled: indices of
+    samples taken while the card held its clocks down for heat or power.  info: how the samples were taken; imported
+    results of a foreign asv project have one sample, and asv's interval as `asv_low` and `asv_high`.
     """
 
     unit: str
-    direction: Direction
+    direction: Direction | None
     samples: list[float]
     info: dict[str, str | float] = {}
     throttled: list[int] = []
@@ -34,6 +51,20 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     def median(self) -> float:
         """The median of the samples."""
         return statistics.median(self.samples)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The median and its interval: the only one that commands, pages and asv's files show.
+
+        The interval is `Samples.interval`'s at 95 %. A single sample that was counted, not timed, has none.
+        """
+        if "asv_low" in self.info and "asv_high" in self.info:
+            return Estimate(self.samples[0], float(self.info["asv_low"]), float(self.info["asv_high"]), 1)
+        if len(self.samples) < 2:
+            return Estimate(self.samples[0], None, None, 1)
+        ordered = sorted(self.samples)
+        rank = interval_rank(len(ordered), 0.95)
+        return Estimate(statistics.median(ordered), ordered[rank], ordered[-1 - rank], len(ordered))
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):

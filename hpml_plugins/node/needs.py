@@ -6,10 +6,10 @@ import importlib.util
 import shutil
 from collections.abc import Callable
 
-from hpml_plugins.datasets.lookup import why_missing
 from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
+from hpml_plugins.workloads.datasets.lookup import why_missing
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:

@@ -12,12 +12,12 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import load_plugin
 from hpml_plugins.host.offers import Offers, data_sources
-from hpml_plugins.measuring.point import Context, measure_point
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.node.needs import data_used
-from hpml_plugins.records import append, read, record_file
+from hpml_plugins.store import append, read, record_file
 from hpml_plugins.suite.declaration import Declared, Suite
 
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.

@@ -11,7 +11,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.records import read
+from hpml_plugins.store import read
 
 REGISTRY = """
 version: 1

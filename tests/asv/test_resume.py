@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
 
-from hpml_plugins.records import Damaged, read
+from hpml_plugins.store import Damaged, read
 
 
 @pytest.fixture(scope="module")

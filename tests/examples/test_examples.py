@@ -13,7 +13,7 @@ import pytest
 from asv_project import Project
 from support import ROOT, unavailable
 
-from hpml_plugins.records import read
+from hpml_plugins.store import read
 
 EXAMPLES = ROOT / "examples"
 NAMES = {"hpml-softmax": "softmax", "hpml-wrapped-cli": "openssl_speed"}

@@ -28,7 +28,7 @@ def _tables() -> Sequence[bytes]:
 
 
 def _read_table(data: bytes, folder: Path) -> str:
-    from hpml_plugins.measuring.ncu import parse
+    from hpml_plugins.measure.ncu import parse
 
     kernels = parse(data.decode("utf-8", "replace").splitlines())  # as subprocess gives it
     assert all(math.isfinite(value) for kernel in kernels for value in kernel.counters.values()), (
@@ -68,9 +68,9 @@ def _mutate_idx(random: Any, data: bytes) -> bytes:
 
 
 def _read_idx(data: bytes, folder: Path) -> str:
-    from hpml_plugins.datasets.builtin import SOURCES
-    from hpml_plugins.datasets.loading import describe_arrays, read
-    from hpml_plugins.datasets.source import Found
+    from hpml_plugins.workloads.datasets.builtin import SOURCES
+    from hpml_plugins.workloads.datasets.loading import describe_arrays, read
+    from hpml_plugins.workloads.datasets.source import Found
 
     source = SOURCES["fashion-mnist"]
     place = folder / "fashion-mnist"

@@ -35,17 +35,17 @@ def _records() -> Sequence[bytes]:
 
 
 def _read_record(data: bytes, folder: Path) -> str:
-    from hpml_plugins.display import point
     from hpml_plugins.model.figure import Table
+    from hpml_plugins.model.formatting import point
     from hpml_plugins.model.record import encode
-    from hpml_plugins.records import read
-    from hpml_plugins.records.comparing import Side, compare
-    from hpml_plugins.records.exporting import write_parquet
-    from hpml_plugins.records.newest import newest
-    from hpml_plugins.site.history import History
-    from hpml_plugins.site.nodes import machines
-    from hpml_plugins.site.page import fill
-    from hpml_plugins.site.record_files import RecordFiles
+    from hpml_plugins.report.compare import Side, compare
+    from hpml_plugins.report.export import write_parquet
+    from hpml_plugins.report.site.history import History
+    from hpml_plugins.report.site.nodes import machines
+    from hpml_plugins.report.site.page import fill
+    from hpml_plugins.report.site.record_files import RecordFiles
+    from hpml_plugins.store import read
+    from hpml_plugins.store.selection import newest
     from hpml_plugins.suite.functions import to_asv
 
     good = _records()[0] + b"\n"
@@ -117,7 +117,7 @@ def _project(folder: Path) -> None:
 
 
 def _merge(folder: Path) -> None:
-    from hpml_plugins.merging import merge_folders
+    from hpml_plugins.store.merge import merge_folders
 
     report = merge_folders([folder / "source"], folder / "into")
     for line in (*report.conflicts, *report.skipped):
@@ -134,10 +134,8 @@ def _as_asv(folder: Path) -> None:
 
 
 def _read_results(data: bytes, folder: Path) -> str:
-    from hpml_plugins.asv.known_files import Files
-    from hpml_plugins.records.packs import Packs
-    from hpml_plugins.site.history import read_history
-    from hpml_plugins.site.result_files import Layout, measured
+    from hpml_plugins.report.site.history import read_history
+    from hpml_plugins.report.site.result_files import Layout, measured
 
     _project(folder)
     path = folder / "source" / _result_file()[0]
@@ -145,12 +143,6 @@ def _read_results(data: bytes, folder: Path) -> str:
     layout = Layout(_declared())
     found = list(measured(folder / "source", layout))
     read_history(folder / "source", _declared(), {each.commit: number for number, each in enumerate(found)})
-    files = Files(Packs(folder / "packs", b"0" * 16))
-    for file in files.all(str(folder / "source")):
-        file.whole()
-    with suppress(OverflowError, ValueError, TypeError):  # as `remember` does: the next publish takes as long
-        files.save()
-    shutil.rmtree(folder / "packs", ignore_errors=True)
     _merge(folder)
     return "read" if found else "stepped over"
 
@@ -165,12 +157,12 @@ def _read_declarations(data: bytes, folder: Path) -> str:
 
     from hpml_plugins.asv.files import _write_declarations
     from hpml_plugins.host.loading import LoadedPlugin
-    from hpml_plugins.merging.declared import keep_known
-    from hpml_plugins.records.objects import object_or_nothing
     from hpml_plugins.registry.schema import PluginEntry
-    from hpml_plugins.site.history import History
-    from hpml_plugins.site.nodes import machines
-    from hpml_plugins.site.result_files import Layout, measured
+    from hpml_plugins.report.site.history import History
+    from hpml_plugins.report.site.nodes import machines
+    from hpml_plugins.report.site.result_files import Layout, measured
+    from hpml_plugins.store.json_objects import object_or_nothing
+    from hpml_plugins.store.merge_declarations import keep_known
     from hpml_plugins.suite.declaration import _remembered
 
     _project(folder)
@@ -201,21 +193,18 @@ def _machines() -> Sequence[bytes]:
 
 
 def _read_machine(data: bytes, folder: Path) -> str:
-    from hpml_plugins.asv.known_files import Files
     from hpml_plugins.asv.machine import facets
     from hpml_plugins.model import Node
-    from hpml_plugins.records.objects import object_or_nothing
-    from hpml_plugins.records.packs import Packs
-    from hpml_plugins.site.history import History
-    from hpml_plugins.site.nodes import machines
-    from hpml_plugins.site.page import fill
+    from hpml_plugins.report.site.history import History
+    from hpml_plugins.report.site.nodes import machines
+    from hpml_plugins.report.site.page import fill
+    from hpml_plugins.store.json_objects import object_or_nothing
 
     _project(folder)
     machine = folder / "source" / Path(_result_file()[0]).parent
     (machine / "machine.json").write_bytes(data)
     known = object_or_nothing(machine / "machine.json")
     facets(Node("Linux", "x86_64", "C", 2, 1.0, "3"), machine.name, known)
-    list(Files(Packs(folder / "packs", b"0" * 16)).all(str(folder / "source")))
     _merge(folder)
     (machine / "machine.json").write_bytes(data)
     record = msgspec.structs.replace(_a_record(), machine=machine.name)

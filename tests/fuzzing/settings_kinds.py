@@ -80,9 +80,9 @@ def _clusters() -> Sequence[bytes]:
 
 
 def _read_cluster(data: bytes, folder: Path) -> str:
-    from hpml_plugins.cluster.executors import script
-    from hpml_plugins.cluster.plan import Order
-    from hpml_plugins.cluster.reader import read_cluster
+    from hpml_plugins.tools.cluster.executors import script
+    from hpml_plugins.tools.cluster.plan import Order
+    from hpml_plugins.tools.cluster.reader import read_cluster
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
@@ -94,7 +94,7 @@ def _read_cluster(data: bytes, folder: Path) -> str:
 
 def _nodes() -> Sequence[bytes]:
     """This machine, as `hpml bundle --ask` would tell of it, and an H200 node."""
-    from hpml_plugins.bundle.ask_node import ask
+    from hpml_plugins.tools.bundle.ask_node import ask
 
     node = {
         "hpml_node": 1, "python": "3.12.3", "abi": "cp312", "machine": "x86_64", "libc": "glibc 2.39",
@@ -108,14 +108,14 @@ def _nodes() -> Sequence[bytes]:
 
 @functools.cache
 def _own_project() -> Any:
-    from hpml_plugins.bundle.needs import read_project
+    from hpml_plugins.tools.bundle.needs import read_project
 
     return read_project(ROOT)
 
 
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.bundle.facts import read_node
-    from hpml_plugins.bundle.needs import ask, plan
+    from hpml_plugins.tools.bundle.facts import read_node
+    from hpml_plugins.tools.bundle.needs import ask, plan
 
     path = folder / "node.json"
     path.write_bytes(data)
@@ -130,8 +130,8 @@ def _prices() -> Sequence[bytes]:
 
 
 def _read_prices(data: bytes, folder: Path) -> str:
-    from hpml_plugins.site.gpu_type import GpuType
-    from hpml_plugins.site.prices import FILE, read_costs
+    from hpml_plugins.report.site.gpu_type import GpuType
+    from hpml_plugins.report.site.prices import FILE, read_costs
 
     (folder / FILE).write_bytes(data)
     costs = read_costs(folder)
@@ -181,7 +181,7 @@ def _configurations() -> Sequence[bytes]:
 
 
 def _read_configuration(data: bytes, folder: Path) -> str:
-    from hpml_plugins.configuration import NAME, read_configuration
+    from hpml_plugins.asv.configuration import NAME, read_configuration
 
     path = folder / NAME
     path.write_bytes(data)

@@ -15,8 +15,8 @@ from hpml_plugins.host import Host
 from hpml_plugins.host.changes import changes
 from hpml_plugins.host.locating import hash_of, locate
 from hpml_plugins.model.record import Record
-from hpml_plugins.records import append
 from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.store import append
 
 HostOf = Callable[..., Host]
 #: Leaves a trace when imported.

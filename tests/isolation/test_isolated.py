@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.isolation.isolated import NEXT_IN_LINE, Send, run_isolated
+from hpml_plugins.isolation.process import NEXT_IN_LINE, Send, run_isolated
 
 #: Runs a process that tells its number and waits; says in a file how that ended.
 RUNNER = """
     import os, sys, time
     from pathlib import Path
-    from hpml_plugins.isolation.isolated import run_isolated
+    from hpml_plugins.isolation.process import run_isolated
 
     folder = Path(sys.argv[1])
 

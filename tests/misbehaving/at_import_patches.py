@@ -3,13 +3,13 @@
 import math
 import time
 
-import hpml_plugins.measuring.sampling
+import hpml_plugins.measure.sampling
 from hpml_plugins import Benchmark, Metric, Samples, hookimpl
 
 math.sqrt = lambda value: 42.0
 time.perf_counter = lambda: 0.0
 Samples.median = property(lambda self: -1.0)
-hpml_plugins.measuring.sampling.Plan = None
+hpml_plugins.measure.sampling.Plan = None
 
 
 def measure(bench):

@@ -13,7 +13,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record, decode
-from hpml_plugins.records import read
+from hpml_plugins.store import read
 
 HERE = Path(__file__).parent
 AT_IMPORT = sorted(path.stem for path in HERE.glob("at_import_*.py"))

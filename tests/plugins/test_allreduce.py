@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Benchmark, HpmlError, Node, Record, Samples
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins.allreduce import hpml_benchmarks
 from hpml_plugins.plugins.allreduce.buffers import PERIOD, Buffers, value

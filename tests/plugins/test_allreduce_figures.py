@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hpml_plugins import Record
-from hpml_plugins.figures import Drawable, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.allreduce.figures import figures
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
 
 (BANDWIDTH,) = figures()
 

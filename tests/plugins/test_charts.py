@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 from support import ROOT
 
-from hpml_plugins.figures import Drawable, collect, render, tabulate
-from hpml_plugins.figures.collecting import versions
 from hpml_plugins.host import make_host
-from hpml_plugins.records.newest import newest, read_all
 from hpml_plugins.registry import read_registry
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
+from hpml_plugins.store.selection import newest, read_all
 
 REGISTRY = read_registry(ROOT / "registry.yaml")
 

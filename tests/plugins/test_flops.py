@@ -10,11 +10,11 @@ import pluggy
 import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, hookspecs
-from hpml_plugins.complexity import counting, formulas, zoo
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.plugins import flops
 from hpml_plugins.plugins.flops import FLOPS
 from hpml_plugins.testing import Context, measure_point
+from hpml_plugins.workloads.complexity import counting, formulas, zoo
 
 SIX = ["alexnet", "vgg16", "vgg19", "googlenet", "resnet18", "resnet50"]
 #: A transformer, an einsum, another image size, an auxiliary classifier: each took a decision of its own.

@@ -10,15 +10,15 @@ import matplotlib.figure
 import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
-from hpml_plugins.measuring.point import to_metrics
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.point import to_metrics
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_table, swap_table
+from hpml_plugins.plugins.layers.interleaved_timing import time_in_turns
 from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
 from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
-from hpml_plugins.plugins.layers.turns import time_in_turns
-from hpml_plugins.records.newest import newest
+from hpml_plugins.store.selection import newest
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Record, Series
-from hpml_plugins.figures import Drawable, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures, tables
 from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 

@@ -11,8 +11,8 @@ import pytest
 from support import unavailable
 
 from hpml_plugins import Bench, Node, Rank, Record
-from hpml_plugins.measuring.ranks.mpi import why_no_mpi
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.ranks.mpi import why_no_mpi
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins.mlp import hpml_benchmarks, learning_benchmarks, model_benchmark, reference
 from hpml_plugins.plugins.mlp.formulas import Sizes
 from hpml_plugins.plugins.mlp.job import Job

@@ -13,7 +13,7 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, count_model, find_gpu, gpu_types, hookspecs
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins import paleo
 from hpml_plugins.plugins.paleo import COMMUNICATION, MEASURE, PREDICT, formulas, measuring, precisions
 from hpml_plugins.plugins.paleo.costs import layer_costs, predict

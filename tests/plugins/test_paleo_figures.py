@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Figure, Record, Series
-from hpml_plugins.figures import Drawable, as_text, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.paleo import tables
 from hpml_plugins.plugins.paleo.figures import FIGURES
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
+from hpml_plugins.report.tables import as_text
 
 FIGURE = {figure.name: figure for figure in FIGURES}
 

@@ -10,7 +10,7 @@ import torch
 
 from hpml_plugins import Bench, HpmlError, Node, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.node import needs
 from hpml_plugins.plugins.quantization import (
     energy,

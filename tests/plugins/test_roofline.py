@@ -14,7 +14,7 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins import roofline
 from hpml_plugins.plugins.roofline import counters, dtypes, formulas, names, work

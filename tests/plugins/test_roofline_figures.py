@@ -7,10 +7,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from hpml_plugins import Figure, Record, Series
-from hpml_plugins.figures import Drawable, as_text, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.roofline import tables
 from hpml_plugins.plugins.roofline.figures import FIGURES
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
+from hpml_plugins.report.tables import as_text
 
 UNITS = {
     "flop": "FLOP",

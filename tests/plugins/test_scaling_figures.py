@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Record, Series
-from hpml_plugins.figures import Drawable, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.scaling import hpml_benchmarks, hpml_figures
 from hpml_plugins.plugins.scaling.dp import DP_UNITS
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Node, Record
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks
 from hpml_plugins.plugins.scaling.ddp import Job, share_of
 from hpml_plugins.plugins.scaling.workloads import SMALL

@@ -15,8 +15,8 @@ import torch
 from PIL import Image
 
 from hpml_plugins import HpmlError, Node, Record, load_data
-from hpml_plugins.measuring.bench import Bench
-from hpml_plugins.plugins.tta import ddp, elsewhere, hpml_benchmarks, hpml_figures, meter, running, runset
+from hpml_plugins.measure.bench import Bench
+from hpml_plugins.plugins.tta import ddp, hpml_benchmarks, hpml_figures, meter, out_of_distribution, running, runset
 from hpml_plugins.plugins.tta.measuring import counting, measure_tta, metrics_of, seed_of
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.running import Run
@@ -35,7 +35,7 @@ def libraries_are_loaded() -> None:
 @pytest.fixture(autouse=True)
 def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(runset.VARIABLE, str(tmp_path / "runs"))
-    for name in (elsewhere.OWN, elsewhere.CIFAR101):
+    for name in (out_of_distribution.OWN, out_of_distribution.CIFAR101):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "runs"
 
@@ -273,7 +273,7 @@ def test_a_recipe_whose_update_is_not_shared_is_refused_on_ranks(node: Node) -> 
 
 def test_shifts_are_what_they_say_and_the_same_each_time() -> None:
     data = load_data("digits")
-    first, again = elsewhere.shifted(data), elsewhere.shifted(data)
+    first, again = out_of_distribution.shifted(data), out_of_distribution.shifted(data)
     plain = data.test.images.float()
     assert all(torch.equal(first[name], again[name]) for name in first)
     # Half the contrast: half the deviation of each image, to a rounding.
@@ -291,15 +291,15 @@ def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path
         (tmp_path / name).mkdir()
         Image.new("RGB", size, (200, 200, 200)).save(tmp_path / name / "a.png")
     (tmp_path / "3" / "notes.txt").write_text("no picture")
-    images, labels = elsewhere.read_folder(tmp_path, data)
+    images, labels = out_of_distribution.read_folder(tmp_path, data)
     assert images.shape == (2, 1, 8, 8) and images.dtype == torch.uint8
     assert [data.classes[label] for label in labels] == ["3", "7"]
     assert (images == 200).all()
     (tmp_path / "cat").mkdir()
     with pytest.raises(HpmlError, match="folder 'cat' is no class of digits; use 0, 1, 2"):
-        elsewhere.read_folder(tmp_path, data)
+        out_of_distribution.read_folder(tmp_path, data)
     with pytest.raises(HpmlError, match="no such folder"):
-        elsewhere.read_folder(tmp_path / "none", data)
+        out_of_distribution.read_folder(tmp_path / "none", data)
 
 
 def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
@@ -307,14 +307,14 @@ def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
 
     digits = load_data("digits")
     with pytest.raises(HpmlError, match="digits has other classes"):
-        elsewhere.read_cifar101(tmp_path, digits)
+        out_of_distribution.read_cifar101(tmp_path, digits)
     named = replace(digits, name="cifar10")
     with pytest.raises(HpmlError, match="it is the folder `datasets` of CIFAR"):
-        elsewhere.read_cifar101(tmp_path, named)
+        out_of_distribution.read_cifar101(tmp_path, named)
     pixels = numpy.arange(2 * 32 * 32 * 3, dtype=numpy.uint8).reshape(2, 32, 32, 3)
     numpy.save(tmp_path / "cifar10.1_v6_data.npy", pixels)
     numpy.save(tmp_path / "cifar10.1_v6_labels.npy", numpy.array([3, 9], dtype=numpy.int32))
-    images, labels = elsewhere.read_cifar101(tmp_path, named)
+    images, labels = out_of_distribution.read_cifar101(tmp_path, named)
     assert images.shape == (2, 3, 32, 32) and labels.tolist() == [3, 9]
     assert int(images[1, 2, 5, 7]) == int(pixels[1, 5, 7, 2])
 
@@ -324,20 +324,20 @@ def test_the_record_says_which_pictures_were_used(
 ) -> None:  # fmt: skip
     (tmp_path / "5").mkdir()
     Image.new("L", (8, 8), 7).save(tmp_path / "5" / "a.png")
-    monkeypatch.setenv(elsewhere.OWN, str(tmp_path))
+    monkeypatch.setenv(out_of_distribution.OWN, str(tmp_path))
     bench = Bench(node, {})
-    elsewhere.Elsewhere(bench, load_data("digits"))
+    out_of_distribution.Elsewhere(bench, load_data("digits"))
     first = bench.used_data["own images"]
     assert first["test"] == 1 and bench.warnings == []
     Image.new("L", (8, 8), 9).save(tmp_path / "5" / "a.png")
-    elsewhere.Elsewhere(bench, load_data("digits"))
+    out_of_distribution.Elsewhere(bench, load_data("digits"))
     assert bench.used_data["own images"]["fingerprint"] != first["fingerprint"]
 
 
 def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(elsewhere.OWN, "/nowhere")
+    monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
-    elsewhere.Elsewhere(bench, load_data("digits"))
+    out_of_distribution.Elsewhere(bench, load_data("digits"))
     assert len(bench.warnings) == 1 and "no such folder" in bench.warnings[0]
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from hpml_plugins import DataSet, HpmlError, Split, load_data
-from hpml_plugins.plugins.tta.crew import Crew
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
 from hpml_plugins.plugins.tta.networks import build, product_of_patches, trimmed_convolution
 from hpml_plugins.plugins.tta.optimising import Muon, Optimiser, orthogonalised
 from hpml_plugins.plugins.tta.recipes import Augment, Network, Recipe, read_recipe
 from hpml_plugins.plugins.tta.training import Phase, Trainer
 from hpml_plugins.plugins.tta.views import seen
+from hpml_plugins.plugins.tta.workers import Crew
 
 
 def pictures(count: int, shape: tuple[int, int, int] = (3, 8, 8)) -> DataSet:

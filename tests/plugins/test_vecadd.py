@@ -11,7 +11,7 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import CheckFailed
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
 from hpml_plugins.plugins.vecadd.launches import LAUNCHES, shape
@@ -44,7 +44,7 @@ import sys
 from numba import cuda
 from numba.cuda.simulator.cudadrv.devicearray import managed_array
 from hpml_plugins import Bench, Node
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import device, on_cuda, unified
 

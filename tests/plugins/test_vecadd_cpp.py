@@ -8,7 +8,7 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.plugins.vecadd import VECADD_CPU, cpp
 
 SHORT = Plan(budget=0.05, fewest=3)

@@ -7,9 +7,10 @@ import math
 import pytest
 
 from hpml_plugins import Record
-from hpml_plugins.figures import Drawable, render
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.vecadd.figures import figures
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable
 
 FIGURES = {figure.name: figure for figure in figures()}
 UNITS = {"bandwidth": "B/s", "copy_bandwidth": "B/s", "vs_torch": "1"}

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hpml_plugins import Bench, Node, Record
-from hpml_plugins.measuring.sampling import Plan
+from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.vecadd.rows import Row, rows
 from hpml_plugins.plugins.vecadd.runs import Stopwatch, repeat

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.records import read
+from hpml_plugins.store import read
 
 #: How many kills in all; `run`, `publish`, `merge` and `submit` have these shares of them.
 KILLS = int(os.environ.get("HPML_KILLS", "200"))

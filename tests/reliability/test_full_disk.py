@@ -20,7 +20,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.records import Damaged, append, read
+from hpml_plugins.store import Damaged, append, read
 
 REGISTRY = "version: 1\nplugins:\n  - {name: large, path: large.py}\n"
 #: Each Record is of 60 kB.

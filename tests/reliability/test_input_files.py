@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from hpml_plugins.cluster.reader import read_cluster
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.merging import merge_folders
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
-from hpml_plugins.records import Damaged, append, read, record_file
-from hpml_plugins.records.machine_lock import take_machine
-from hpml_plugins.records.newest import read_all
 from hpml_plugins.registry import read_registry
-from hpml_plugins.site.prices import FILE, read_costs
+from hpml_plugins.report.site.prices import FILE, read_costs
+from hpml_plugins.store import Damaged, append, read, record_file
+from hpml_plugins.store.machine_lock import take_machine
+from hpml_plugins.store.merge import merge_folders
+from hpml_plugins.store.selection import read_all
+from hpml_plugins.tools.cluster.reader import read_cluster
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)

@@ -20,7 +20,7 @@ from support import ROOT
 
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.records import Damaged, read
+from hpml_plugins.store import Damaged, read
 
 pytestmark = pytest.mark.slow
 

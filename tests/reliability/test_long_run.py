@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from asv_project import Project
 
-from hpml_plugins.records import Damaged, read
+from hpml_plugins.store import Damaged, read
 
 POINTS = int(os.environ.get("HPML_LONG_RUN_POINTS", "10000"))
 PLUGIN = f"""

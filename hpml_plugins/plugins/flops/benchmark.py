@@ -19,7 +19,7 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
     multiply_adds: of convolutions, linear layers and matrix products (`MULTIPLY_ADD` of
-    `hpml_plugins.complexity.operators`), where fvcore counts one multiply-add as 1; biases are not
+    `hpml_plugins.workloads.complexity.operators`), where fvcore counts one multiply-add as 1; biases are not
     counted.  flops: 2 × multiply_adds.  activations: elements of the results that new memory holds, views and in-place
     results left out.  bytes: of every tensor, weights included, that an operator
     reads or writes, each once an operator, as if nothing were fused or cached.  VGG19: 19.632 G multiply-adds, 99.37 %

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
+from hpml_plugins.plugins.layers.interleaved_timing import time_in_turns, warn_if_unsure
 from hpml_plugins.plugins.layers.peak import PASSES, peak_memory
-from hpml_plugins.plugins.layers.turns import time_in_turns, warn_if_unsure
 
 MODES = ("forward", "training")
 #: VGG16 pools after five of its ReLUs.

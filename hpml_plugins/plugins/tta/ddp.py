@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from hpml_plugins import Bench, HpmlError, Rank, Samples
-from hpml_plugins.plugins.tta.crew import Crew
 from hpml_plugins.plugins.tta.measuring import about_of, attach, metrics_of, progress_text, seed_of
 from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
 from hpml_plugins.plugins.tta.running import Run
 from hpml_plugins.plugins.tta.runset import RunSet
+from hpml_plugins.plugins.tta.workers import Crew
 
 
 def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float]:

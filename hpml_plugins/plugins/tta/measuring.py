@@ -46,8 +46,8 @@ def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[s
 
 
 def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mapping[str, Samples | float]:
-    from hpml_plugins.plugins.tta.elsewhere import Elsewhere
     from hpml_plugins.plugins.tta.energy import counter_of
+    from hpml_plugins.plugins.tta.out_of_distribution import Elsewhere
     from hpml_plugins.plugins.tta.running import run
     from hpml_plugins.plugins.tta.training import Trainer
 

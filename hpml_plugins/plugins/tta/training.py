@@ -11,13 +11,13 @@ import torch
 from torch.nn import functional
 
 from hpml_plugins import DataSet, HpmlError
-from hpml_plugins.plugins.tta.crew import ALONE, Crew
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
 from hpml_plugins.plugins.tta.networks import SpeedNet, build, in_half
 from hpml_plugins.plugins.tta.optimising import Optimiser
 from hpml_plugins.plugins.tta.recipes import Recipe
 from hpml_plugins.plugins.tta.replaying import Replay, synchronise
 from hpml_plugins.plugins.tta.views import seen
+from hpml_plugins.plugins.tta.workers import ALONE, Crew
 
 #: DistributedDataParallel takes events for its own statistics in its first ten steps, which a capture must not hold.
 WARM_UP_RANKS = 12

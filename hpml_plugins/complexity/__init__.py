@@ -1,6 +1,0 @@
-"""What a model costs, not timed: multiply-adds, parameters, activations and bytes, by layer and operator."""
-
-from hpml_plugins.complexity.counting import ModelCount, build_model, count_model
-from hpml_plugins.complexity.sums import Work
-
-__all__ = ["ModelCount", "Work", "build_model", "count_model"]

@@ -1,6 +1,0 @@
-"""What this node has, what is broken, and what mends it."""
-
-from hpml_plugins.doctor.diagnosis import diagnose
-from hpml_plugins.doctor.finding import Finding
-
-__all__ = ["Finding", "diagnose"]

@@ -1,0 +1,198 @@
+"""Run a function in a process of its own, so that whatever it does ends in an outcome."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import IO
+
+from hpml_plugins.isolation.parent_death import end_with_parent
+from hpml_plugins.isolation.process_limit import Crowd, be_first_to_go
+from hpml_plugins.isolation.reaper import adopt_orphans, end_orphans
+
+#: `send(kind, payload)`: what the isolated function reports with, any number of times.
+Send = Callable[[str, bytes], None]
+#: How much of what the process printed is kept when it dies, B.
+OUTPUT_TAIL = 8000
+#: s between two looks at whether the process lives: waking more often would disturb what it measures.
+LISTENING = 0.5
+#: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or preempts, systemd)
+#: signals its processes one after the other: this one is next then, and what was ended is no failure of the benchmark.
+NEXT_IN_LINE = 1.0
+#: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
+_MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail."""
+
+    fault: str
+    output: str
+
+
+def run_isolated(
+    function: Callable[[Send], None],
+    timeout: float,
+    on_message: Callable[[str, bytes], None],
+    watch: Callable[[], float] = lambda: LISTENING,
+) -> Outcome:
+    """Run `function(send)` in a forked process with its own process group.
+
+    timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
+    keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
+    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
+    it next; what it raises ends the group and is raised here.
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    adopt_orphans()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as output:
+        process = multiprocessing.get_context("fork").Process(
+            target=_child, args=(function, receiver, sender, output.fileno(), os.getpid())
+        )
+        process.start()
+        sender.close()
+        assert process.pid is not None
+        try:
+            fault = _listen(process, receiver, timeout, on_message, watch)
+        finally:
+            left = _end_group(process.pid)
+            process.join(5)
+            left = end_orphans(but=process.pid) or left
+            receiver.close()
+        if left and not fault:
+            on_message("warning", b"the benchmark left processes behind; they were ended")
+        return Outcome(fault, _tail(output))
+
+
+def _child(
+    function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
+) -> None:
+    os.setsid()
+    be_first_to_go()
+    end_with_parent(parent)  # who is killed outright ends nobody
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    receiver.close()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    # Python's own streams may have been replaced by whoever called (a test runner, asv): back to the descriptors.
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    faulthandler.enable(2)
+    function(lambda kind, payload: sender.send_bytes(kind.encode() + b"\0" + payload))
+    sender.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a kernel left broken.
+    os._exit(0)
+
+
+def _listen(
+    process: multiprocessing.process.BaseProcess,
+    receiver: Connection,
+    timeout: float,
+    on_message: Callable[[str, bytes], None],
+    watch: Callable[[], float],
+) -> str:
+    deadline = time.monotonic() + timeout
+    crowd = Crowd()
+    while True:
+        if fault := crowd.fault():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
+            return fault
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return f"timed out after {timeout:g} s"
+        try:
+            if not receiver.poll(min(remaining, watch())):
+                # A grandchild may hold the pipe open after the process died: its death is what counts.
+                if process.exitcode is not None and not receiver.poll(0):
+                    return _fault(process.exitcode)
+                continue
+            kind, _, payload = receiver.recv_bytes().partition(b"\0")
+        except (EOFError, OSError):
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode is None:
+                return f"timed out after {timeout:g} s"
+            return _fault(process.exitcode)
+        on_message(kind.decode(), payload)
+
+
+def _fault(code: int) -> str:
+    if code == -signal.SIGTERM:
+        time.sleep(NEXT_IN_LINE)
+    return describe_exit(code)
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
+    if code == 0:
+        return ""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        told = {
+            "SIGSEGV": "segmentation fault",
+            "SIGKILL": "killed, perhaps for want of memory",
+            "SIGABRT": "aborted",
+        }
+        return f"died of {name}" + (f" ({told[name]})" if name in told else "")
+    return f"ended with exit status {code} before it reported"
+
+
+def _end_group(group: int) -> bool:
+    """End every process of the group. Returns whether any was left to end beside the leader's own remains."""
+    left = False
+    for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
+        if not _alive(group):
+            return left
+        left = True
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+        waited = time.monotonic() + patience
+        while _alive(group) and time.monotonic() < waited:
+            time.sleep(0.005)
+    return left
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    # killpg(group, 0) also succeeds for a zombie, and the dead leader stays one until it is joined: look at states.
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != b"Z":
+            return True
+    return False
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - 4 * OUTPUT_TAIL))
+    return _MODULES.sub(b"", output.read())[-OUTPUT_TAIL:].decode("utf-8", "replace").strip()

@@ -1,0 +1,241 @@
+"""Bench: what a plugin's `measure` is handed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
+from hpml_plugins.measure.sampling import Plan, remarks
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Series
+from hpml_plugins.model.samples import Samples
+from hpml_plugins.published import GpuType, find_gpu
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.gpu_timer import Cache, Launch
+    from hpml_plugins.measure.ncu import Kernel
+    from hpml_plugins.measure.ranks.group import Backend, Launcher
+    from hpml_plugins.workloads.datasets import DataSet
+
+T = TypeVar("T")
+Report = Callable[[str, float | None], None]
+
+
+class Bench:
+    """The services of one point: time a step, check a result, skip, warn, attach a series, show progress.
+
+    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
+    facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
+    the point will be ended, s of the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        params: Params,
+        *,
+        gpus: int = 0,
+        seed: int = 0,
+        plan: Plan | None = None,
+        report: Report | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.node = node
+        self.params = dict(params)
+        self.gpus = gpus
+        self.device = "cuda" if gpus else "cpu"
+        self.seed = seed
+        self.plan = plan or Plan()
+        self.deadline = deadline
+        self.checks: list[str] = []
+        self.warnings: list[str] = []
+        self.attached: dict[str, Series] = {}
+        self.used_data: dict[str, dict[str, str | float]] = {}
+        self.spoil: Callable[[Any], Any] | None = None
+        self._report = report or (lambda text, share: None)
+
+    def time(
+        self,
+        step: Callable[[], object],
+        *,
+        cache: Cache = "hot",
+        launch: Launch = "hidden",
+        device: str | None = None,
+        budget: float | None = None,
+        name: str = "time",
+    ) -> Samples:
+        """Samples of the time of one call of `step`, s.
+
+        The step is warmed up until it is stable, then sampled until the 95 % interval of the median is narrow enough
+        or the budget ends; the samples' info says which, and an unstable measurement puts a warning into the Record.
+        Short steps are batched. On "cuda" the time is the GPU's own, between events on the current stream; the timer
+        synchronises, the step need not.
+
+        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each, "dirty" leaves
+        it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
+        launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's when left out.  budget: s, wall
+        clock, for all samples.  name: what warnings call it.
+        """
+        plan = self.plan.but(budget=budget)
+        if (device or self.device) == "cuda":
+            from hpml_plugins.measure.gpu_timer import time_on_gpu
+
+            samples = time_on_gpu(step, plan, cache=cache, launch=launch)
+        else:
+            from hpml_plugins.measure.cpu_timer import time_on_cpu
+
+            samples = time_on_cpu(step, plan)
+        self.warnings += remarks(samples, plan, name)
+        return samples
+
+    def count_kernels(
+        self, command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
+    ) -> list[Kernel]:
+        """Hardware counters of the kernels of a program, by Nsight Compute: see `measuring.ncu.count_kernels`.
+
+        command: a program that switches the profiler on and off around what counts; it runs beside this process on the
+        same GPU.  counters: ncu's names.  cold: with caches emptied before each kernel.  timeout: s.
+        Raises HpmlError when ncu cannot; say `Requires(tools=("ncu",))` to have the point skipped where it is missing.
+        """
+        from hpml_plugins.measure.ncu import count_kernels
+
+        return count_kernels(command, counters, cold=cold, timeout=timeout)
+
+    def ranks(
+        self,
+        function: Callable[..., Any],
+        count: int,
+        *args: Any,
+        backend: Backend | None = None,
+        timeout: float | None = None,
+        environment: Mapping[str, str] | None = None,
+        nodes: int = 1,
+        launcher: Launcher = "torch",
+    ) -> list[Any]:
+        """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what each returned.
+
+        Each is handed a `Rank`: a Bench that knows its index, the count and its own device, with a process group that
+        is up. What they check, warn of and attach goes into the Record. Start ranks before this process touches CUDA
+        or computes with torch: they are then forked, which takes milliseconds; afterwards they must be spawned, which
+        imports everything again.
+
+        backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
+        timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
+        nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
+        i, and the function must be a module's. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start
+        them on this node, each as an MPI process that may use mpi4py beside the group; the function must be a module's.
+        Where there is no mpirun or no mpi4py the point is skipped with the reason.
+        Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
+        raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
+        """
+        from hpml_plugins.measure.ranks.launch import run_ranks
+
+        return run_ranks(
+            self,
+            function,
+            count,
+            args,
+            backend=backend,
+            timeout=timeout,
+            environment=dict(environment or {}),
+            nodes=nodes,
+            launcher=launcher,
+        )
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
+        from hpml_plugins.measure.ranks.slurm import nodes_here
+
+        return nodes_here()
+
+    def check(self, ok: object, message: str) -> None:
+        """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.
+
+        The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept in the Record.
+        """
+        if not ok:
+            raise CheckFailed(f"check failed: {message}")
+        self.checks.append(message)
+
+    def result(self, value: T) -> T:
+        """The value as it is. Under `hpml check` a spoilt copy of it, for which `check` must then fail.
+
+        value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way into a comparison:
+        `bench.check(allclose(bench.result(y), reference), …)`.
+        """
+        return self.spoil(value) if self.spoil else value
+
+    def skip(self, reason: str) -> NoReturn:
+        """End this point as skipped, with the reason."""
+        raise Skipped(reason)
+
+    def warn(self, text: str) -> None:
+        """Put a warning into the Record: the number stands, but a reader should know this."""
+        self.warnings.append(text)
+
+    def series(
+        self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
+    ) -> None:
+        """Attach columns of equal length, such as accuracy over epochs or a histogram, to the Record.
+
+        columns: name → numbers, or name → text (the names of layers).  units: column of numbers → symbol.
+        Raises DefinitionError for unequal lengths, and for a column that mixes text and numbers.
+        """
+        lengths = {column: len(values) for column, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
+        plain = {column: [_plain(value) for value in values] for column, values in columns.items()}
+        try:
+            self.attached[name] = Series(plain, dict(units or {}))
+        except ValueError as error:
+            raise DefinitionError(f"series {name!r}: {error}") from None
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the point is ended; infinite where nobody set a limit."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    @property
+    def peaks(self) -> GpuType | None:
+        """The published peaks of this node's GPU type; None without GPU, for an unknown card or unlike cards."""
+        names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
+        return find_gpu(names.pop()) if len(names) == 1 else None
+
+    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> DataSet:
+        """The data set of this name, as tensors on the CPU; nothing is ever downloaded. The Record says what was used.
+
+        train, test: how many images to take, classes balanced, by the seed; all when left out. A data set that is not
+        here skips the point with the reason (`Requires(data=…)` knows before the point is started); a damaged one
+        fails it. Ranks that `measure` starts use `load_data`.
+        """
+        from hpml_plugins.workloads.datasets import load_data, why_missing
+
+        if reason := why_missing(name):
+            self.skip(reason)
+        loaded = load_data(name, say=lambda text: self._report(text, None))
+        if train is not None or test is not None:
+            loaded = loaded.take(train or len(loaded.train), test or len(loaded.test), seed)
+        self.used_data[name] = loaded.facts()
+        return loaded
+
+    def progress(self, text: str, share: float | None = None) -> None:
+        """Say what a long point is doing. share: how much is done, 0 to 1, where known."""
+        self._report(text, share)
+
+    def import_module(self, name: str) -> Any:
+        """Import a module that `Requires` could not know of; a missing one skips the point with the reason."""
+        import importlib
+
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            self.skip(f"module {name} does not import: {error}")
+
+
+def _plain(value: float | str) -> float | str:
+    return str(value) if isinstance(value, str) else float(value)

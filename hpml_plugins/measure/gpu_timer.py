@@ -1,0 +1,236 @@
+"""Timing a step on the GPU: events on the current stream, the launch hidden behind a sleeping kernel.
+
+Between two events stands what the GPU did, and whatever it waited for. A kernel of 30 µs that Python needs 60 µs to
+launch would read 60 µs. So the host enqueues everything first, behind a kernel that only lets time pass, and an event
+that has not been reached when the last launch is enqueued proves that no launch was waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+from hpml_plugins.measure.sampling import Plan, sample, warm_up
+from hpml_plugins.model.samples import Samples
+
+Cache = Literal["hot", "cold", "dirty"]
+Launch = Literal["hidden", "visible"]
+
+#: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA's events (0.5 µs).
+SHORTEST_SAMPLE = 1e-3
+#: CUDA queues about a thousand launches before the host must wait; a batch stays far below.
+LARGEST_BATCH = 200
+#: Clocks of a resting card rise within tens of milliseconds; its power regulation takes longer to settle, s.
+LEAST_WARM_UP = 0.2
+#: Samples are spread over at least this long, s: ten of them in ten milliseconds agree with one another whatever the
+#: regulation of power is about to do.
+LEAST_SAMPLING = 0.3
+#: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more than it shows.
+LONGEST_SLEEP = 0.1
+COLD_SAMPLES_A_GROUP = 10
+#: A hiccup of the host looks like work on another stream; real work there is left every time.
+LOOKS_ELSEWHERE = 3
+
+
+def time_on_gpu(step: Callable[[], object], plan: Plan, *, cache: Cache = "hot", launch: Launch = "hidden") -> Samples:
+    """Samples of the GPU's time for one call of `step`, s.
+
+    cache: "hot" repeats the step back to back and gives the mean of a batch; "cold" empties the L2 cache before each
+    call and times each alone; "dirty" leaves the L2 full of foreign lines that are still to be written back, at the
+    step's cost, as do_bench and nvbench do.  launch: "hidden" times the GPU's work alone; "visible" lets the host's
+    launching show, as it does in a training loop.
+    """
+    timer = GpuTimer(step, cache, launch)
+    timer.first_call()
+    if timer.works_elsewhere():
+        return _time_by_wall_clock(step, plan)
+    timer.choose_batch()
+    warmed, stable = warm_up(timer.round, plan, least=LEAST_WARM_UP)
+    timer.fit()
+    samples = sample(
+        timer.take,
+        plan,
+        least=LEAST_SAMPLING,
+        batch=timer.batch,
+        timer="cuda events",
+        cache=cache,
+        warm_up=warmed,
+        warm="stable" if stable else "not stable",
+    )
+    return replace(samples, info={**samples.info, "launch": timer.launch})
+
+
+class GpuTimer:
+    """Enqueues a step between events, and adapts batch and sleep to it.
+
+    Ranks that time a step together override what is said to be overridable.
+    """
+
+    def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch) -> None:
+        import torch
+
+        self.torch = torch
+        self.step = step
+        self.cache = cache
+        self.launch: str = launch
+        self.batch = 1
+        self._sleep = 0.0
+        self._flush: Callable[[], None] = (lambda: None) if cache == "hot" else self._make_flush()
+        self._cycles = 0.0
+
+    def first_call(self) -> None:
+        """Compile, load and allocate what the first call does."""
+        self.step()
+        self.torch.cuda.synchronize()
+        if self.launch == "hidden":
+            self._cycles = self._clock_rate()
+
+    def works_elsewhere(self) -> bool:
+        """Whether the step leaves work on a stream that the current one does not wait for, every time."""
+        return all(self.leaves_work() for _ in range(LOOKS_ELSEWHERE))
+
+    def leaves_work(self) -> bool:
+        """Whether one call did, or the host had a hiccup."""
+        start, end = self._event(), self._event()
+        start.record()
+        self.step()
+        end.record()
+        end.synchronize()
+        after = time.perf_counter()
+        self.torch.cuda.synchronize()
+        left = time.perf_counter() - after
+        return left > max(5e-5, 0.05 * float(start.elapsed_time(end)) * 1e-3)
+
+    def choose_batch(self) -> None:
+        """Grow a hot batch until it is long enough for the events' resolution."""
+        while self.cache == "hot" and self.batch < LARGEST_BATCH and self.round() * self.batch < SHORTEST_SAMPLE:
+            self.batch = min(LARGEST_BATCH, 2 * self.batch)
+
+    def round(self) -> float:
+        """One sample, its launch visible: for warming up. Returns seconds of one step."""
+        return self._enqueue(1)[0][0]
+
+    def fit(self) -> None:
+        """Choose the sleep that hides the launches of a group, or find that they cannot be hidden."""
+        if self.launch == "visible":
+            return
+        if not self._fit_sleep():
+            self.launch = "visible: the step waits for the GPU, or launches more than can be queued"
+            self._sleep = 0.0
+            return
+        # While launches showed, the step seemed longer than it is: with its own time the batch may have to grow.
+        seconds = self._enqueue(self._group)[0][0]
+        if self.cache == "hot" and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
+            self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
+            self._fit_sleep()
+
+    def _fit_sleep(self) -> bool:
+        """Find a sleep that outlasts the enqueueing of a group. False where none does."""
+        self._sleep = 0.0
+        started = time.perf_counter()
+        self._enqueue(1, wait=False)
+        self._sleep = 1.5 * (time.perf_counter() - started) + 2e-5
+        self.torch.cuda.synchronize()
+        for _ in range(6):
+            if self._sleep > LONGEST_SLEEP:
+                return False
+            if all(hidden for _, hidden in self._enqueue(self._group)):
+                return True
+            self._sleep *= 2
+        return False
+
+    def take(self) -> Iterable[float]:
+        """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a little later."""
+        for _ in range(5):
+            taken = self._enqueue(self._group)
+            hidden = [seconds for seconds, was_hidden in taken if was_hidden or not self._sleep]
+            if hidden:
+                return hidden
+            self._sleep = min(LONGEST_SLEEP, 1.5 * self._sleep)
+        self.launch = "visible in part: some launches outlasted the longest sleep"
+        return [seconds for seconds, _ in taken]
+
+    @property
+    def _group(self) -> int:
+        return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
+
+    def _enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
+        """Enqueue so many samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
+        if self._sleep:
+            self.torch.cuda._sleep(int(self._sleep * self._cycles))
+        pairs = []
+        for _ in range(count):
+            self._flush()
+            start, end = self._event(), self._event()
+            self._line_up()
+            start.record()
+            self._run_batch()
+            end.record()
+            pairs.append((start, end, not start.query()))
+        if not wait:
+            return []
+        pairs[-1][1].synchronize()
+        return [(float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden) for start, end, hidden in pairs]
+
+    def _line_up(self) -> None:
+        """Overridable: what is enqueued right before the first event."""
+
+    def _run_batch(self) -> None:
+        """Overridable: enqueue one batch of steps."""
+        for _ in range(self.batch):
+            self.step()
+
+    def _make_flush(self) -> Callable[[], None]:
+        """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""
+        size = 2 * self.torch.cuda.get_device_properties(self.torch.cuda.current_device()).L2_cache_size
+        written = self.torch.empty(size // 4, dtype=self.torch.int32, device="cuda")
+        read = self.torch.zeros(size // 4, dtype=self.torch.int32, device="cuda")
+        largest = self.torch.empty((), dtype=self.torch.int32, device="cuda")
+
+        def flush() -> None:
+            written.zero_()
+            if self.cache == "cold":
+                self.torch.amax(read, dim=0, out=largest)
+
+        return flush
+
+    def _clock_rate(self) -> float:
+        """Cycles a second of the counter that the sleeping kernel watches, measured: it differs from card to card."""
+        rates = []
+        for _ in range(3):
+            start, end = self._event(), self._event()
+            start.record()
+            self.torch.cuda._sleep(1_000_000)
+            end.record()
+            end.synchronize()
+            rates.append(1_000_000 / (float(start.elapsed_time(end)) * 1e-3))
+        return max(rates)
+
+    def _event(self) -> Any:
+        return self.torch.cuda.Event(enable_timing=True)
+
+
+def _time_by_wall_clock(step: Callable[[], object], plan: Plan) -> Samples:
+    """For a step that works on streams of its own: from call to idle device."""
+    import torch
+
+    def take() -> float:
+        started = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    warmed, stable = warm_up(take, plan, least=LEAST_WARM_UP)
+    why = "perf_counter with device synchronisation: the step works on other streams than the current one"
+    return sample(
+        lambda: (take(),),
+        plan,
+        batch=1,
+        timer=why,
+        launch="visible",
+        warm_up=warmed,
+        warm="stable" if stable else "not stable",
+    )

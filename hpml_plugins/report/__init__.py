@@ -1,0 +1,1 @@
+"""What is made from Records: figures, tables, charts, comparisons, exports and the published site."""

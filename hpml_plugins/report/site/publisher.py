@@ -1,0 +1,39 @@
+"""What `asv publish` runs for us: our pages, the regressions, and the whole site made offline.
+
+asv finds publishers among the subclasses of its own; importing this module is enough. It is imported at
+every asv command, so all that is heavy is imported when a page is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asv.publishing import OutputPublisher
+
+
+class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
+    """Writes our pages; then replaces the CDN addresses in asv's index, which asv has written by then."""
+
+    name = "gpus"
+    button_label = "GPU types"
+    description = "Benchmarks by GPU type"
+    order = 10  # after asv's own pages
+
+    @classmethod
+    def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]) -> None:
+        """Called once by asv. Raises asv's UserError, which asv shows as one line, for errors of ours."""
+        import time
+
+        from asv.console import log
+        from asv.util import UserError
+
+        from hpml_plugins.errors import HpmlError
+        from hpml_plugins.report.site.writing import write_site
+
+        started, worked = time.perf_counter(), time.process_time()
+        try:
+            write_site(conf, repo, benchmarks, graphs, revisions)
+        except HpmlError as error:
+            raise UserError(str(error)) from error
+        seconds, busy = time.perf_counter() - started, time.process_time() - worked
+        log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

@@ -1,0 +1,84 @@
+"""Tables for readers: cells spelled with their units, as Markdown, as CSV, and as text for a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from hpml_plugins.model import formatting as display
+from hpml_plugins.model.figure import Cell, Table
+
+#: Characters of a number without unit that is shown as it is.
+AS_WRITTEN = 8
+
+
+def spelled(table: Table) -> list[list[str]]:
+    """The rows as text: numbers with a unit scaled for reading, "–" for what is not known."""
+    units = [table.units.get(name, "") for name in table.columns]
+    return [[_spell(cell, unit) for cell, unit in zip(row.values(), units, strict=True)] for row in table.rows()]
+
+
+def numeric(table: Table) -> list[bool]:
+    """Which columns hold numbers, which stand to the right."""
+    return [
+        name in table.units or all(isinstance(cell, int | float) or cell is None for cell in values)
+        for name, values in table.columns.items()
+    ]
+
+
+def as_markdown(table: Table) -> str:
+    """A Markdown table."""
+    rules = ["--:" if right else "---" for right in numeric(table)]
+    lines = [list(table.columns), rules, *spelled(table)]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def as_csv(table: Table) -> str:
+    """Comma-separated values: numbers in SI base units at full precision; the heading names the unit, `time [s]`.
+
+    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        _no_formula(f"{name} [{table.units[name]}]" if table.units.get(name, "1") != "1" else name)
+        for name in table.columns
+    )
+    writer.writerows([_no_formula(cell) for cell in row.values()] for row in table.rows())
+    return file.getvalue()
+
+
+#: What a cell begins with that a spreadsheet computes. Source: OWASP, CSV Injection.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def _no_formula(cell: Cell) -> Cell:
+    if cell is None:
+        return ""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def as_text(table: Table) -> str:
+    """Aligned columns."""
+    right = numeric(table)
+    lines = [list(table.columns), *spelled(table)]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(right))]
+    return "".join(
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )
+
+
+def _spell(cell: Cell, unit: str) -> str:
+    if cell is None:
+        return "–"
+    if isinstance(cell, bool | str):
+        return str(cell)
+    # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets four digits.
+    if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
+        return str(cell)
+    return display.quantity(cell, unit)

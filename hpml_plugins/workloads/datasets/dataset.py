@@ -1,0 +1,184 @@
+"""DataSet and Split: images and labels as tensors, parts of them, and ways through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from hpml_plugins.errors import DataError
+
+if TYPE_CHECKING:
+    from hpml_plugins.workloads.datasets.batches import Batches
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images and their labels. images: (N, C, H, W), uint8 as loaded.  labels: int64 (N,). Both on one device."""
+
+    images: Any
+    labels: Any
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """One image and its label: a Split is a map-style data set of torch's."""
+        return self.images[index], int(self.labels[index])
+
+    def to(self, device: Any) -> Split:
+        """The same on another device."""
+        return Split(self.images.to(device), self.labels.to(device))
+
+    def take(self, n: int, seed: int = 0) -> Split:
+        """n of the samples, as many of each class as can be: no class has one more than another that had more to give.
+
+        In the order in which they were. Raises DataError when there are fewer than n, or n is below 1.
+        """
+        import torch
+
+        if not 1 <= n <= len(self):
+            raise DataError(f"{n} of {len(self)} samples cannot be taken")
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        labels = self.labels.cpu()[order]
+        rounds = torch.empty(len(self), dtype=torch.int64)  # the first of its class, the second, …
+        for label in labels.unique():
+            of_class = (labels == label).nonzero()[:, 0]
+            rounds[of_class] = torch.arange(len(of_class))
+        chosen = order[rounds.argsort(stable=True)[:n]].sort().values.to(self.labels.device)
+        return Split(self.images[chosen], self.labels[chosen])
+
+    def batches(
+        self,
+        size: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        pad: int = 0,
+        fill: Literal["reflect", "zero"] = "reflect",
+        flip: bool = False,
+    ) -> Batches:
+        """Batches made on the device where the images are: see `Batches`. `set_epoch` before each epoch."""
+        from hpml_plugins.workloads.datasets.batches import Batches
+
+        return Batches(
+            self.images,
+            self.labels,
+            size,
+            seed=seed,
+            rank=rank,
+            ranks=ranks,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            pad=pad,
+            fill=fill,
+            flip=flip,
+        )
+
+    def loader(
+        self,
+        size: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """torch's DataLoader over this split, in the same order as `batches`: for benchmarks that measure the loading.
+
+        transform: of one image, in the worker.  options: the DataLoader's: num_workers, pin_memory,
+        persistent_workers, … `loader.sampler.set_epoch` before each epoch also seeds the workers.
+        """
+        from hpml_plugins.workloads.datasets.batches import make_loader
+
+        data = _Transformed(self, transform) if transform else self
+        return make_loader(
+            data, size, seed=seed, rank=rank, ranks=ranks, shuffle=shuffle, drop_last=drop_last, **options
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Transformed:
+    split: Split
+    transform: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image, label = self.split[index]
+        return self.transform(image), label
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Images in classes, for training and for testing.
+
+    classes: the labels' names.  mean, std: of each channel over the training images, values from 0 to 1.
+    fingerprint: SHA-256 of the whole data set as loaded, whatever was taken of it or done to it since.  part: what was
+    taken of it, in words; empty for all.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    test: Split
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    fingerprint: str
+    part: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of every image."""
+        channels, height, width = self.train.images.shape[1:]
+        return int(channels), int(height), int(width)
+
+    def take(self, train: int, test: int, seed: int = 0) -> DataSet:
+        """A part of it with the classes balanced, for quick runs. mean and std stay those of all training images."""
+        part = f"{train} + {test} by seed {seed}"
+        return replace(self, train=self.train.take(train, seed), test=self.test.take(test, seed), part=part)
+
+    def to(self, device: Any) -> DataSet:
+        """The same on another device."""
+        return replace(self, train=self.train.to(device), test=self.test.to(device))
+
+    def normalized(self, dtype: Any = None) -> DataSet:
+        """The same with images of this dtype (float32 when left out): values from 0 to 1, less the mean, by the std."""
+        return replace(
+            self,
+            train=replace(self.train, images=self.normalize(self.train.images, dtype)),
+            test=replace(self.test, images=self.normalize(self.test.images, dtype)),
+        )
+
+    def normalize(self, images: Any, dtype: Any = None) -> Any:
+        """uint8 images (N, C, H, W) or (C, H, W) as this dtype, float32 when left out, with mean 0 and deviation 1."""
+        import torch
+
+        if images.dtype != torch.uint8:
+            raise DataError(f"images are {images.dtype} already, not uint8: they are normalised once")
+        mean, std = (self._by_channel(values, images.device) for values in (self.mean, self.std))
+        # A channel without any deviation has nothing to be scaled.
+        scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))
+        return ((images - 255 * mean) * scale).to(dtype or torch.float32)
+
+    def facts(self) -> dict[str, str | float]:
+        """What a Record says of it."""
+        facts: dict[str, str | float] = {
+            "fingerprint": self.fingerprint,
+            "train": len(self.train),
+            "test": len(self.test),
+        }
+        return {**facts, "part": self.part} if self.part else facts
+
+    @staticmethod
+    def _by_channel(values: Sequence[float], device: Any) -> Any:
+        import torch
+
+        return torch.tensor(values, dtype=torch.float32, device=device)[:, None, None]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer
+
+
+def timer(*answers: list[tuple[float, bool]]) -> GpuTimer:
+    """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's business."""
+    made = object.__new__(GpuTimer)
+    made.cache, made.launch, made._sleep = "hot", "hidden", 1e-4
+    left = list(answers)
+    made._enqueue = lambda count, wait=True: left.pop(0) if len(left) > 1 else left[0]  # type: ignore[method-assign]
+    return made
+
+
+def test_a_sample_whose_launch_showed_is_taken_again_behind_a_longer_sleep() -> None:
+    made = timer([(9.0, False)], [(1.0, True)])
+    assert list(made.take()) == [1.0]
+    assert 1e-4 < made._sleep <= LONGEST_SLEEP
+    assert made.launch == "hidden"
+
+
+def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() -> None:
+    made = timer([(9.0, False)])
+    assert list(made.take()) == [9.0]
+    assert made._sleep <= LONGEST_SLEEP
+    assert made.launch.startswith("visible in part")
+
+
+def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
+    made = timer([(1.0, True)])
+    for looks, judged in (([True, True, False], False), ([False], False), ([True, True, True], True)):
+        made.leaves_work = iter(looks).__next__  # type: ignore[method-assign]
+        assert made.works_elsewhere() is judged

@@ -1,0 +1,322 @@
+"""Ranks over gloo: what they return, how they fail, and that none is left."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
+from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure.preload import import_before_fork
+from hpml_plugins.measure.sampling import Plan
+
+TIME = Metric("time", "s", "lower")
+SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_loaded() -> None:
+    """As in asv's fork server: points are forked from a process that has imported torch."""
+    import_before_fork(["torch", "torch.distributed"])
+
+
+def point(node: Node, function: Callable[..., Any], count: int = 2, timeout: float = 60, **params: Any) -> Record:
+    """A point whose ranks run the function; each rank's own process number is in its series."""
+
+    def measure(bench: Bench) -> dict[str, Any]:
+        bench.ranks(function, count, **params)
+        return {"time": 1.0}
+
+    return measure_point(Benchmark("toy", measure, [TIME], timeout=timeout), {}, Context(node, plan=SHORT))
+
+
+def alive(folder: Path) -> list[int]:
+    """The process numbers that ranks left in the folder and that still run."""
+    numbers = [int(path.name) for path in folder.iterdir()]
+    assert numbers
+    return [number for number in numbers if _runs(number)]
+
+
+def _runs(number: int) -> bool:
+    # Who has died may still be listed: whoever adopted it has not asked how it ended.
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def sums(rank: Rank, offset: int) -> dict[str, Any]:
+    import torch
+    import torch.distributed as dist
+
+    told = torch.tensor([float(rank.index + offset)])
+    dist.all_reduce(told)
+    rank.check(told.item() == sum(range(offset, offset + rank.count)), "sum differs")
+    rank.warn("everywhere")
+    if rank.index == 1:
+        rank.warn("only here")
+    rank.series("own", {"x": [rank.index]})
+    rank.progress("summed", 1.0)
+    return {
+        "index": rank.index,
+        "sum": told.item(),
+        "samples": Samples.of([rank.index], "s"),
+        "gathered": rank.gather(rank.index),
+        "shared": rank.share(f"of {rank.index}"),
+        "world": (os.environ["RANK"], os.environ["WORLD_SIZE"]),
+        "threads": torch.get_num_threads(),
+        "group": os.getpgid(0),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_ranks_compute_together_and_return_what_they_found(count: int, node: Node) -> None:
+    found: list[Any] = []
+
+    def measure(bench: Bench) -> dict[str, Any]:
+        given = bench.ranks(sums, count, 10)
+        # 10 + 11 = 21, 10 + 11 + 12 + 13 = 46
+        bench.check([one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}")
+        bench.check([one["index"] for one in given] == list(range(count)), "ranks out of order")
+        bench.check(all(one["gathered"] == list(range(count)) for one in given), "not gathered")
+        bench.check(all(one["shared"] == "of 0" for one in given), "not shared")
+        bench.check([one["world"] for one in given] == [(str(i), str(count)) for i in range(count)], "environment")
+        bench.check(given[-1]["samples"].values == (count - 1,), "samples do not travel")
+        bench.check({one["group"] for one in given} == {os.getpgid(0)}, "a rank left the point's process group")
+        cores = len(os.sched_getaffinity(0))
+        bench.check(all(one["threads"] == max(1, cores // count) for one in given), "threads")
+        return {"time": 1.0}
+
+    record = measure_point(
+        Benchmark("toy", measure, [TIME]), {}, Context(node), progress=lambda *said: found.append(said)
+    )
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.checks[0] == "sum differs"
+    assert "everywhere" in record.warnings
+    assert record.warnings.count("everywhere") == 1
+    if count > 1:
+        assert "rank 1: only here" in record.warnings
+        assert record.series["own_rank1"].columns == {"x": [1.0]}
+    assert record.series["own"].columns == {"x": [0.0]}
+    assert found == [("summed", 1.0)]
+
+
+def raises(rank: Rank) -> None:
+    if rank.index == 1:
+        raise ValueError("no\nsuch thing")
+    rank.barrier()
+
+
+def exits(rank: Rank) -> None:
+    if rank.index == 1:
+        os._exit(3)
+    rank.barrier()
+
+
+def exits_with_success(rank: Rank) -> None:
+    if rank.index == 1:
+        os._exit(0)
+    rank.barrier()
+
+
+def exits_politely(rank: Rank) -> None:
+    if rank.index == 0:
+        sys.exit("enough")
+    rank.barrier()
+
+
+def kills_itself(rank: Rank) -> None:
+    if rank.index == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rank.barrier()
+
+
+def is_wrong(rank: Rank) -> None:
+    rank.check(rank.index != 1, "sum differs from float64")
+    rank.barrier()
+
+
+def returns_what_does_not_pickle(rank: Rank) -> Any:
+    return (lambda: None) if rank.index == 1 else None
+
+
+def raises_out_of_memory(rank: Rank) -> None:
+    import torch
+
+    if rank.index == 1:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ...")
+    rank.barrier()
+
+
+def starts_ranks(rank: Rank) -> None:
+    if rank.index == 0:
+        rank.ranks(raises, 2)
+    rank.barrier()
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (raises, "rank 1: ValueError: no such thing"),
+        (exits, "rank 1 ended with exit status 3 before it reported"),
+        (exits_with_success, "rank 1 ended with exit status 0 before its function returned"),
+        (exits_politely, "rank 0: exited: enough"),
+        (kills_itself, "rank 0 died of SIGKILL (killed, perhaps for want of memory)"),
+        (is_wrong, "rank 1: check failed: sum differs from float64"),
+        (raises_out_of_memory, "rank 1: out of GPU memory: asked 200.0 GiB"),
+        (starts_ranks, "rank 0: a rank cannot start ranks; start them from the function that `measure` is"),
+    ],
+)
+def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
+    function: Callable[..., Any], reason: str, node: Node, tmp_path: Path
+) -> None:
+    def noted(rank: Rank) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        function(rank)
+
+    record = point(node, noted)
+    assert (record.status, record.reason) == ("failed", reason)
+    assert alive(tmp_path) == []
+
+
+def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
+    record = point(node, returns_what_does_not_pickle)
+    assert record.reason.startswith("rank 1: what the function of the ranks returned does not pickle: ")
+
+
+def skips(rank: Rank) -> None:
+    rank.skip("no such collective")
+
+
+def test_a_rank_may_skip_the_point(node: Node) -> None:
+    record = point(node, skips)
+    assert (record.status, record.reason) == ("skipped", "no such collective")
+
+
+def test_what_a_rank_prints_is_in_the_failed_record(node: Node) -> None:
+    def prints(rank: Rank) -> None:
+        print(f"from rank {rank.index}")
+        raise RuntimeError("over")
+
+    output = point(node, prints).output
+    assert "from rank 0" in output
+    assert "RuntimeError: over" in output
+
+
+def hangs(rank: Rank, folder: str) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(folder, str(os.getpid())).touch()
+    if rank.index == 1:
+        time.sleep(60)
+    rank.barrier()
+
+
+def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(node: Node, tmp_path: Path) -> None:
+    def measure(bench: Bench) -> None:
+        bench.ranks(hangs, 2, str(tmp_path))
+
+    started = time.monotonic()
+    record = measure_point(Benchmark("toy", measure, [TIME], timeout=4), {}, Context(node))
+    assert record.status == "failed"
+    assert record.reason.startswith("ranks timed out after ")
+    where = (
+        r"rank 0 in all_reduce \(distributed_c10d.py:\d+\) of hangs \(test_ranks.py:\d+\), "
+        r"rank 1 in hangs \(test_ranks.py:\d+\)"
+    )
+    assert re.search(where, record.reason), record.reason
+    assert time.monotonic() - started < 10
+    assert len(list(tmp_path.iterdir())) == 2
+    assert alive(tmp_path) == []
+
+
+def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright(node: Node, tmp_path: Path) -> None:
+    starter = multiprocessing.get_context("fork").Process(
+        target=lambda: Bench(node, {}).ranks(hangs, 2, str(tmp_path)), daemon=False
+    )
+    starter.start()
+    waited = time.monotonic() + 30
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < waited:
+        time.sleep(0.02)
+    assert len(alive(tmp_path)) == 2
+    starter.kill()
+    starter.join()
+    waited = time.monotonic() + 5
+    while alive(tmp_path) and time.monotonic() < waited:
+        time.sleep(0.05)
+    assert alive(tmp_path) == []
+
+
+def test_ranks_over_nccl_need_gpus_of_the_point(gpu_node: Node) -> None:
+    with pytest.raises(HpmlError, match=r"2 ranks over nccl need 2 GPUs, the point has 1; declare Requires"):
+        Bench(gpu_node, {}, gpus=1).ranks(sums, 2, 10)
+
+
+def has_counted(rank: Rank, folder: str) -> list[int]:
+    """Steps with a collective, timed under plans that would have every rank stop at another time."""
+    import torch
+    import torch.distributed as dist
+
+    told = torch.zeros(1000)
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+        dist.all_reduce(told)
+        time.sleep(1e-4 * rank.index)
+
+    rank.plan = Plan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
+    first = rank.time(step)
+    slowest = rank.time(step, over="max", budget=0.01)
+    assert first.info["ranks"] == rank.count
+    assert slowest.info["over_ranks"] == "max"
+    assert first.values == rank.share(first.values)
+    assert first.median >= 1e-4 * (rank.count - 1) / 2
+    return [calls, len(first)]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_ranks_that_would_stop_at_different_times_still_take_as_many_steps(count: int, node: Node) -> None:
+    def measure(bench: Bench) -> dict[str, Any]:
+        given = bench.ranks(has_counted, count, "")
+        bench.check(len({tuple(one) for one in given}) == 1, f"ranks counted {given}")
+        bench.check(given[0][0] > given[0][1] >= 2, f"{given} steps and samples")
+        return {"time": 1.0}
+
+    record = measure_point(Benchmark("toy", measure, [TIME], timeout=60), {}, Context(node))
+    assert (record.status, record.reason) == ("ok", "")
+
+
+def test_ranks_of_a_process_with_threads_are_spawned_or_said_to_be_impossible(node: Node) -> None:
+    def measure(bench: Bench) -> dict[str, Any]:
+        import threading
+
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        bench.ranks(lambda rank: None, 2)
+        return {"time": 1.0}
+
+    record = measure_point(Benchmark("toy", measure, [TIME]), {}, Context(node))
+    assert record.reason.startswith("ranks must be spawned, because this process has started threads")
+    assert "call bench.ranks before anything else, or with a function of a module" in record.reason
+
+
+@pytest.mark.slow
+def test_ranks_of_a_process_with_threads_are_spawned_where_they_can_be(node: Node) -> None:
+    def measure(bench: Bench) -> dict[str, Any]:
+        import threading
+
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        bench.check([one["sum"] for one in bench.ranks(sums, 2, 10)] == [21, 21], "sums")
+        return {"time": 1.0}
+
+    record = measure_point(Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node))
+    assert (record.status, record.reason) == ("ok", "")

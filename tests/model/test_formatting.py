@@ -1,0 +1,128 @@
+"""Numbers as they are shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hpml_plugins.model import formatting as display
+from hpml_plugins.model.units import UNITS
+
+INFINITE = math.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.001234, "s", "1.234 ms"),
+        (0.00099996, "s", "1.000 ms"),  # not 1000 µs: rounding comes before the choice of the prefix
+        (2.5e-6, "s", "2.500 µs"),
+        (3.25e-13, "s", "0.3250 ps"),
+        (12345.6, "s", "12\u202f346 s"),
+        (3.2e12, "B/s", "3.200 TB/s"),
+        (81559 * 2**20, "B", "85.52 GB"),
+        (0.5, "B", "0.5000 B"),
+        (8_178_892_800, "FLOP", "8.179 GFLOP"),
+        (4_089_184_256, "MAC", "4.089 GMAC"),
+        (9.9e14, "FLOP/s", "990.0 TFLOP/s"),
+        (6.25, "FLOP/B", "6.250 FLOP/B"),
+        (1234.5, "1/s", "1.234 k/s"),
+        (61.5, "degC", "61.50 °C"),
+        (0.93, "1", "0.9300"),
+        (17, "1", "17"),
+        (2e6, "FLOP", "2 MFLOP"),  # a count is exact; a time never is
+        (-0.002, "s", "−2.000 ms"),
+        (0, "s", "0 s"),
+        (0.00123, "seconds", "1.230 ms"),
+        (2048, "bytes", "2.048 kB"),
+        (12.5, "unit", "12.50"),
+        (12.5, "images", "12.50 images"),
+    ],
+)
+def test_a_quantity_has_four_digits_and_a_scaled_unit(value: float, unit: str, text: str) -> None:
+    assert display.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_unit_of_the_closed_set_is_known_to_the_display(unit: str) -> None:
+    assert unit in display._UNITS
+
+
+@pytest.mark.parametrize("exponent", range(-15, 22))
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> None:
+    value = 1.2345 * 10.0**exponent
+    number, _, label = display.quantity(value, unit).partition(" ")
+    prefix = label.removesuffix(display.shown_unit(unit).label)
+    power = {prefix: power for power, prefix in display._PREFIXES.items()}[prefix]
+    shown = float(number.replace(display.THIN_SPACE, "").replace(display.MINUS, "-")) * 10.0**power
+    assert shown == pytest.approx(value, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "unit", "text"),
+    [
+        (1.25e-3, 1.23e-3, 1.27e-3, "s", "± 0.020"),
+        (1.25e-3, 1.21e-3, 1.30e-3, "s", "[1.210, 1.300]"),
+        (2e12, 1.9e12, 2.1e12, "B/s", "± 0.10"),
+        (5.0, 5.0, 5.0, "s", "± 0"),
+        (5.0, 5.1, 5.3, "s", "[5.100, 5.300]"),  # the value outside of its interval is shown as it is
+        (1.0, -INFINITE, INFINITE, "s", ""),
+        (1.0, 0.9, INFINITE, "s", ""),
+        (1.0, None, None, "s", ""),
+        (1.0, math.nan, 1.1, "s", ""),
+    ],
+)
+def test_an_interval_is_shown_at_the_scale_of_its_value(
+    value: float, low: float | None, high: float | None, unit: str, text: str
+) -> None:
+    assert display.interval(value, low, high, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "direction", "times"),
+    [
+        (1.0, 2.0, "lower", 2.0),  # half the time is twice as good
+        (2.0, 1.0, "lower", 0.5),
+        (4.0, 2.0, "higher", 2.0),
+        (1.0, 4.0, "higher", 0.25),
+        (3.0, 3.0, "higher", 1.0),
+    ],
+)
+def test_a_ratio_above_one_is_better_whatever_the_direction(
+    value: float, base: float, direction: str, times: float
+) -> None:
+    assert display.better_by(value, base, direction) == times
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "direction"),
+    [(1, 2, ""), (1, 0, "lower"), (0, 1, "higher"), (-1, 1, "higher"), (math.nan, 1, "lower"), (1, INFINITE, "lower")],
+)
+def test_no_ratio_where_none_can_be_judged(value: float, base: float, direction: str) -> None:
+    assert display.better_by(value, base, direction) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "text", "judgement"),
+    [
+        (2.0, "▲ 2.00×", "better"),
+        (0.5, "▼ 0.50×", "worse"),
+        (1.0, "= 1.00×", "equal"),
+        (1.004, "= 1.00×", "equal"),
+        (0.996, "= 1.00×", "equal"),
+        (12.34, "▲ 12.3×", "better"),
+        (4321.0, "▲ 4321×", "better"),
+        (0.0123, "▼ 0.0123×", "worse"),
+        (1e-9, "▼ <0.0001×", "worse"),
+    ],
+)
+def test_a_ratio_says_by_sign_whether_it_is_better(times: float, text: str, judgement: str) -> None:
+    assert display.ratio(times) == text
+    assert display.judge(times) == judgement
+
+
+def test_a_point_is_spelled_without_the_quotes_of_repr() -> None:
+    assert display.point(["rows", "mode"], ["4096", "'fast'"]) == "rows=4096, mode=fast"
+    assert display.point([], []) == ""

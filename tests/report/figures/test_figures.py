@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import DRAWN
+
+from hpml_plugins import Figure, HpmlError, Record, Table
+from hpml_plugins.host import LoadedPlugin, load_plugin
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.report.charts import render
+from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.tables import as_csv, as_markdown, as_text
+from hpml_plugins.store.selection import newest
+
+Load = Callable[[str], LoadedPlugin]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Load a plugin from its text."""
+
+    def load(text: str) -> LoadedPlugin:
+        (tmp_path / "toy.py").write_text(text)
+        return load_plugin(PluginEntry("toy", path="toy.py"), tmp_path, "registry.yaml:3")
+
+    return load
+
+
+def record(size: int, seconds: float, *, machine: str = "m", commit: str = "", started: float = 0.0) -> Record:
+    metric = MetricSamples("s", "lower", [seconds, seconds, 100.0])
+    return Record(
+        benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics={"time": metric},
+        machine=machine, commit=commit, started=started,
+    )  # fmt: skip
+
+
+RECORDS = [record(10, 1e-6), record(1000, 5e-5), record(10, 2e-6, machine="n|2")]
+
+
+def test_a_table_s_columns_must_be_of_one_length_and_its_units_known() -> None:
+    with pytest.raises(HpmlError, match="different length"):
+        Table({"a": [1, 2], "b": [1]})
+    with pytest.raises(HpmlError, match="unit 'ms' is not known"):
+        Table({"a": [1]}, {"a": "ms"})
+    with pytest.raises(HpmlError, match="column 'b', which it lacks"):
+        Table({"a": [1]}, {"b": "s"})
+
+
+def test_a_table_of_records_has_machine_parameters_and_medians() -> None:
+    table = Table.of_records(RECORDS, "time", "bandwidth")
+    assert next(table.rows()) == {"machine": "m", "size": 10, "time": 1e-6, "bandwidth": None}
+    assert table.units == {"time": "s"}
+    assert {machine: len(rows) for (machine,), rows in table.groups("machine").items()} == {"m": 2, "n|2": 1}
+
+
+def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() -> None:
+    table = Table.of_records(RECORDS, "time", "bandwidth")
+    assert as_csv(table).splitlines()[:2] == ["machine,size,time [s],bandwidth", "m,10,1e-06,"]
+    assert "| n\\|2 | 10 | 2.000 µs | – |" in as_markdown(table)
+    assert as_text(table).splitlines()[1] == "m          10  1.000 µs          –"
+
+
+def test_numbers_without_unit_are_shown_as_chosen_or_to_four_digits() -> None:
+    table = Table({"rate": [0.001, 10], "share": [0.49952860291162493, None]})
+    assert [line.split() for line in as_text(table).splitlines()[1:]] == [["0.001", "0.4995"], ["10", "–"]]
+    assert as_csv(table).splitlines()[1] == "0.001,0.49952860291162493"
+
+
+def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measured_last() -> None:
+    old_commit_measured_later = record(10, 9.0, commit="aaa", started=200)
+    new_commit = record(10, 1.0, commit="bbb", started=100)
+    again = record(10, 2.0, commit="bbb", started=150)
+    unknown_commit = record(10, 7.0, commit="zzz", started=300)
+    found = newest([new_commit, again, old_commit_measured_later, unknown_commit], {"toy": "1"}, {"aaa": 0, "bbb": 1})
+    assert found == [again]
+
+
+def test_records_of_another_version_or_without_a_number_do_not_stand_for_a_point() -> None:
+    import msgspec
+
+    failed = msgspec.structs.replace(record(10, 1.0), status="failed")
+    assert newest([record(10, 1.0)], {"toy": "2"}, {}) == []
+    assert newest([failed], {"toy": "1"}, {}) == []
+
+
+def test_figures_of_a_plugin_become_charts_and_tables(load: Load) -> None:
+    plugin = load(DRAWN)
+    chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
+    assert len(chart.table) == len(numbers.table) == 3
+    svg, png, pdf = (render(chart, form) for form in ("svg", "png", "pdf"))
+    assert svg
+    assert png
+    assert pdf
+    texts = [node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"size", "time in s", "m", "n|2"} <= set(texts)
+    assert b"#010203" not in svg
+    assert b"currentColor" in svg
+    assert svg == render(chart, "svg")
+    assert png.startswith(b"\x89PNG")
+    assert pdf.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('("toy",), table, draw', '("other",), table, draw', "'over_size' of plugin 'toy' is drawn from 'other'"),
+        ('Figure("numbers"', 'Figure("over_size"', "two figures called 'over_size'"),
+        ('    return [\n        Figure("over', '    return [\n        7, Figure("over', "returned int, not Figures"),
+        ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
+    ],
+)
+def test_a_plugin_whose_figures_cannot_be_is_told_why(load: Load, old: str, new: str, message: str) -> None:
+    with pytest.raises(HpmlError, match=message):
+        collect(load(DRAWN.replace(old, new)))
+
+
+def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> None:
+    broken = DRAWN.replace("def table(records):", "def broken(records):\n    1 / 0\n\ndef table(records):")
+    plugin = load(broken.replace('("toy",), table)', '("toy",), broken)'))
+    chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
+    assert len(chart.table) == 3
+    assert str(numbers.error) == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
+
+
+def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:
+    figure = Figure("bare", "Bare", ("toy",), lambda records: Table({}), lambda sheet, table: None)
+    assert render(Drawable("toy", figure, Table({"a": [1]})), "svg") is None
+
+
+def test_a_chart_that_raises_is_named() -> None:
+    def draw(sheet: object, table: Table) -> None:
+        raise KeyError("launch")
+
+    figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw)
+    with pytest.raises(HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"):
+        render(Drawable("toy", figure, Table({"a": [1]})), "svg")
+
+
+def test_a_plugin_of_figures_and_no_benchmarks_loads(load: Load) -> None:
+    plugin = load(
+        "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_figures():\n    return []\n"
+    )  # fmt: skip
+    assert plugin.error is None
+    assert collect(plugin) == []

@@ -1,0 +1,237 @@
+"""A small history in asv's own formats: three commits, three machines, four benchmarks."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support import DRAWN, ROOT
+
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.store import append, record_file
+
+NAN = math.nan
+NASTY = "<script>alert(1)</script>"
+
+Sample = float | Sequence[float] | None
+AddResult = Callable[..., Any]
+
+
+def benchmark(name: str, params: Mapping[str, Sequence[object]] | None = None, **more: object) -> dict[str, Any]:
+    """One entry of benchmarks.json."""
+    grid = params or {}
+    return {
+        "name": name,
+        "type": "track",
+        "unit": "unit",
+        "version": "1",
+        "code": "",
+        "params": [[repr(value) for value in values] for values in grid.values()],
+        "param_names": list(grid),
+        "timeout": 60.0,
+        **more,
+    }
+
+
+def ours(plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]) -> dict[str, Any]:
+    """One entry of benchmarks.json with the keys that our generated benchmarks add."""
+    return benchmark(
+        f"{name}.track_{metric}",
+        params,
+        plugin=plugin,
+        benchmark=name,
+        metric=metric,
+        direction=direction,
+        si_unit=unit,
+        unit="seconds" if unit == "s" else unit,
+        pretty_name=f"{name} · {metric}",
+    )
+
+
+TIME = ours("numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"])
+BANDWIDTH = ours("numba_cuda", "vector_add", "bandwidth", "B/s", "higher", n=[1000, 1000000], mode=["plain", "fast"])
+FLOP = ours("fvcore", "resnet50", "flop", "FLOP", "lower")
+FOREIGN = benchmark("foreign.track_score", {"path": [NASTY, "a/b & c"]}, unit="points")
+BENCHMARKS = {each["name"]: each for each in (TIME, BANDWIDTH, FLOP, FOREIGN)}
+
+
+@pytest.fixture
+def add_result(tmp_path: Path) -> AddResult:
+    """Writes one result file through asv's own Results, and returns it."""
+    return functools.partial(write_result, tmp_path / "results")
+
+
+def write_result(
+    folder: Path,
+    machine: Mapping[str, str],
+    commit: str,
+    date: int,
+    values: Mapping[str, Sequence[Sample]],
+    *,
+    benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
+    started: float = 0.0,
+    environment: str = "node-py3.11",
+) -> Any:
+    """One result file, as asv writes it."""
+    from asv.machine import Machine
+    from asv.results import Results
+    from asv.util import write_json
+
+    result = Results(dict(machine), {}, commit, date, "3.11", environment, {})
+    for name, samples in values.items():
+        result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
+    result.save(str(folder))
+    write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
+    return result
+
+
+def _as_asv_returns(samples: Sequence[Sample]) -> SimpleNamespace:
+    lists = [list(each) if isinstance(each, Sequence) else None for each in samples]
+    # asv's runner hands over a number for every point that gave samples; Results replaces it by their median.
+    numbers = [each[0] if isinstance(each, Sequence) else each for each in samples]
+    return SimpleNamespace(
+        result=numbers,
+        samples=lists,
+        number=[1 if each else None for each in lists],
+        profile=None,
+        stderr="",
+        errcode=0,
+    )
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+H200 = {
+    "machine": "node1",
+    "gpu": "NVIDIA H200",
+    "num_gpu": "1",
+    "cpu": "EPYC",
+    "os": "Linux",
+    "arch": "x86_64",
+    "ram": "1",
+}
+A100 = {**H200, "machine": "node2", "gpu": "NVIDIA A100", "num_gpu": "2"}
+WILD = "<img src=x onerror=alert(1)>"
+LAPTOP = {**H200, "machine": "laptop", "gpu": "none", "num_gpu": "0", "cpu": "Xeon W", "ram": WILD}
+
+
+def around(middle: float, spread: float = 0.02) -> list[float]:
+    """Forty samples around a value; enough for asv to give an interval."""
+    return [middle * (1 + spread * (i - 19.5) / 20) for i in range(40)]
+
+
+class Project:
+    """A folder with a repository of a few commits, asv.conf.json and results: what `asv publish` starts from."""
+
+    def __init__(self, folder: Path, days: int) -> None:
+        from asv.benchmarks import Benchmarks
+        from asv.util import write_json
+
+        self.folder, self.html, self.results = folder, folder / "html", folder / "results"
+        self.commits = _repository(folder, days)
+        self.results.mkdir()
+        write_json(str(self.results / "benchmarks.json"), BENCHMARKS, Benchmarks.api_version)
+        (folder / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
+        (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
+        conf = {
+            "version": 1, "project": "hpml-plugins", "repo": ".", "branches": ["main"], "project_url": "#",
+            "show_commit_url": "#", "plugins": [".hpml_plugins.asv"],
+        }  # fmt: skip
+        (folder / "asv.conf.json").write_text(json.dumps(conf))
+
+    def add(self, machine: Mapping[str, str], day: int, values: Mapping[str, Sequence[Sample]], **more: Any) -> None:
+        """A result of the commit of this day, counted from 0."""
+        write_result(self.results, machine, *self.commits[day], values, **more)
+
+    def publish(self) -> str:
+        """Run `asv publish`; returns what it said."""
+        env = {**os.environ, "HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "asv", "publish"]
+        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project of twelve commits without results."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return Project(folder, 12)
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site as `asv publish` writes it: the path of html/. Tests read it and change nothing."""
+    made = Project(tmp_path_factory.mktemp("site"), 3)
+    for day in range(3):
+        made.add(H200, day, _measured(1.0 + 0.5 * (day == 2)))
+        made.add(A100, day, _measured(2.0))
+    _a_plugin_that_draws(made.folder, made.commits[-1][0])
+    left_out = {name: [NAN] * len(values) for name, values in _measured(1.0).items()}
+    made.add(LAPTOP, 2, {**left_out, FLOP["name"]: [8.2e9], FOREIGN["name"]: [None, 3.0]})
+    (made.folder / "gpu-prices.yaml").write_text("currency: USD\nprices: {NVIDIA H200: 4, NVIDIA A100: 1}\n")
+    made.publish()
+    return made.html
+
+
+def _a_plugin_that_draws(folder: Path, commit: str) -> None:
+    (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (folder / "toy.py").write_text(DRAWN)
+    skipped = Record(
+        benchmark="vector_add", plugin="numba_cuda", version="1", params={"n": 1000, "mode": "plain"}, status="skipped",
+        reason="needs 1 GPU, this node has no GPU", machine="laptop", commit=commit,
+    )  # fmt: skip
+    append(record_file(folder / "results", "laptop", commit), skipped)
+    for size, seconds in ((10, 2e-6), (1000, 3.5e-5)):
+        metrics = {"time": MetricSamples("s", "lower", [seconds])}
+        record = Record(
+            benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
+            machine=NASTY, commit=commit,
+        )  # fmt: skip
+        append(record_file(folder / "results", "node1", commit), record)
+
+
+def _measured(factor: float) -> dict[str, list[Sample]]:
+    times = [1e-5, 2e-5, 3e-3, 4e-3]
+    return {
+        TIME["name"]: [around(factor * time) for time in times],
+        BANDWIDTH["name"]: [around(1.2e10 / (factor * time)) for time in times],
+        FLOP["name"]: [8.2e9],
+        FOREIGN["name"]: [1.0, 2.0],
+    }
+
+
+def _repository(folder: Path, days: int) -> list[tuple[str, int]]:
+    """Commits a day apart: (hash, ms since 1970), the oldest first."""
+    if shutil.which("git") is None:
+        pytest.skip("asv's publish needs git")
+
+    def git(*arguments: str, day: int = 1) -> str:
+        date = f"2026-01-{day:02}T12:00:00+00:00"
+        environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+        ran = subprocess.run(
+            ["git", *who, *arguments], cwd=folder, env=environment, check=True, capture_output=True, text=True
+        )
+        return ran.stdout.strip()
+
+    git("init", "--quiet", "--initial-branch=main")
+    commits = []
+    for day in range(1, days + 1):
+        git("commit", "--quiet", "--allow-empty", "--message", f"day {day}", day=day)
+        commits.append((git("rev-parse", "HEAD"), 1000 * int(git("show", "-s", "--format=%ct"))))
+    return commits

@@ -1,0 +1,446 @@
+"""The published site as a reader's browser shows it: complete offline, and its parts do what they promise."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Site, served
+from support import ROOT, unavailable
+
+from hpml_plugins.model import formatting as display
+
+NASTY = "<script>alert(1)</script>"
+OURS = ("gpus.html", "history.html", "regressions.html", "nodes.html", "plugins.html", "plugin-toy.html", "search.html")
+AXE = ROOT / ".tools" / "axe.min.js"
+PAINTED = """selector => Array.from(document.querySelectorAll(selector)).some(canvas => {
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    return pixels.some((value, i) => i % 4 === 3 && value > 0);
+})"""
+
+
+@pytest.fixture
+def site(published: Path, browser: Any) -> Iterator[Site]:
+    with served(published, browser) as made:
+        yield made
+    assert not made.troubles
+
+
+def cell(tab: Any, group: str, point: str, column: str) -> Any:
+    """The cell of gpus.html in the group with this title, the row of this point and the column of this GPU type."""
+    labels = [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th").all_inner_texts()]
+    title = tab.get_by_role("link", name=group, exact=True)
+    body = tab.locator("#matrix tbody").filter(has=title)
+    row = body.locator("tr.row").filter(has=tab.get_by_role("rowheader", name=point, exact=True))
+    return row.locator("td").nth(labels.index(column) - 1)
+
+
+def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
+    asv_s = ("index.html", "index.html#/summarylist", "index.html#/regressions", "error.html")
+    for page in (*asv_s, *OURS):
+        site.tab.goto("about:blank")
+        tab = site.open(page)
+        assert "Error fetching content" not in tab.locator("body").inner_text()
+    assert site.tab.locator("h1").count() == 1
+
+
+def test_asv_s_navbar_leads_to_the_page_of_gpu_types(site: Site) -> None:
+    tab = site.open("index.html")
+    tab.get_by_role("link", name="GPU types").click()
+    tab.wait_for_url("**/gpus.html")
+    assert "benchmarks by GPU type" in tab.locator("h1").inner_text()
+
+
+def test_a_plugin_s_page_shows_its_charts_and_their_tables(site: Site) -> None:
+    tab = site.open("index.html")
+    tab.get_by_role("link", name="Plugins", exact=True).click()
+    tab.get_by_role("link", name="Time against size").click()
+    tab.wait_for_url("**/plugin-toy.html#over_size")
+    chart = tab.locator("#over_size img")
+    chart.scroll_into_view_if_needed()
+    tab.wait_for_function("() => document.querySelector('#over_size img').naturalWidth > 300")
+    tab.locator("#over_size summary").click()
+    cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
+    assert cells == [NASTY, "1000", "35.00 µs"]
+    assert tab.locator("#numbers img").count() == 0
+    assert tab.locator("#numbers details[open] tbody tr").count() == 2
+    links = [link.get_attribute("href") for link in tab.locator("#over_size details a").all()]
+    assert links == ["figures/toy-over_size.csv", "figures/toy-over_size.svg"]
+    assert tab.request.get(f"{site.address}/{links[0]}").text().endswith("1000,3.5e-05\n")
+
+
+def test_a_cell_leads_to_its_history_and_on_to_asv_s_graph_of_that_point(site: Site) -> None:
+    tab = site.open("gpus.html")
+    cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role("link").click()
+    tab.wait_for_url("**/history.html#vector_add.track_time?*")
+    tab.locator("#chart svg .line").first.wait_for(state="attached")
+    assert tab.locator("h1").inner_text() == "vector_add · time: n=1000000, mode=fast"
+    assert tab.locator("#chart .line").count() == 2
+    rows = [row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()]
+    assert [row[:3] for row in rows] == [
+        ["NVIDIA A100 ×2", "node2", "8.000 ms"],
+        ["NVIDIA H200 ×1", "node1", "6.000 ms"],
+    ]
+    assert rows[0][5] == "3"
+    tab.get_by_role("link", name="asv's graph").click()
+    tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
+    assert tab.locator("#title").inner_text() == "vector_add.track_time"
+    selected = tab.locator("#graphdisplay-navigation .btn.active").all_inner_texts()
+    assert {"1000000", "fast"} <= {text.strip().strip("'") for text in selected}
+
+
+def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its_own(site: Site) -> None:
+    tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
+    tab.locator("#chart svg").focus()
+    tab.keyboard.press("Home")
+    assert "of 2026-01-01: NVIDIA A100 ×2 20.00 µs; NVIDIA H200 ×1 10.00 µs" in tab.locator("#reading").inner_text()
+    tab.keyboard.press("End")
+    assert "NVIDIA H200 ×1 15.00 µs" in tab.locator("#reading").inner_text()
+    tab.get_by_label("Point").select_option("n=1000, mode=fast")
+    tab.wait_for_url("**fast")
+    tab.locator("h1", has_text="n=1000, mode=fast").wait_for()
+    tab.get_by_role("button", name="NVIDIA A100 ×2").click()
+    assert tab.locator("#chart .line").count() == 1
+    site.open("history.html#no.such.benchmark")
+    assert "No benchmark no.such.benchmark has results" in tab.locator("#facts").inner_text()
+
+
+def test_the_records_of_a_point_can_be_downloaded(site: Site) -> None:
+    tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
+    link = tab.get_by_role("link", name="Records of this point (1, JSON lines)").get_attribute("href")
+    assert "needs 1 GPU, this node has no GPU" in tab.request.get(f"{site.address}/{link}").text()
+
+
+def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
+    tab = site.open("nodes.html")
+    laptop = tab.locator("section").filter(has=tab.get_by_role("heading", name="laptop"))
+    row = laptop.locator("tr").filter(has=tab.get_by_role("rowheader", name="vector_add"))
+    assert "needs 1 GPU, this node has no GPU" in row.inner_text()
+    assert "left out of every run" in row.inner_text()
+    # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add: 1 by its Record, 3 left out; 1 of FOREIGN failed
+    total = tab.locator("table").first.locator("tr").filter(has=tab.get_by_role("rowheader", name="laptop"))
+    assert total.locator("td.number").all_inner_texts() == ["1", "2", "4", "1", "0"]
+
+
+def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(site: Site) -> None:
+    tab = site.open("gpus.html")
+    tab.get_by_label("Plugin").select_option("fvcore")
+    assert tab.locator("tr.row:visible").count() == 1
+    tab.get_by_label("GPUs").select_option("2")
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
+    tab.reload()
+    assert tab.locator("tr.row:visible").count() == 1
+    site.open("gpus.html#group=vector_add")
+    tab.get_by_role("button", name="NVIDIA H200 ×1", exact=True).click()
+    assert "sort=NVIDIA" in tab.url
+    first = tab.locator("#matrix tbody:visible").first
+    assert first.locator(".mean.better").inner_text() == "▲ 1.33×"
+
+
+def heads(tab: Any) -> list[str]:
+    return [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th:visible").all_inner_texts()]
+
+
+def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(site: Site) -> None:
+    tab = site.open("gpus.html")
+    # Nobody publishes the power of a card called "NVIDIA A100", and no GPU has no price.
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt", "no GPU (Xeon W)"]
+    row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice the price.
+    price = row.locator("td.price")
+    assert price.nth(0).inner_text().split("\n") == ["11.11 nUSD", "base"]
+    assert price.nth(1).inner_text().split("\n") == ["16.67 nUSD", "▼ 0.67×"]
+    # 15 µs × 700 W; the base has no watts, so there is no ratio
+    assert row.locator("td.watts").inner_text() == "10.50 mJ"
+    rate = cell(tab, "vector_add · bandwidth", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    # 1.2e10 / 1.5e-5 B/s × 3600 s/h / 4 USD/h
+    assert rate.locator("td.price").nth(1).inner_text().split("\n") == ["720.0 PB/USD", "▼ 0.67×"]
+    flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1").locator("..")
+    assert flop.locator("td.price").all_inner_texts() == ["", ""]
+
+
+def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) -> None:
+    tab = site.open("gpus.html")
+    tab.get_by_label("per watt", exact=True).uncheck()
+    tab.wait_for_url("**#watts=no")
+    assert "per watt" not in heads(tab)
+    tab.reload()
+    assert "per watt" not in heads(tab)
+    tab.get_by_label("per USD", exact=True).uncheck()
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1", "no GPU (Xeon W)"]
+    site.open("gpus.html#group=vector_add")
+    tab.get_by_role("button", name="NVIDIA H200 ×1 per USD").click()
+    assert tab.locator("th[aria-sort=descending]").inner_text() == "per USD"
+    assert "sort=NVIDIA" in tab.url
+    tab.get_by_label("GPUs").select_option("2")
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
+
+
+def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(site: Site) -> None:
+    asked: list[str] = []
+    site.tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    tab = site.open("gpus.html")
+    assert "search.json" not in asked
+    field = tab.get_by_label("Search")
+
+    def found(words: str) -> list[str]:
+        field.fill(words)
+        tab.locator("#search-said", has_text="found").or_(tab.locator("#search-said", has_text="Nothing")).wait_for()
+        return [" ".join(text.split()) for text in tab.locator("#search-list a").all_inner_texts()]
+
+    tab.keyboard.press("s")
+    tab.wait_for_function("() => performance.getEntriesByName(new URL('search.json', location).href).length === 1")
+    assert found("xeon laptop") == ["no GPU (Xeon W) GPU type", "laptop machine"]
+    assert found("toy size") == ["Time against size chart · toy"]
+    assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
+    assert found("no such thing") == []
+    assert f"foreign.track_score: path={NASTY} point" in found("<script>")
+    assert found("BANDWIDTH n=1000,") == [
+        "vector_add · bandwidth: n=1000, mode=plain point", "vector_add · bandwidth: n=1000, mode=fast point",
+    ]  # fmt: skip
+    assert asked.count("search.json") == 1
+
+
+def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> None:
+    tab = site.open("nodes.html")
+    tab.keyboard.press("s")
+    tab.keyboard.type("n=1000000 time")
+    tab.locator("#search-list a").first.wait_for()
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate("document.activeElement.textContent").startswith("vector_add · time: n=1000000, mode=fast")
+    tab.keyboard.press("Escape")
+    assert tab.evaluate("document.activeElement.id") == "search"
+    assert tab.locator("#found").is_hidden()
+    tab.keyboard.press("ArrowDown")
+    tab.locator("#search-list a").first.wait_for()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/history.html#vector_add.track_time?n%3D1000000**")
+    tab.locator("h1", has_text="n=1000000, mode=plain").wait_for()
+    # From one point to another of the same page
+    tab.get_by_label("Search", exact=False).first.fill("flop")
+    tab.locator("#search-list a").first.click()
+    tab.locator("h1", has_text="resnet50 · flop").wait_for()
+    # A search has an address.
+    site.open("index.html").get_by_role("link", name="Search", exact=True).click()
+    tab.get_by_label("Search").fill("laptop")
+    tab.wait_for_url("**/search.html#q=laptop")
+    tab.locator("#search-list a", has_text="laptop").first.wait_for()
+    tab.reload()
+    tab.locator("#search-list a", has_text="laptop").first.wait_for()
+
+
+def test_the_slash_key_goes_to_the_search(site: Site) -> None:
+    for page, name in (("gpus.html", "filter"), ("history.html", "find")):
+        tab = site.open(page)
+        tab.keyboard.press("/")
+        assert tab.evaluate("document.activeElement.id") == name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
+    if not AXE.is_file():
+        unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
+    site.tab.emulate_media(color_scheme=scheme)
+    for page in (*OURS, "history.html#vector_add.track_time"):
+        tab = site.open(page)
+        tab.evaluate(AXE.read_text(encoding="utf-8"))
+        found = tab.evaluate("async () => (await axe.run()).violations")
+        serious = [
+            (page, fault["id"], fault["nodes"][0]["html"], fault["nodes"][0]["failureSummary"])
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert not serious
+
+
+def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
+    tab = site.open("index.html#/summarylist")
+    tab.locator("#summarylist-navigation .btn", has_text="laptop").hover()
+    tip = tab.locator(".tooltip-inner")
+    tip.wait_for()
+    assert "ram: <img src=x onerror=alert(1)>" in tip.inner_text()
+    assert tip.locator("img").count() == 0
+
+
+def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
+    tab = site.open("index.html#vector_add.track_time?x-axis=mode&machine=node1")
+    tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
+    drawn = tab.evaluate(
+        """() => {
+            const bars = {show: true, barWidth: 0.3, align: 'center'};
+            const data = [[['a', 1], ['b', 2]], [['a', 3], ['b', 4]], [['a', 5]]];
+            const place = $('<div style="width: 400px; height: 300px">').appendTo('body');
+            const series = data.map((points, i) => ({data: points, bars: {order: 3 - i}}));
+            const plot = $.plot(place, series, {series: {bars: bars}, xaxis: {mode: 'categories'}});
+            return plot.getData().map(s => {
+                const size = s.datapoints.pointsize;
+                return s.datapoints.points.filter((_, i) => i % size === 0).map(x => Math.round(x * 100) / 100);
+            });
+        }"""
+    )
+    assert drawn == [[0.3, 1.3], [0, 1], [-0.3]]
+
+
+def test_a_single_series_of_bars_stays_in_its_place(site: Site) -> None:
+    tab = site.open("index.html")
+    drawn = tab.evaluate(
+        """() => {
+            const place = $('<div style="width: 400px; height: 300px">').appendTo('body');
+            const series = [{data: [['a', 1], ['b', 2]], bars: {order: 1}}];
+            const options = {series: {bars: {show: true, barWidth: 0.6, align: 'center'}}, xaxis: {mode: 'categories'}};
+            const data = $.plot(place, series, options).getData()[0].datapoints;
+            return data.points.filter((_, i) => i % data.pointsize === 0);
+        }"""
+    )
+    assert drawn == [0, 1]
+
+
+def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
+    tab = site.open("index.html#/summarylist")
+    table = tab.locator("#summarylist-body table:visible")
+    names = table.locator("tbody tr td:first-child")
+    table.locator("th.asc", has_text="Benchmark").wait_for()
+    ascending = names.all_inner_texts()
+    assert len(ascending) == 11
+    assert ascending == tab.evaluate("names => names.slice().sort((a, b) => a.localeCompare(b))", ascending)
+    table.locator("th", has_text="Benchmark").click()
+    table.locator("th.desc", has_text="Benchmark").wait_for()
+    assert names.all_inner_texts() == ascending[::-1]
+    assert "sort=0&dir=desc" in tab.url
+    table.locator("th", has_text="Value").click()
+    table.locator("th.asc", has_text="Value").wait_for()
+    values = [float(td.get_attribute("data-sort-value")) for td in table.locator("td.value").all()]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize("page", ["summarylist", "vector_add.track_time", "regressions", ""])
+@pytest.mark.parametrize("width", [1600, 1000, 420])
+def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
+    site.tab.set_viewport_size({"width": width, "height": 800})
+    tab = site.open(f"index.html#{'/' * (page != 'vector_add.track_time')}{page}")
+    tab.wait_for_function(
+        """() => {
+            const bottom = document.getElementById('nav').getBoundingClientRect().bottom;
+            const panes = [...document.querySelectorAll('body > div, body > div > div')].filter(
+                pane => getComputedStyle(pane).position === 'absolute' && pane.getClientRects().length
+            );
+            return panes.length && panes.every(pane => pane.getBoundingClientRect().top >= bottom - 1);
+        }"""
+    )
+
+
+def test_a_header_sorts_by_the_caller_s_own_comparison(site: Site) -> None:
+    tab = site.open("index.html")
+    told = tab.evaluate(
+        """() => new Promise(done => {
+            const rows = ['1.5x', '10x', '2x'].map(text => '<tr><td>' + text + '</td></tr>').join('');
+            const table = $('<table><thead><tr><th data-sort="factor">F</th></tr></thead><tbody>' + rows + '</table>');
+            table.stupidtable({factor: (a, b) => parseFloat(a) - parseFloat(b)});
+            table.on('aftertablesort', (event, data) =>
+                done([data.column, data.direction, table.find('td').get().map(td => td.textContent)]));
+            table.find('th').stupidsort('desc');
+        })"""
+    )
+    assert told == [0, "desc", ["10x", "2x", "1.5x"]]
+
+
+def test_our_md5_is_md5(site: Site) -> None:
+    texts = ["", "abc", "é" * 40, *("x" * length for length in (55, 56, 63, 64, 119, 120)), "vector_add,null," * 99]
+    hashes = site.open("index.html").evaluate("texts => texts.map(text => md5(text))", texts)
+    assert hashes == [hashlib.md5(text.encode()).hexdigest() for text in texts]
+
+
+def test_cells_show_the_newest_number_with_unit_and_interval(site: Site) -> None:
+    tab = site.open("gpus.html")
+    newest = cell(tab, "vector_add · time", "n=1000000, mode=plain", "NVIDIA H200 ×1")
+    assert "4.500 ms" in newest.inner_text()
+    assert "±" in newest.inner_text()
+    assert newest.get_attribute("title") is None  # it is of the column's newest commit
+    flop = cell(tab, "resnet50 · flop", "one point", "no GPU (Xeon W)")
+    assert flop.inner_text().startswith("8.200 GFLOP")
+    skipped = cell(tab, "vector_add · time", "n=1000, mode=fast", "no GPU (Xeon W)")
+    assert (skipped.inner_text(), skipped.get_attribute("class")) == ("–", "skipped")
+
+
+def test_names_with_markup_are_text_and_a_failure_is_named(site: Site) -> None:
+    tab = site.open("gpus.html")
+    assert cell(tab, "foreign.track_score", f"path={NASTY}", "no GPU (Xeon W)").inner_text().startswith("failed")
+
+
+def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) -> None:
+    tab = site.open("gpus.html")
+
+    def ratio(metric: str, column: str) -> str:
+        shown = cell(tab, f"vector_add · {metric}", "n=1000, mode=plain", column)
+        return str(shown.locator(".ratio").inner_text())
+
+    # A100: 2 times the time of H200's first commit, H200's last one is 1.5 times it.
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("base", "▲ 1.33×")
+    assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×"
+    tab.get_by_label("Base").select_option("NVIDIA H200 ×1")
+    tab.wait_for_url("**#base=*")
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("▼ 0.75×", "base")
+    assert ratio("bandwidth", "NVIDIA A100 ×2") == "▼ 0.75×"
+    tab.reload()
+    assert ratio("time", "NVIDIA A100 ×2") == "▼ 0.75×"
+    tab.go_back()
+    assert ratio("time", "NVIDIA A100 ×2") == "base"
+
+
+def test_the_page_s_script_computes_the_ratios_that_python_wrote(site: Site) -> None:
+    tab = site.open("gpus.html")
+    by_script = tab.locator(".ratio").all_inner_texts()
+    plain = tab.context.browser.new_context(java_script_enabled=False)
+    tab_without_script = plain.new_page()
+    tab_without_script.goto(f"{site.address}/gpus.html")
+    assert tab_without_script.locator(".ratio").all_inner_texts() == by_script
+    assert tab_without_script.locator("#controls").is_hidden()
+    plain.close()
+    times = [10 ** (i / 7) for i in range(-35, 35)]
+    shown = tab.evaluate(
+        """times => {
+            const row = document.querySelector('tbody[data-direction=higher] tr.row');
+            return times.map(value => {
+                const cells = row.querySelectorAll('td:not(.per)');
+                cells[0].dataset.value = 1;
+                cells[1].dataset.value = value;
+                window.dispatchEvent(new Event('hashchange'));
+                return cells[1].querySelector('.ratio').textContent;
+            });
+        }""",
+        times,
+    )
+    assert shown == [display.ratio(each) for each in times]
+
+
+def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:
+    tab = site.open("gpus.html")
+    rows = tab.locator("tr.row:visible")
+    assert (rows.count(), tab.locator("#count").inner_text()) == (11, "11 points")
+    tab.get_by_label("Filter").fill("vector fast")
+    assert rows.count() == 4
+    tab.get_by_label("Filter").fill("VECTOR n=1000000 time")
+    assert rows.count() == 2
+    assert tab.locator("tr.group:visible").count() == 1
+    tab.get_by_label("Filter").fill("no such thing")
+    assert (rows.count(), tab.locator("#count").inner_text()) == (0, "0 points")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_table_scrolls_in_its_own_box_on_every_screen(site: Site, scheme: str, width: int) -> None:
+    site.tab.set_viewport_size({"width": width, "height": 800})
+    site.tab.emulate_media(color_scheme=scheme)
+    tab = site.open("gpus.html")
+    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    tab.locator(".scroll").evaluate("box => { box.scrollLeft = 1000 }")
+    left = tab.locator("tr.row th.point").first.bounding_box()["x"]
+    assert left == pytest.approx(tab.locator(".scroll").bounding_box()["x"], abs=2)
+    if folder := os.environ.get("HPML_SCREENSHOTS"):
+        tab.locator(".scroll").evaluate("box => { box.scrollLeft = 0 }")
+        tab.screenshot(path=str(Path(folder) / f"gpus-{scheme}-{width}.png"))

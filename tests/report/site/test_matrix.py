@@ -1,0 +1,320 @@
+"""The matrix of benchmarks and GPU types, from asv's results."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpml_plugins.report.site.cells import Cell, direction_of, graph_link, history_link, unit_of
+from hpml_plugins.report.site.gpu_type import gpu_type
+from hpml_plugins.report.site.history import History, read_history
+from hpml_plugins.report.site.matrix import Matrix, build
+from hpml_plugins.report.site.page import render
+from hpml_plugins.report.site.prices import Costs
+
+NAN = float("nan")
+NASTY = "<script>alert(1)</script>"
+NEW, OLD = "b" * 40, "a" * 40
+DAY = 86_400_000
+ORDER = {OLD: 0, NEW: 1}
+
+TIME = {
+    "name": "softmax.track_time", "benchmark": "softmax", "metric": "time", "plugin": "p", "direction": "lower",
+    "si_unit": "s", "unit": "seconds", "type": "track", "version": "1", "params": [["64", "256"]],
+    "param_names": ["cols"],
+}  # fmt: skip
+RATE = {**TIME, "name": "softmax.track_rate", "metric": "rate", "direction": "higher", "si_unit": "B/s", "unit": "B/s"}
+FOREIGN = {
+    "name": "other.track_x", "type": "track", "unit": "unit", "version": "1", "params": [], "param_names": [],
+}  # fmt: skip
+BENCHMARKS: dict[str, dict[str, Any]] = {each["name"]: each for each in (TIME, RATE, FOREIGN)}  # type: ignore[misc]
+
+Add = Callable[..., Any]
+
+
+def machine(name: str = "m", **params: str) -> dict[str, str]:
+    return {"machine": name, **params}
+
+
+H200 = machine("node1", gpu="NVIDIA H200", num_gpu="1")
+A100 = machine("node2", gpu="NVIDIA A100", num_gpu="1")
+
+
+@pytest.fixture
+def add(add_result: Add) -> Add:
+    def with_our_benchmarks(*arguments: Any, **more: Any) -> Any:
+        return add_result(*arguments, **{"benchmarks": BENCHMARKS, **more})
+
+    return with_our_benchmarks
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> Callable[[], Matrix]:
+    return lambda: build(read_history(tmp_path / "results", BENCHMARKS, ORDER), BENCHMARKS)
+
+
+def cells(matrix: Matrix, group: int = 0) -> list[list[Cell]]:
+    return [list(row.cells) for row in matrix.groups[group].rows]
+
+
+def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [7.0]})
+    add(A100, OLD, DAY, {TIME["name"]: [0.004, 0.005]})
+    made = matrix()
+    assert [column.label for column in made.columns] == ["NVIDIA A100 ×1", "NVIDIA H200 ×1"]
+    assert [(group.title, group.metric) for group in made.groups] == [("other.track_x", ""), ("softmax", "time")]
+    assert [row.point for row in made.groups[1].rows] == ["cols=64", "cols=256"]
+    assert [[cell.text for cell in row] for row in cells(made, 1)] == [
+        ["4.000 ms", "1.000 ms"],
+        ["5.000 ms", "2.000 ms"],
+    ]
+    assert made.groups[0].rows[0].point == "one point"
+    assert cells(made)[0][0] == Cell()
+    assert (made.commits, made.machines) == (1, 2)
+
+
+def test_the_newest_commit_wins_whatever_order_the_files_have(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, NEW, 2 * DAY, {FOREIGN["name"]: [2.0]}, started=1)
+    add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]}, started=99)
+    assert cells(matrix())[0][0].text == "2"
+
+
+def test_machines_with_the_same_gpus_share_a_column_and_the_one_that_ran_last_wins(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
+    add(H200, NEW, DAY, {FOREIGN["name"]: [1.0]}, started=5)
+    add({**H200, "machine": "node9"}, NEW, DAY, {FOREIGN["name"]: [2.0]}, started=9)
+    made = matrix()
+    assert [column.machines for column in made.columns] == [("node1", "node9")]
+    assert cells(made)[0][0].text == "2"
+    assert "on node9" in cells(made)[0][0].title
+
+
+def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(H200, NEW, 2 * DAY, {TIME["name"]: [0.003, NAN]})
+    assert [row[0].text for row in cells(matrix())] == ["3.000 ms", "2.000 ms"]
+
+
+def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [NAN, None], RATE["name"]: [1.0, 2.0]})
+    add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    skipped, failed = (row[1] for row in cells(matrix(), 1))
+    assert (skipped.text, skipped.linked, skipped.status) == ("–", False, "skipped")
+    assert (failed.text, failed.status) == ("failed", "failed")
+
+
+def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [NAN, 0.002], RATE["name"]: [NAN, NAN]})
+    (group,) = matrix().groups
+    assert [row.cells[0].text for row in group.rows] == ["2.000 ms"]
+
+
+def test_a_benchmark_that_failed_at_every_point_is_shown_as_failed(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [None, None]})
+    assert [row[0].text for row in cells(matrix())] == ["failed", "failed"]
+
+
+def test_a_newer_failure_is_not_hidden_by_an_older_number(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
+    add(H200, NEW, 2 * DAY, {FOREIGN["name"]: [None]})
+    assert cells(matrix())[0][0].text == "failed"
+
+
+def test_a_point_that_the_grid_did_not_have_yet_did_not_fail(add: Add, matrix: Callable[[], Matrix]) -> None:
+    narrow = {TIME["name"]: {**TIME, "params": [["64"]]}}
+    add(H200, OLD, DAY, {TIME["name"]: [0.001]}, benchmarks=narrow)
+    assert [row.point for row in matrix().groups[0].rows] == ["cols=64"]
+
+
+def test_a_result_of_another_version_does_not_count(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]}, benchmarks={FOREIGN["name"]: {**FOREIGN, "version": "0"}})
+    assert matrix().groups == ()
+
+
+def test_ratios_are_against_the_base_and_know_the_direction(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(A100, OLD, DAY, {TIME["name"]: [0.002, NAN], RATE["name"]: [1e9, 1e9], FOREIGN["name"]: [1.0]})
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.5], RATE["name"]: [5e8, NAN], FOREIGN["name"]: [2.0]})
+    foreign, rate, time = (cells(matrix(), group) for group in range(3))
+    assert [cell.ratio for cell in time[0]] == ["base", "▲ 2.00×"]
+    assert [cell.ratio for cell in time[1]] == ["", ""]  # nothing to compare with
+    assert [cell.ratio for cell in rate[0]] == ["base", "▼ 0.50×"]
+    assert [cell.ratio for cell in rate[1]] == ["base", ""]
+    assert [cell.ratio for cell in foreign[0]] == ["base", ""]  # nobody said which direction is better
+
+
+def test_the_base_is_the_gpu_type_with_the_most_numbers(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(A100, NEW, DAY, {TIME["name"]: [0.004, NAN]})
+    add(H200, NEW, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(machine("laptop", gpu="none", num_gpu="0", cpu="Xeon"), NEW, DAY, {
+        TIME["name"]: [0.1, 0.2], RATE["name"]: [5.0, 6.0], FOREIGN["name"]: [7.0],
+    })  # fmt: skip
+    made = matrix()
+    assert made.columns[made.base].label == "NVIDIA H200 ×1"  # the CPU has more, but is no GPU
+    assert [cell.ratio for cell in cells(made)[0]] == ["▼ 0.25×", "base", "▼ 0.0100×"]
+    assert [cell.text for cell in made.groups[0].means] == ["1 of 2", "", "2 of 2"]
+    assert '<option value="NVIDIA H200 ×1" selected>' in render(made, "p", datetime.datetime(2026, 1, 1))
+
+
+def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
+    add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
+    assert [(group.title, group.metric) for group in matrix().groups] == [
+        ("softmax", "time"), ("other.track_x", ""), ("softmax", "rate"),
+    ]  # fmt: skip
+
+
+def test_the_interval_is_asv_s_own(add: Add, matrix: Callable[[], Matrix]) -> None:
+    samples = [0.001 * (1 + i / 1000) for i in range(40)]
+    result = add(H200, OLD, DAY, {TIME["name"]: [samples, [0.5]]})
+    stats = result.get_result_stats(TIME["name"], TIME["params"])[0]
+    half = (stats["ci_99_b"] - stats["ci_99_a"]) / 2 * 1000
+    (enough,), (single,) = cells(matrix())
+    assert float(enough.interval.removeprefix("± ")) == pytest.approx(half, rel=0.1)
+    assert single.interval == ""
+
+
+@pytest.mark.parametrize(
+    ("params", "label"),
+    [
+        ({"gpu": "NVIDIA H200", "num_gpu": "2"}, "NVIDIA H200 ×2"),
+        ({"gpu": "NVIDIA H200"}, "NVIDIA H200"),
+        ({"gpu": "none", "num_gpu": "0", "cpu": "Xeon"}, "no GPU (Xeon)"),
+        ({"gpu": "none"}, "no GPU (unknown CPU)"),
+        ({"gpu": "", "cpu": "Xeon"}, "unknown"),
+        ({"gpu": None}, "unknown"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_machine_s_parameters_say_its_gpu_type(params: dict[str, Any], label: str) -> None:
+    assert gpu_type(params).label == label
+
+
+def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
+    kinds = [gpu_type(params) for params in ({}, {"gpu": "none", "cpu": "A"}, {"gpu": "Z", "num_gpu": "1"})]
+    assert [kind.label for kind in sorted(kinds)] == ["Z ×1", "no GPU (A)", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "direction", "unit"),
+    [
+        ({"type": "time", "unit": "seconds"}, "lower", "seconds"),
+        ({"type": "peakmemory", "unit": "bytes"}, "lower", "bytes"),
+        ({"type": "track", "unit": "points"}, "", "points"),
+        ({"type": "track", "unit": "B/s", "si_unit": "B/s", "direction": "higher"}, "higher", "B/s"),
+        ({}, "", ""),
+    ],
+)
+def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
+    benchmark: dict[str, str], direction: str, unit: str
+) -> None:
+    assert (direction_of(benchmark), unit_of(benchmark)) == (direction, unit)
+
+
+def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
+    link = graph_link("a.track_b", {"machine": "n 1", "p-mode": "'x=y&z'"})
+    assert link == "index.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"
+
+
+def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
+    assert history_link("a.track_b", "n=1, mode=x&y") == "history.html#a.track_b?n%3D1%2C%20mode%3Dx%26y"
+
+
+def test_the_mean_of_a_group_is_geometric_and_over_the_points_that_both_have(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
+    add(A100, OLD, DAY, {TIME["name"]: [0.002, 0.008], RATE["name"]: [1e9, 1e9]})
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.001], RATE["name"]: [4e9, NAN]})
+    rate, time = matrix().groups
+    assert (time.means[0].ratio, time.means[1].ratio, time.means[1].text) == ("", "▲ 4.00×", "2 of 2")  # √(2 · 8)
+    assert (rate.means[1].ratio, rate.means[1].text) == ("▲ 4.00×", "1 of 2")
+
+
+def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, tmp_path: Path) -> None:
+    add({**H200, "num_gpu": "2"}, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(machine("odd", gpu="Unheard of", num_gpu="4"), OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    history = read_history(tmp_path / "results", BENCHMARKS, ORDER)
+    made = build(history, BENCHMARKS, Costs({"NVIDIA H200": 3.5}, "USD"))
+    known, odd = made.columns
+    assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
+    assert (odd.price, odd.watts) == (None, None)
+    assert made.groups[0].paid
+    assert "7 USD/h" in render(made, "p", datetime.datetime.now(datetime.UTC))
+
+
+def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    add(H200, NEW, 2 * DAY, {TIME["name"]: [0.003, NAN]})
+    (new,), (old,) = cells(matrix())
+    assert (new.title, old.title) == ("", "commit aaaaaaaa of 1970-01-02, on node1")
+    assert matrix().columns[0].newest == NEW
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[str | None] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "script":
+            self.scripts.append(dict(attrs).get("src"))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) -> None:
+    nasty = {
+        **FOREIGN, "name": f"x.{NASTY}", "unit": NASTY, "plugin": NASTY, "metric": NASTY, "direction": NASTY,
+        "params": [[repr(NASTY)]], "param_names": [NASTY],
+    }  # fmt: skip
+    benchmarks = {str(nasty["name"]): nasty}
+    add_result(machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY), OLD, DAY, {nasty["name"]: [1.0]}, benchmarks=benchmarks)
+    made = build(read_history(tmp_path / "results", benchmarks, ORDER), benchmarks)
+    read = _Tags()
+    read.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
+    assert read.scripts == ["search.js", "gpus.js"]
+    assert read.text.count(NASTY) >= 6
+
+
+def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], Matrix]) -> None:
+    add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
+    text = " ".join(render(matrix(), "my project", datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)).split())
+    for fact in ("my project", "1 commit,", "1 machine,", "2026-01-02 03:04 UTC", "1 multiply-add = 2 FLOP",
+                 "A throughput is better when higher", "99&nbsp;% interval"):  # fmt: skip
+        assert fact in text
+
+
+def test_a_site_without_results_says_how_to_get_some() -> None:
+    assert "asv run" in render(build(History(), {}), "p", datetime.datetime.now(datetime.UTC))
+
+
+def test_importing_the_publisher_is_cheap() -> None:
+    script = (
+        "import sys, hpml_plugins.report.site.publisher; "
+        "print({'jinja2', 'hpml_plugins.report.site.page'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from asv.util import UserError
+
+    from hpml_plugins.report.site.publisher import GpuTypes
+
+    monkeypatch.chdir(tmp_path)
+    conf = SimpleNamespace(results_dir=str(tmp_path / "results"), html_dir=str(tmp_path), project="p", hash_length=8)
+    with pytest.raises(UserError, match=r"asv publish") as caught:
+        GpuTypes.publish(conf, None, {}, None, {})
+    assert "\n" not in str(caught.value)

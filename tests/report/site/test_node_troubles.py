@@ -1,0 +1,60 @@
+"""What befell a GPU is on the page of nodes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from site_history import TIME
+
+from hpml_plugins.model.record import Record
+from hpml_plugins.report.site.history import History
+from hpml_plugins.report.site.nodes import MOST_WARNINGS, Coverage, machines
+from hpml_plugins.report.site.page import fill
+
+BENCHMARKS = {TIME["name"]: TIME}
+THROTTLED = "the GPU held its clocks down while this was measured: power cap"
+BUSY = "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
+LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'"
+
+
+def record(n: int, mode: str, status: str = "ok", reason: str = "", warnings: tuple[str, ...] = ()) -> Record:
+    return Record(
+        benchmark="vector_add", plugin="numba_cuda", version="1", params={"n": n, "mode": mode}, status=status,  # type: ignore[arg-type]
+        reason=reason, warnings=list(warnings), machine="node1",
+    )  # fmt: skip
+
+
+def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
+    found = machines(results, History(), BENCHMARKS, records, {})
+    page = fill("nodes.html", machines=found, project="p")
+    return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_points(tmp_path: Path) -> None:
+    coverage, text = covered(
+        tmp_path,
+        record(1000, "plain", warnings=(THROTTLED, BUSY)),
+        record(1000, "fast", warnings=(THROTTLED,)),
+        record(1000000, "plain", "failed", LOST),
+        record(1000000, "fast", "failed", LOST),
+    )
+    assert (coverage.measured, coverage.failed, coverage.more_warnings) == (2, 2, 0)
+    assert [(each.status, each.reason, len(each.points)) for each in coverage.reasons] == [
+        ("failed", LOST, 2),
+        ("warning", THROTTLED, 2),
+        ("warning", BUSY, 1),
+    ]
+    for words in (f"warning {THROTTLED}", f"warning {BUSY}"):
+        assert words in text
+    assert "failed GPU 0 (NVIDIA H200) is lost" in text
+
+
+def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    rare = tuple(f"warning number {number}" for number in range(MOST_WARNINGS))
+    coverage, text = covered(
+        tmp_path, record(1000, "plain", warnings=(*rare, THROTTLED)), record(1000, "fast", warnings=(THROTTLED,))
+    )
+    assert coverage.reasons[0].reason == THROTTLED
+    assert len(coverage.reasons) == MOST_WARNINGS
+    assert "and 1 more warnings, in the Records" in text

@@ -1,0 +1,121 @@
+"""Whole folders merged through the command, with what real nodes leave behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support import ROOT
+
+from hpml_plugins.cli.merge import command
+from hpml_plugins.errors import UsageError
+from hpml_plugins.store.machine_lock import MachineTaken, take_machine
+from hpml_plugins.store.merge import merge_folders
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """The project's own results torn into three clones that overlap: no clone has all."""
+    clones = [tmp_path / f"clone{number}" for number in range(3)]
+    for number, clone in enumerate(clones):
+        shutil.copytree(ROOT / "results", clone, ignore=shutil.ignore_patterns(".*"))
+        for place, path in enumerate(sorted(clone.glob("*/*-node-*.json"))):
+            if place % 3 == number:
+                path.unlink()
+        for path in clone.glob("*/records/*.jsonl"):
+            lines = path.read_bytes().splitlines(keepends=True)
+            kept = [line for place, line in enumerate(lines) if place % 3 != number]
+            path.write_bytes(b"".join(kept))
+            if not kept:  # no clone has a file without a Record
+                path.unlink()
+        declared = json.loads((clone / "benchmarks.json").read_text())
+        for place, name in enumerate(sorted(set(declared) - {"version"})):
+            if place % 3 == number:
+                del declared[name]
+        (clone / "benchmarks.json").write_text(json.dumps(declared))
+    return clones
+
+
+def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
+    whole = tree(ROOT / "results")
+    for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):
+        into = tmp_path / f"into{number}"
+        assert merge_folders(order, into).skipped == []
+        assert tree(into) == whole
+        assert merge_folders(order, into).files == []
+
+
+def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Path], tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    done = CliRunner().invoke(command, [str(parts[0]), "--into", str(into), "--dry-run"], standalone_mode=False)
+    assert (done.return_value, into.exists()) == (0, False)
+    assert "files would be written" in done.output
+    done = CliRunner().invoke(command, [str(parts[0]), "--into", str(into)], standalone_mode=False)
+    assert "new records" in done.output
+
+
+def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[Path], tmp_path: Path) -> None:
+    source, into = parts[0], tmp_path / "into"
+    machine = source / "h200-x1"
+    (machine / "0bad0bad-env.json").write_text('{"results": ')
+    (machine / "notes.txt").write_text("mine")
+    (source / "elsewhere").mkdir()
+    (source / "elsewhere" / "readme").write_text("")
+    records = next(machine.glob("records/*.jsonl"))
+    with records.open("ab") as file:
+        file.write(b'{"benchmark": "half')
+    report = merge_folders([source], into)
+    said = "\n".join(report.skipped)
+    assert "0bad0bad-env.json: not asv's results" in said
+    assert "notes.txt: not one of ours" in said
+    assert "elsewhere: not a machine's folder" in said
+    assert f"{records}:" in said and "no line break at its end" in said
+    assert len(report.skipped) == 4
+    assert len(list(into.glob("*/records/*.jsonl"))) == len(list(source.glob("*/records/*.jsonl")))
+
+
+def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    merge_folders([parts[0]], into)
+    before = tree(into)
+    (into / "benchmarks.json").write_text("{")
+    victim = next(into.glob("*/*-node-*.json"))
+    victim.write_text("[]")
+    report = merge_folders([parts[0]], into)
+    assert len(report.skipped) == 2 and all("put aside as" in said for said in report.skipped)
+    after = tree(into)
+    assert {name: data for name, data in after.items() if not name.endswith(".damaged")} == before
+    assert after["benchmarks.json.damaged"] == b"{"
+
+
+def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(parts: list[Path], tmp_path: Path) -> None:
+    machine = parts[0] / "h200-x1"
+    machine.rename(parts[0] / "other")
+    report = merge_folders([parts[0]], tmp_path / "into")
+    assert not list((tmp_path / "into" / "other").glob("**/*.json*"))
+    assert any("it is of machine 'h200-x1'" in said for said in report.skipped)
+    assert any("records of another machine" in said for said in report.skipped)
+
+
+def test_a_machine_that_is_being_measured_is_not_merged_into(parts: list[Path], tmp_path: Path) -> None:
+    into = tmp_path / "into"
+    with (
+        take_machine(into, "h200-x1"),
+        pytest.raises(MachineTaken, match=r"machine 'h200-x1' is being measured by .*process"),
+    ):
+        merge_folders([parts[0]], into)
+
+
+def test_a_folder_without_results_is_said(tmp_path: Path, write: Callable[[str, str], Path]) -> None:
+    write("notes/a.txt", "")
+    with pytest.raises(UsageError, match="no results here"):
+        merge_folders([tmp_path / "notes"], tmp_path / "into")

@@ -1,0 +1,86 @@
+"""The repository that travels, and what of it does not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpml_plugins.errors import UsageError
+from hpml_plugins.tools.bundle.history import pack_history, public_address
+
+
+def git(folder: Path, *args: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits on main."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    for number in (1, 2):
+        (folder / "file").write_text(str(number))
+        git(folder, "add", "file")
+        git(folder, "commit", "-qm", str(number))
+    return folder
+
+
+def test_the_whole_history_of_the_branch_travels(repository: Path, tmp_path: Path) -> None:
+    git(repository, "tag", "v1", "HEAD~1")
+    history = pack_history(repository, [""], tmp_path / "history.bundle")
+    assert (history.branches, history.commits, history.origin, history.warnings) == (("main",), 2, "", ())
+    git(tmp_path, "clone", "-q", "-b", "main", "history.bundle", "copy")
+    assert git(tmp_path / "copy", "log", "--format=%s", "--decorate=no").split() == ["2", "1"]
+    assert git(tmp_path / "copy", "tag") == "v1"
+
+
+def test_what_does_not_travel_is_said(repository: Path, tmp_path: Path) -> None:
+    (repository / "file").write_text("3")
+    (repository / "new").write_text("")
+    git(repository, "checkout", "-q", "-b", "other")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "3")
+    git(repository, "remote", "add", "origin", "https://me:secret@host.example/p.git")
+    history = pack_history(repository, ["main"], tmp_path / "history.bundle")
+    assert history.origin == "https://host.example/p.git"
+    assert history.warnings == (
+        "file and 1 more not committed: what is not committed does not travel",
+        "main travels (asv.conf.json), not the commit that is checked out here",
+    )
+
+
+def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_path: Path) -> None:
+    def refused(folder: Path, branch: str, message: str) -> None:
+        with pytest.raises(UsageError, match=re.escape(message)):
+            pack_history(folder, [branch], tmp_path / "history.bundle")
+
+    refused(
+        repository, "release", "no commit on a branch 'release' here, which asv.conf.json names; git branch release"
+    )
+    for name in ("empty", "none"):
+        (tmp_path / name).mkdir()
+    git(tmp_path / "empty", "init", "-q", "-b", "main")
+    refused(tmp_path / "empty", "main", "no commit on a branch 'main' here")
+    refused(tmp_path / "none", "main", "not a git repository; results name commits")
+    git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")
+    refused(tmp_path / "shallow", "main", "the history is cut off: git fetch --unshallow")
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("https://token@host.example/p.git", "https://host.example/p.git"),
+        ("https://host.example/p@1.git", "https://host.example/p@1.git"),
+        ("ssh://git:secret@host.example:22/p.git", "ssh://git@host.example:22/p.git"),
+        ("git@host.example:p.git", "git@host.example:p.git"),
+        ("/home/me/p.git", ""),
+        ("../p:q", ""),
+        ("file:///home/me/p.git", ""),
+    ],
+)
+def test_an_address_travels_without_its_secrets_and_a_folder_not_at_all(address: str, public: str) -> None:
+    assert public_address(address) == public

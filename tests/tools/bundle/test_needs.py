@@ -1,0 +1,96 @@
+"""What a bundle carries, judged from a project's requirements and a node's facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from support import ROOT
+
+from hpml_plugins.errors import UsageError
+from hpml_plugins.tools.bundle.facts import NodeFacts
+from hpml_plugins.tools.bundle.needs import Plan, Project, ask, plan, read_project
+
+PROJECT = """
+    [project]
+    requires-python = ">=3.11"
+    dependencies = ["asv>=0.6", "torch>=2.11", "numpy>=2.1,<2.5", "click>=8", "Drawing.Only==1"]
+
+    [tool.hpml]
+    not-on-nodes = ["drawing-only"]
+"""
+PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
+
+
+def node_with(python: str = "3.12.3", **packages: str) -> NodeFacts:
+    return NodeFacts(1, python, "cp312", "x86_64", "glibc 2.39", packages)
+
+
+@pytest.fixture
+def project(write: Callable[[str, str], Path]) -> Project:
+    """A small project with pins."""
+    write("constraints.txt", PINS)
+    return read_project(write("pyproject.toml", PROJECT).parent)
+
+
+def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(project: Project) -> None:
+    asked = ask(project, node_with(torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1"))
+    assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
+    assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
+    assert asked.given == ("torch", "torchvision", "triton")
+    assert asked.warnings == ()
+
+
+def test_torch_travels_only_when_it_is_asked_for(project: Project) -> None:
+    asked = ask(project, node_with(), ["torch==2.15.0"])
+    assert {"torch>=2.11", "torch==2.15.0"} <= set(asked.requirements)
+    assert asked.given == ()
+
+
+def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Project) -> None:
+    asked = ask(project, node_with(torch="", numpy=""))
+    assert "numpy" in asked.given
+    assert not [text for text in asked.requirements if text.startswith(("numpy", "torch"))]
+    assert asked.warnings == ("the node has no torchvision: benchmarks that need it are skipped there",)
+
+
+def test_what_the_node_has_stays_and_what_differs_travels() -> None:
+    node = node_with(numpy="2.5.0", click="8.2", torch="2.11.0")
+    assert plan({"numpy": "2.4.6", "click": "8.2.0", "asv": "0.6.6"}, node) == Plan(
+        carried={"numpy": "2.4.6", "asv": "0.6.6"}, kept={"click": "8.2.0"}, replaced={"numpy": "2.5.0"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (node_with("3.9.1", torch="2.11.0"), "the node has Python 3.9.1; the project needs >=3.11"),
+        (node_with(), "the node has no torch, which a bundle does not carry: ask the Python that has it"),
+        (node_with(torch="2.9.1+cu128"), "the node has torch 2.9.1+cu128; the project needs torch>=2.11"),
+    ],
+)
+def test_a_node_that_the_project_does_not_run_on_is_refused(project: Project, node: NodeFacts, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        ask(project, node)
+
+
+def test_a_vendors_build_of_a_release_counts_as_the_release(project: Project) -> None:
+    assert "torch" in ask(project, node_with(torch="2.11.0a0+nv26.1")).given
+
+
+def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Project, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
+        read_project(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
+        ask(project, node_with(torch="2.11.0"), ["a b c"])
+
+
+def test_this_project_leaves_out_what_only_publishing_needs_and_pins_what_numba_cuda_imports_with() -> None:
+    needs = read_project(ROOT)
+    assert {"asv", "fvcore", "jinja2", "pip"} <= set(needs.requirements)
+    assert not {"matplotlib", "js-jquery", "js-jquery-flot", "js-bootstrap"} & set(needs.requirements)
+    assert not Requirement("numpy" + str(needs.requirements["numpy"].specifier)).specifier.contains("2.5.0")
+    assert needs.requirements["numpy"].specifier.contains(needs.pins["numpy"])

@@ -1,0 +1,211 @@
+"""`hpml check` finds what each of these plugins does wrong, says the mend, and passes one that does nothing wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TOY
+
+from hpml_plugins.tools.check.check import check
+from hpml_plugins.tools.check.fault_injection import spoilt
+from hpml_plugins.tools.check.judging import judge_definition
+from hpml_plugins.tools.check.points import with_what_they_need
+from hpml_plugins.tools.check.probe import Probe, Seen
+from hpml_plugins.tools.check.target import find_target
+from hpml_plugins.tools.doctor.finding import Finding
+
+Write = Callable[[str, str], Path]
+
+#: Each benchmark is wrong in one way, which its name says.
+WRONG = '''
+"""Prints when it is loaded, and names nothing twice the same."""
+
+import os
+import random
+from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+
+print("hello")
+os.environ["LOUD"] = "1"
+METRICS = [Metric("value", "1", "higher")]
+
+def never_checks(bench):
+    return {"value": 4}
+
+def checks_a_constant(bench):
+    bench.check(True, "always right")
+    return {"value": 4}
+
+def passes_what_is_spoilt(bench):
+    value = bench.result(4.0)
+    bench.check(value != 0, "is nothing")
+    return {"value": value}
+
+def notices_nan_only(bench):
+    value = bench.result(4.0)
+    bench.check(value == value, "is not a number")
+    return {"value": value}
+
+def notices(bench):
+    bench.check(bench.result([2.0, 2.0]) == [2.0, 2.0], "differs")
+    return {"value": 4}
+
+def imports_more(bench):
+    import yaml
+    bench.check(bench.result(yaml.safe_load("4")) == 4, "differs")
+    return {"value": 4}
+
+def starts_a_program(bench):
+    import subprocess
+    said = subprocess.run(["echo", "4"], capture_output=True, text=True).stdout
+    bench.check(bench.result(said) == "4\\\\n", "differs")
+    return {"value": 4}
+
+def returns_the_wrong(bench):
+    return {"time": 4}
+
+def wants_a_program(bench):
+    return {"value": 4}
+
+@hookimpl
+def hpml_benchmarks():
+    functions = [never_checks, checks_a_constant, passes_what_is_spoilt, notices_nan_only, notices, imports_more,
+                 starts_a_program, returns_the_wrong]
+    return [Benchmark(f.__name__, f, METRICS, description="wrong") for f in functions] + [
+        Benchmark("wants_a_program", wants_a_program, METRICS, requires=Requires(tools=("no-such-program",))),
+        Benchmark("versioned", never_checks, METRICS, version=str(random.random()), description="no two alike")]
+
+@hookimpl
+def hpml_figures():
+    return 1 / 0
+'''
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    path = tmp_path_factory.mktemp("wrong") / "wrong.py"
+    path.write_text(WRONG.lstrip("\n"))
+    return list(check(find_target(str(path), path.parent / "registry.yaml"), limit=60))
+
+
+#: subject, state, what is said, what the mend says
+FOUND = [
+    ("import", "broken", "prints 'hello' when loaded", "do that in measure"),
+    ("import", "broken", "changes environment variables when loaded", "do that in measure"),
+    ("determinism", "broken", "two processes got different version of versioned", "no sets, dates or random"),
+    ("hooks", "broken", "ZeroDivisionError: division by zero", ""),
+    ("check", "broken", "wrong.py:15: bench.check of a constant checks nothing", "compare the result"),
+    ("never_checks", "broken", "1 points were measured without any bench.check", "bench.check(result agrees"),
+    ("passes_what_is_spoilt", "broken", "its check passes for a spoilt result", "compare with a reference"),
+    ("notices_nan_only", "warning", "notices NaN but not a result 10 % off", "tighten"),
+    ("notices", "ok", "its check fails for a spoilt result", ""),
+    ("imports_more", "broken", "imports yaml, which it does not require", "Requires(modules=('yaml',))"),
+    ("starts_a_program", "warning", "starts echo, which it does not require", "Requires(tools=('echo',))"),
+    ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "hpml --debug run"),
+    ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
+    ("wants_a_program", "warning", "has no description", "description='one sentence'"),
+    ("checks_a_constant", "warning", "whether its check notices a wrong result could not be tried", "bench.result"),
+]
+
+
+@pytest.mark.parametrize(("subject", "state", "what", "mend"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND])
+def test_what_is_wrong_is_found_and_the_mend_said(
+    findings: list[Finding], subject: str, state: str, what: str, mend: str
+) -> None:
+    told = [each for each in findings if each.subject == subject]
+    assert [each for each in told if each.state == state and what in each.what and mend in each.mend], told
+
+
+def test_importing_something_heavy_is_found(write: Write) -> None:
+    path = write("heavy.py", "import numpy\n" + TOY)
+    found = list(check(find_target(str(path)), limit=5))
+    assert [each.what for each in found if each.state == "broken"] == ["imports numpy when loaded"]
+
+
+def test_a_plugin_that_ends_its_process_is_one_finding(write: Write) -> None:
+    (found,) = check(find_target(str(write("ends.py", "import os\nos._exit(3)\n"))))
+    assert (found.state, found.what) == ("broken", "the process that imported it ended with exit status 3")
+
+
+def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
+    write: Write, hpml: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    write("toy.py", TOY.replace("sum(range(size)) ==", "bench.result(sum(range(size))) =="))
+    write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    done = hpml("check", "toy")
+    assert (done.returncode, "nothing to mend" in done.stderr) == (0, True), done.stdout
+    assert "its check fails for a spoilt result" in done.stdout
+    assert hpml("check", "no-such").returncode == 2
+    assert "no_such" in hpml("check", "no_such").stdout
+
+
+def seen(**changed: object) -> Probe:
+    values = {
+        "name": "b",
+        "version": "1",
+        "metrics": [("time", "s", "lower")],
+        "grid": {"size": [1]},
+        "description": "",
+        **changed,
+    }
+    return Probe("", 0.0, [], [], [Seen(**values)], [], [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"grid": {"size": [1, 2]}}, ""),  # more points are no other definition
+        ({"version": "2", "grid": {"length": [1]}}, ""),
+        ({"grid": {"length": [1]}}, "parameters were size, are length"),
+        ({"metrics": [("time", "B/s", "higher")]}, "metric time was [s, lower], is [B/s, higher]"),
+        ({"metrics": [("rate", "1/s", "higher")]}, "metric time is gone"),
+    ],
+)
+def test_a_definition_that_changed_under_one_version_is_found(
+    tmp_path: Path, changed: dict[str, object], said: str
+) -> None:
+    old = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "s", "direction": "lower"}
+    (tmp_path / "benchmarks.json").write_text(
+        json.dumps({"b.track_time": {**old, "param_names": ["size"]}, "version": 2})
+    )
+    broken = [each for each in judge_definition(seen(**changed), tmp_path) if each.state == "broken"]
+    assert [said in each.what for each in broken] == [True] * bool(said)
+
+
+def test_what_is_spoilt_differs_by_hand() -> None:
+    assert spoilt(10, "off") == 12  # 10 + 1 + 1
+    assert spoilt(10.0, "off") == 12.0
+    assert spoilt(True, "off") is False
+    assert spoilt((1, {"a": "x"}), "off") == (2, {"a": "x?"})
+    with pytest.raises(TypeError, match="cannot spoil a object"):
+        spoilt(object(), "off")
+
+
+def test_what_a_required_module_needs_itself_need_not_be_required() -> None:
+    assert with_what_they_need({"numba", "no_such"}) >= {"numba", "llvmlite", "numpy", "no_such"}
+
+
+def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: Write) -> None:
+    text = TOY.replace("    bench.check(", "    import time; time.sleep(size)\n    bench.check(").replace(
+        "[10, 1000]", "[30]"
+    )
+    found = list(check(find_target(str(write("slow.py", text))), limit=1))
+    assert [each.what for each in found if each.subject == "toy" and each.state == "warning"] == [
+        "has no description",
+        "no point was done in the time",
+    ]
+    assert not [each for each in found if each.state == "broken"]
+
+
+def test_an_array_is_spoilt_in_a_copy() -> None:
+    import numpy
+
+    array = numpy.array([1.0, 10.0], dtype=numpy.float32)
+    assert spoilt(array, "off").tolist() == pytest.approx([2.1, 12.0])  # 1 + 0.1 + 1, 10 + 1 + 1
+    assert numpy.isnan(spoilt(array, "nan")).all()
+    assert spoilt(numpy.array([1, 2]), "nan").tolist() == [2, 3]
+    assert array.tolist() == [1.0, 10.0]

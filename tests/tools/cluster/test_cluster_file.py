@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+from hpml_plugins.errors import RegistryError, UsageError
+from hpml_plugins.tools.cluster.reader import read_cluster
+from hpml_plugins.tools.cluster.schema import json_schema
+
+HEAD = "version: 1\ntargets:\n"
+#: what is wrong → (the text, the line it stands on, what the error must say)
+BAD = {
+    "nothing": ("", 0, "expected `object`"),
+    "no targets": ("version: 1\ntargets: []\n", 2, "length >= 1"),
+    "unknown key": (HEAD + "  - {name: a, partion: x}\n", 3, "unknown key 'partion'; did you mean 'partition'?"),
+    "unknown key of python": (
+        HEAD + "  - name: a\n    python:\n      module: [cuda]\n",
+        5,
+        "unknown key 'module'; did you mean 'modules'?",
+    ),
+    "a name with a slash": (HEAD + "  - {name: a/b}\n", 3, "matching regex"),
+    "no time at all": (HEAD + "  - {name: a, hours: 0}\n", 3, "> 0"),
+    "a name twice": (HEAD + "  - {name: a}\n  - {name: a}\n", 4, "name 'a' is taken by"),
+    "a machine twice": (
+        HEAD + "  - {name: a}\n  - name: b\n    machine: a\n",
+        5,
+        "machine 'a' is taken by",
+    ),
+    "two ways to Python": (
+        HEAD + "  - name: a\n    python: {venv: v, container: c.sif}\n",
+        4,
+        "either a venv or a container",
+    ),
+    "queues without a probe": (HEAD + "  - {name: a, side_by_side: true}\n", 3, "side_by_side needs a probe, as in"),
+    "queues on two nodes": (
+        HEAD + "  - name: a\n    side_by_side: true\n    probe: x\n    nodes: 2\n",
+        6,
+        "side_by_side is for one node",
+    ),
+    "a probe for nothing": (HEAD + "  - {name: a, probe: x}\n", 3, "a probe is for side_by_side alone"),
+    "a partition here": (HEAD + "  - {name: a, executor: local, partition: x}\n", 3, "a local target has no partition"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_cluster_file_is_refused_in_one_line_with_its_place(what: str, tmp_path: Path) -> None:
+    text, line, message = BAD[what]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(RegistryError) as caught:
+        read_cluster(path, tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}")
+
+
+def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest(
+    write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    cluster = read_cluster(
+        write("cluster.yaml", "version: 1\njobs: ../jobs\ntargets: [{name: h100}, {name: a100}]\n"), tmp_path
+    )
+    assert [target.name for target in cluster.choose(())] == ["h100", "a100"]
+    assert [target.name for target in cluster.choose(("a100",))] == ["a100"]
+    assert cluster.jobs == tmp_path.parent / "jobs"
+    with pytest.raises(UsageError, match="no target 'h10'; did you mean 'h100'"):
+        cluster.choose(("h10",))
+
+
+def test_the_cluster_schema_in_docs_is_the_one_that_is_checked() -> None:
+    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema()
+
+
+def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    lines = page[page.index("    version: 1") :].splitlines()
+    end = next(number for number, line in enumerate(lines) if line and not line.startswith("    "))
+    path = tmp_path / "cluster.yaml"
+    path.write_text("\n".join(line.removeprefix("    ") for line in lines[:end]))
+    assert [target.name for target in read_cluster(path, tmp_path).targets] == ["v100-x1", "a100-x4", "h100-x8"]

@@ -1,0 +1,66 @@
+"""What a job's state is, from Slurm's word, its own, and neither."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from hpml_plugins.tools.cluster.state import JobOrder, JobState, write_order, write_state
+from hpml_plugins.tools.cluster.watch import SlurmWord, jobs_in, judge, read_progress
+
+ORDER = JobOrder("t", "m", "slurm", 3, 1.0, "login", id="7")
+RUNNING = JobState("running", "n1", 1, 2.0)
+DONE = JobState("done", "n1", 2, 2.0, 3.0)
+FAILED = JobState("failed", "n1", 1, 2.0, 3.0, "asv run ended with status 1; its log says why")
+
+#: (Slurm's word, the job's own) → (state, what the reason says)
+CASES = [
+    (SlurmWord("PENDING", "Resources"), None, "pending", "Resources"),
+    (SlurmWord("PENDING", "BeginTime"), RUNNING, "pending", "BeginTime, after 1 attempt"),
+    (SlurmWord("RUNNING", "", "n1"), RUNNING, "running", ""),
+    (SlurmWord("RUNNING", "", "n1"), None, "running", "starting or ending"),
+    (SlurmWord("COMPLETED"), DONE, "done", ""),
+    (SlurmWord("FAILED", "NonZeroExitCode"), FAILED, "failed", "asv run ended with status 1"),
+    (SlurmWord("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
+    (SlurmWord("OUT_OF_MEMORY"), RUNNING, "failed", "out of memory"),
+    (SlurmWord("NODE_FAIL"), RUNNING, "failed", "its node failed"),
+    (SlurmWord("TIMEOUT"), RUNNING, "failed", "its time was up"),
+    (SlurmWord("CANCELLED"), RUNNING, "cancelled", "cancelled"),
+    (None, DONE, "done", ""),
+    (None, RUNNING, "lost", "it ended on n1 without a word (killed, or the node died)"),
+    (None, None, "lost", "nobody knows it any more, and it never started asv"),
+]
+
+
+@pytest.mark.parametrize(("word", "told", "state", "reason"), CASES)
+def test_a_jobs_state_is_put_together_from_all_that_is_known(
+    word: SlurmWord | None, told: JobState | None, state: str, reason: str, tmp_path: Path
+) -> None:
+    if told:
+        write_state(tmp_path, told)
+    job = judge(tmp_path, ORDER, word)
+    assert (job.state, job.reason.startswith(reason)) == (state, True), job.reason
+
+
+def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
+    order = JobOrder("t", "m", "local", 1, 1.0, socket.gethostname(), id=str(os.getpid()))
+    write_state(tmp_path, RUNNING)
+    assert judge(tmp_path, order, None).state == "lost"  # this process is alive, and no job
+
+
+def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:
+    write_order(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "c").write_text("")
+    (job,) = jobs_in(tmp_path)
+    assert (job.state, job.reason) == ("failed", "invalid partition")
+
+
+def test_progress_is_the_last_share_that_asv_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert read_progress(log) is None
+    log.write_text("· Discovering\n[ 0.00%] · For p\n[12.50%] ··· a 1s\n[ 62.50%] ··· b\nnot [99.00%]\n")
+    assert read_progress(log) == 0.625

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpml_plugins.model import Gpu, Node
+from hpml_plugins.model.node import GpuHealth, GpuUser
+from hpml_plugins.tools.doctor.diagnosis import _library
+from hpml_plugins.tools.doctor.facts import ask_torch, counters_need_root, shared_memory
+from hpml_plugins.tools.doctor.traps import TorchFacts, traps
+
+H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
+TORCH = TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
+
+
+def node(*gpus: Gpu, cuda: str = "13.2", driver: str = "580.1") -> Node:
+    return Node("Linux 6", "x86_64", "C", 2, 1.0, "3.12", gpus or (H200,), driver, cuda)
+
+
+def found(
+    machine: Node, torch: TorchFacts = TORCH, users: Any = (), shm: float = 2.0**33, health: Any = (), **counters: bool
+) -> list[str]:
+    flags = {"counters_need_root": False, "is_root": False, **counters}
+    told = traps(machine, torch, list(users), shm, health=health, **flags)
+    return [f"{f.state} {f.subject}: {f.what} / {f.mend}" for f in told]
+
+
+def test_a_healthy_node_has_none() -> None:
+    assert found(node()) == []
+    assert found(node(), is_root=True, counters_need_root=True) == []
+
+
+def test_a_node_without_gpu_has_none_of_these() -> None:
+    assert found(Node("Linux", "x", "C", 2, 1.0, "3"), TorchFacts("2.15.0", ""), shm=1.0) == []
+
+
+def test_torch_without_cuda_beside_a_gpu() -> None:
+    (text,) = found(node(), TorchFacts("2.15.0", ""))
+    assert text == (
+        "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA H200 / "
+        "install a torch built for CUDA 13.2 or older"
+    )
+
+
+def test_a_driver_older_than_the_runtime() -> None:
+    (text,) = found(node(cuda="12.4", driver="550.54"))
+    assert "broken driver: driver 550.54 knows CUDA 12.4, torch 2.15.0 is built for CUDA 13.2" in text
+    assert "a torch built for CUDA 12" in text
+    assert found(node(cuda="13.0")) == []  # minor version compatibility
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "mend"),
+    [
+        ("Tesla K80", "3.7", "a CUDA 11 build of torch"),
+        ("Tesla P100-SXM2-16GB", "6.0", "cu126"),
+        ("NVIDIA GeForce GTX 1080 Ti", "6.1", "cu126"),
+        ("Tesla V100-SXM2-16GB", "7.0", "cu126"),
+    ],
+)
+def test_a_card_too_old_for_the_build_names_one_that_has_it(name: str, capability: str, mend: str) -> None:
+    card = Gpu(name, capability=capability)
+    (text,) = found(node(card, card))
+    assert text.startswith(
+        f"broken {name}: compute capability {capability}, and torch 2.15.0 (CUDA 13.2) has code for 7.5"
+    )
+    assert mend in text
+    older = TorchFacts("2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True)
+    assert found(node(card), older) == []
+
+
+def test_counters_for_root_only() -> None:
+    (text,) = found(node(), counters_need_root=True)
+    assert text.startswith("missing ncu permission: ")
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in text
+
+
+def test_gpus_that_do_not_reach_each_other() -> None:
+    (text,) = found(node(H200, H200), TorchFacts("2.15.0", "13.2", ["sm_90"], peers=False))
+    assert text.startswith("warning peer access: ")
+
+
+def test_a_small_shared_memory() -> None:
+    (text,) = found(node(), shm=64 * 2.0**20)
+    assert text.startswith("warning /dev/shm: 64 MiB")
+    assert "--shm-size" in text
+
+
+def test_mig() -> None:
+    (text,) = found(node(Gpu("NVIDIA H200", capability="9.0", mig=True)))
+    assert "MIG is on: a slice of the NVIDIA H200 is measured" in text
+
+
+def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> None:
+    (text,) = found(node(), users=[GpuUser("NVIDIA H200", 4711, 2.0**30, 0.97)])
+    assert "process 4711 holds 1024 MiB of NVIDIA H200, 97% utilised" in text
+
+
+def test_this_machines_facts_can_be_asked() -> None:
+    torch = ask_torch()
+    assert torch.version
+    assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
+    assert shared_memory() > 0
+    assert counters_need_root() in (True, False)
+
+
+def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:
+    absent = "import no_such_module_of_anybody"
+    assert [_library(name, absent, "").state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
+    assert _library("matplotlib", "raise ImportError('libfreetype')", "").state == "broken"
+
+
+def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:
+    assert found(node(), health=[GpuHealth("NVIDIA H200", corrected=9)]) == []
+    (text,) = found(node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)])
+    assert text.startswith(
+        "warning GPU memory: the NVIDIA H200 had 2 errors that ECC could not correct since the driver was loaded, and "
+        "rows wait to be replaced / nvidia-smi --gpu-reset"
+    )
+    (text,) = found(node(), health=[GpuHealth("NVIDIA H200", remap_failed=True)])
+    assert text.startswith("broken GPU memory: the NVIDIA H200 has a failing row of memory and none left")

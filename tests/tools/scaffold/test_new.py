@@ -1,0 +1,54 @@
+"""What `hpml new` writes works as it stands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.registry import read_registry
+from hpml_plugins.tools.scaffold.write import register, write_plugin
+
+Hpml = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_new_package_passes_its_own_tests_as_it_stands(hpml: Hpml, tmp_path: Path) -> None:
+    assert hpml("new", "row_sum").returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "hpml-row-sum",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout
+
+
+def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text("# mine\nversion: 1\nplugins: []\n")
+    done = hpml("new", "row_sum", "--single-file", "--register")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "registry.yaml").read_text().startswith("# mine\n")
+    assert [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins] == ["row_sum.py"]
+    assert "row_sum" in hpml("list").stdout
+    again = hpml("new", "row_sum", "--single-file")
+    assert (again.returncode, "row_sum.py is there already" in again.stderr) == (2, True)
+    assert hpml("new", "Row-Sum").returncode == 2
+
+
+def test_a_minimal_plugin_is_twenty_lines_or_fewer_and_a_new_file_is_short(tmp_path: Path) -> None:
+    lines = write_plugin("row_sum", tmp_path, single_file=True).read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) <= 36
+
+
+def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(tmp_path: Path) -> None:
+    registry = tmp_path / "registry.yaml"
+    registry.write_text("plugins:\n  - {name: a, module: b}\nversion: 1\n")
+    before = registry.read_text()
+    with pytest.raises(HpmlError, match="write it there by hand: - "):
+        register(registry, "- {name: c, module: d}")
+    assert registry.read_text() == before

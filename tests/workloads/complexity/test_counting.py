@@ -1,0 +1,80 @@
+"""Counting a model: formulas held against hand arithmetic, the traced pass against a computed one, the public names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hpml_plugins import HpmlError, build_model, count_model
+from hpml_plugins.workloads.complexity import counting, formulas, zoo
+from hpml_plugins.workloads.complexity.models import build, example, read_spelling
+from hpml_plugins.workloads.complexity.torchs_count import count_of_a_pass
+from hpml_plugins.workloads.complexity.tracing import trace
+
+
+def test_importing_the_counting_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, hpml_plugins.workloads.complexity;"
+        "print(*{'torch', 'torchvision', 'fvcore', 'numpy', 'numba'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_a_grouped_convolution_by_hand() -> None:
+    # depthwise: 32 · 112² outputs of 1 · 9 multiply-adds
+    assert formulas.convolution_multiply_adds(32, 112, 112, 32, 3, groups=32) == 3_612_672
+
+
+def test_products_of_batches_and_einsums_by_hand() -> None:
+    assert formulas.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120  # 2 · 3 · 4 · 5
+    assert formulas.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]]) == 720
+    for equation, shapes in (("a,b,c->abc", [[1], [2], [3]]), ("...i,...j->...ij", [[2, 3], [2, 4]])):
+        with pytest.raises(NotImplementedError):
+            formulas.einsum_multiply_adds(equation, shapes)
+
+
+def test_attention_by_hand() -> None:
+    assert formulas.attention_multiply_adds(12, 197, 197, 64, 64) == 59_610_624
+
+
+@pytest.mark.parametrize("model", ["resnet18", "googlenet", "swin_t", "vit_b_16"])
+def test_what_was_not_computed_is_counted_as_if_it_were(model: str) -> None:
+    """torchvision's models are traced without computing; a full pass gives the same operations, one by one."""
+    spelling = read_spelling(model)
+    network, image = build(spelling), example(spelling)
+    operations, torchs, without_fvcore = counting.count(spelling, network, image)
+    assert without_fvcore == ""
+    assert operations == trace(network, image)
+    assert torchs == count_of_a_pass(network, image)
+
+
+def test_a_model_is_counted_at_the_size_it_was_trained_for() -> None:
+    assert [zoo.image_size(name) for name in ("resnet50", "inception_v3", "efficientnet_b1")] == [224, 299, 240]
+
+
+def test_a_count_adds_up_by_layer_by_operator_and_by_operation() -> None:
+    count = count_model("alexnet")
+    # 714,188,480 multiply-adds, by hand in the tests of the plugin that publishes them
+    for rows in (count.layers, count.operators):
+        assert sum(row.multiply_adds for row in rows.values()) == 714_188_480
+        assert sum(row.bytes for row in rows.values()) == count.total.bytes
+    assert sum(operation.multiply_adds for operation in count.operations) == 714_188_480
+    assert count.total.flops == count.torch_flops == 2 * 714_188_480
+    assert sum(count.layer_parameters.values()) == count.parameters == 61_100_840
+    assert count.layer_types["classifier.6"] == "Linear"
+    assert count.published_multiply_adds == pytest.approx(0.714e9)
+    assert not count.has_negative
+
+
+def test_a_built_model_takes_its_example() -> None:
+    network, given = build_model("resnet18@3x64x64")
+    assert (tuple(given.shape), network.training) == ((1, 3, 64, 64), False)
+    assert tuple(network(given).shape) == (1, 1000)
+
+
+def test_an_unknown_model_is_neither_built_nor_counted() -> None:
+    for use in (build_model, count_model):
+        with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean resnet18"):
+            use("resnet19")
