@@ -8,8 +8,9 @@ from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
+from hpml_plugins.model.figure import interval_columns
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
-from hpml_plugins.report.drawing import dots, legend_below, panels
+from hpml_plugins.report.charts import Axis, Rule, bar_chart, dot_chart, line_chart, roofline_chart
 from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
 from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arrays",
+    "Axis",
     "Bench",
     "Benchmark",
     "DataSet",
@@ -32,19 +34,22 @@ __all__ = [
     "Rank",
     "Record",
     "Requires",
+    "Rule",
     "Samples",
     "Series",
     "Split",
     "Table",
     "Work",
+    "bar_chart",
     "build_model",
     "count_model",
-    "dots",
+    "dot_chart",
     "find_gpu",
     "gpu_types",
     "hookimpl",
-    "legend_below",
+    "interval_columns",
+    "line_chart",
     "load_data",
-    "panels",
     "published_figures",
+    "roofline_chart",
 ]

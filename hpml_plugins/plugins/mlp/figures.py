@@ -1,9 +1,10 @@
-"""What is drawn: the exercise's figures 2 to 6 and 12 to 14, and tables beside them."""
+"""The exercise's figures 2 to 6 and 12 to 14, and the tables that belong to them."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.mlp import charts, tables
+from hpml_plugins import Axis, Figure, Rule, bar_chart, line_chart, roofline_chart
+from hpml_plugins.plugins.mlp import tables
+from hpml_plugins.plugins.mlp.phases import ORDER
 
 WEIGHTS = ("mlp_weights", "mlp_weights_cpu")
 LEARNING = ("mlp_learning", "mlp_learning_cpu")
@@ -12,81 +13,141 @@ MODEL = ("mlp_model", "mlp_model_cpu")
 OVERLAP = ("mlp_overlap", "mlp_overlap_cpu")
 SPLIT = ("mlp_split", "mlp_split_cpu")
 
+#: Of the phases in their order: copying images; forward; backward; element-wise; gradients there, reduced, and back; step.
+COLOURS = (
+    "#74808d", "#2a78d6", "#7fb0ea", "#b34a08", "#e0762f", "#f2b48a", "#c9ced4", "#0f7350", "#159a6f", "#7fd0b3", "#8a6fd1",
+)  # fmt: skip
+RATE = Axis("rate", "learning rate", log=True)
+ACCURACY = Axis("accuracy", "accuracy", "%", zero=True)
+LOSS = Axis("loss", "loss (mean cross-entropy)", log=True)
+ERRORS = line_chart(
+    RATE,
+    Axis("error", "relative error of weights", log=True),
+    ("machine", "device"),
+    dash=("dtype", "{product} product"),
+    panel="data",
+    transform=[
+        {"joinaggregate": [{"op": "max", "field": "steps", "as": "last"}]},
+        {"filter": "datum.steps === datum.last"},
+    ],
+)
+POINT = ("machine", "ranks: {ranks}", "way", "H {hidden}", "B {batch}", "dtype", "{product} product")
+PHASE_BARS = bar_chart(
+    POINT, Axis("value", "time per batch", "s"), parts=ORDER, colours=COLOURS, marks={"batch_time": "whole batch"}
+)
+OVERLAP_BARS = bar_chart(
+    "variant",
+    Axis("time", "time per batch", "s"),
+    marks={"predicted": "predicted from phases"},
+    panel=POINT,
+    independent=("x",),
+)
+ROOFLINE = roofline_chart(
+    Axis("intensity", "arithmetic intensity (FLOP per byte copied or reduced)", "FLOP/B", log=True),
+    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+    ("machine", "device", "{ranks} ranks", "way", "{product} product"),
+    roof="datum.at / (datum.at / datum.flops + 0.5 * (1 / datum.pci + 1 / datum.mpi))",
+    shape="H {hidden}",
+    label="B {batch}",
+    also=("predicted", "error"),
+)
+
 
 def figures() -> list[Figure]:
     """In the order of the exercise's questions."""
-    rate, best = tables.published("best_learning_rate"), tables.published("precision")
+    rate, best, loss = (tables.published(name) for name in ("best_learning_rate", "precision", "best_loss"))
+    at_rate = [Rule("x", rate, "the exercise's best rate")] if rate else []
+    at_best = [Rule("y", best, "the exercise's accuracy")] if best else []
+    at_loss = [Rule("y", loss, "the exercise's best loss")] if loss else []
+    who = ("machine", "device", "data")
     return [
         Figure(
-            "errors", "Weights against NumPy's in float64 (figure 2)", WEIGHTS, tables.errors, charts.draw_errors,
-            "Relative error of weights after the last of the steps. Where it is large the training is chaotic: the "
-            "precisions in the table, ours and the reference's, are still alike.",
+            "errors", "Weights compared with NumPy's in float64 (figure 2)", WEIGHTS,
+            tables.of_series(
+                "errors", "data", "dtype", "product",
+                units=dict.fromkeys(("rate", "steps", "error", "precision", "reference"), "1"),
+            ),
+            ERRORS,
+            "Relative error of the weights after the last step. Where it is large, training is chaotic: the accuracies in "
+            "the table (precision, and reference for NumPy) still agree.",
         ),
         Figure(
-            "precision", "Precision over the learning rate (figure 3)", LEARNING, tables.over("rate"),
-            charts.draw_over("rate", "precision", "learning rate", told=(rate, best)),
-            "Of test images, after five epochs with 512 hidden; dashed: NumPy in float64. Dotted: what the exercise "
-            "finds on MNIST, about 0.97 and a best rate near 0.1.",
+            "precision", "Accuracy vs. learning rate (figure 3)", LEARNING, tables.over("rate"),
+            line_chart(RATE, ACCURACY, who, dash="by", rules=[*at_rate, *at_best]),
+            "On test images, after five epochs with 512 hidden units. Grey lines: the exercise's result on MNIST, about "
+            "0.97 and a best rate near 0.1.",
         ),
         Figure(
-            "rate", "Loss over the learning rate (figure 4)", LEARNING, tables.over("rate"),
-            charts.draw_over("rate", "loss", "learning rate", told=(rate, None)),
-            "Mean cross-entropy over the training images after five epochs. Too small a rate has not got far yet; too "
-            "large a one jumps.",
+            "rate", "Loss vs. learning rate (figure 4)", LEARNING, tables.over("rate"),
+            line_chart(RATE, LOSS, who, rules=at_rate),
+            "Mean cross-entropy over the training images after five epochs. Too small a rate converges slowly; too large a "
+            "rate diverges.",
         ),
         Figure(
-            "loss", "Loss over epochs (figure 5)", LEARNING, tables.over("epochs"),
-            charts.draw_over("epochs", "loss", "epochs", told=(None, tables.published("best_loss"))),
-            "At twice the best rate of the exercise. Dotted: the best loss that it finds after a thousand epochs.",
+            "loss", "Loss by epochs (figure 5)", LEARNING, tables.over("epochs"),
+            line_chart(Axis("epochs", "epochs", log=True), LOSS, who, rules=at_loss),
+            "At twice the exercise's best rate. Grey line: the best loss that the exercise reports after a thousand epochs.",
         ),
         Figure(
-            "hidden", "Precision over the hidden size (figure 6)", LEARNING, tables.over("hidden"),
-            charts.draw_over("hidden", "precision", "hidden size", told=(None, best)),
-            "After five epochs at a rate of 0.1. Dotted: about where the exercise's saturates, on MNIST.",
+            "hidden", "Accuracy by hidden size (figure 6)", LEARNING, tables.over("hidden"),
+            line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, who, rules=at_best),
+            "After five epochs at a rate of 0.1. Grey line: about where the exercise's accuracy saturates, on MNIST.",
         ),
         Figure(
-            "phases", "Where a batch's time goes (question 2.1)", PHASES, tables.phases, charts.draw_phases,
-            "A phase is what the device does, launching apart, with ranks waiting for one another before gradients "
-            "are added up. The mark is the whole batch as it runs; launching is how long the host needs to ask for the "
-            "computation.",
+            "phases", "Where the time of a batch goes (question 2.1)", PHASES, tables.phases, PHASE_BARS,
+            "A phase is device time, without launch overhead; ranks are synchronised before gradients are reduced. The mark "
+            "is the whole batch as it runs; launching (in the table): host time to launch the computation.",
         ),
         Figure(
-            "setup", "Before the first batch", PHASES, tables.setup, None,
-            "Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
+            "setup", "Before the first batch", PHASES,
+            tables.of_series("setup", "ranks", "way", "product", units={"time": "s"}),
+            caption="Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
         ),
         Figure(
-            "throughput", "Effective throughputs (question 2.4)", PHASES, tables.throughput, None,
-            "P_flops: FLOP of four products in their time; P_pci: gradients there and back; P_mpi: bytes of the "
-            "all-reduce, 2 b between two ranks as the exercise counts. Last: its own, as published.",
+            "throughput", "Effective throughputs (question 2.4)", PHASES, tables.throughput,
+            caption="P_flops: FLOP of the four products divided by their time; P_pci: gradients there and back; P_mpi: bytes "
+            "of the all-reduce, 2 b between two ranks as the exercise counts. Last row: the exercise's own.",
         ),
         Figure(
             "roofline", "Roofline with effective throughputs (figure 12)", MODEL,
-            tables.model(images=False, points=False), charts.draw_roofline,
-            "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), the rates being those measured at the point shown.",
+            tables.model(images=False, points=False), ROOFLINE,
+            "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown.",
         ),
         Figure(
-            "points", "Measured points on the roofline (figure 13)", MODEL, tables.model(images=True, points=True),
-            charts.draw_roofline,
-            "Whole batches, images copied each time: the roof knows nothing of that. predicted: by each "
-            "phase's rates at the other points of the grid.",
+            "points", "Measured points on the roofline (figure 13)", MODEL, tables.model(images=True, points=True), ROOFLINE,
+            "Whole batches, including copying the images, which the roof does not model. predicted: from each phase's rates "
+            "at the other points of the grid. H: hidden units.",
         ),
         Figure(
             "points_without_images", "Measured points without copying images (figure 14)", MODEL,
-            tables.model(images=False, points=True), charts.draw_roofline,
-            "Points above the roof compute faster than the one at which it was measured. predicted: by the roof.",
+            tables.model(images=False, points=True), ROOFLINE,
+            "Points above the roof compute faster than the point at which the roof was measured. predicted: by the roof.",
         ),
         Figure(
-            "overlap", "Pinned memory, pieces, images ahead (question 2.2)", OVERLAP, tables.ways, charts.draw_ways,
-            "Predicted: from the phases of the plain and of the pinned batch.",
+            "overlap", "Pinned memory, pieces, prefetched images (question 2.2)", OVERLAP,
+            tables.of_series(
+                "ways", "ranks", "way", "hidden", "batch", "product", error=True,
+                units={"time": "s", "predicted": "s", "error": "1"},
+            ),
+            OVERLAP_BARS,
+            "Mark: predicted from the phases of the plain and of the pinned batch.",
         ),
         Figure(
-            "split", "Data parallel against model parallel", SPLIT, tables.split, None,
-            "handed: bytes given to the all-reduce by each rank in a batch, counted there; counted: by formula, "
+            "split", "Data parallel and model parallel", SPLIT,
+            tables.of_series(
+                "predicted", "ranks", "way", "hidden", "batch", "product",
+                units={"time": "s", "predicted": "s", "handed": "B", "counted": "B"},
+            ),
+            caption="handed: bytes that each rank gives to the all-reduce per batch, counted there; counted: by formula, "
             "(H D + H + C H + C) b and B C b.",
         ),
         Figure(
-            "gemm", "Our tiled product and torch's", ("mlp_gemm",), tables.gemm, None,
-            "vs_torch: torch's time over ours, both in float32 without tf32; tile: the fastest of those tried.",
+            "gemm", "Our tiled product and torch's", ("mlp_gemm",), tables.gemm,
+            caption="vs_torch: torch's time divided by ours, both in float32 without tf32; tile: the fastest of those tried.",
         ),
-        Figure("tiles", "The tiles that were tried", ("mlp_gemm",), tables.tiles, None, "The fastest first."),
+        Figure(
+            "tiles", "The tiles that were tried", ("mlp_gemm",),
+            tables.of_series("tuning", "shape", "dtype", "variant", units={"time": "s", "waste": "1"}),
+            caption="The fastest first.",
+        ),
     ]  # fmt: skip

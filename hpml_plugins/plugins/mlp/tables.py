@@ -1,8 +1,8 @@
-"""The tables behind the charts, and those that stand alone. Pure functions on Records."""
+"""The tables behind the charts, and those that stand alone. Pure functions of Records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Record, Table, published_figures
@@ -12,6 +12,9 @@ Row = dict[str, Any]
 PUBLISHED = "published (003)"
 #: The topic under which the exercise's figures are found.
 TOPIC = "mpi_network"
+#: The point that the exercise publishes.
+PUBLISHED_POINT: Row = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way": "mpi", "product": "own"}
+PUBLISHED_SIZE: Row = {"dtype": "float32", "hidden": 512, "batch": 3000}
 RATES = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 #: How the published figures call them.
 PUBLISHED_RATES = {"flops": "compute", "pci": "pcie", "mpi": "mpi"}
@@ -30,168 +33,127 @@ PUBLISHED_PHASES = {
 
 
 def published(quantity: str) -> float | None:
-    """What the exercise publishes under this name; None where the data does not have it."""
+    """The exercise's figure of this name; None where the data does not have it."""
     found = published_figures(TOPIC, quantity)
     return found[0].value if found else None
 
 
-def rows_of(records: Iterable[Record], series: str, *more: str) -> list[Row]:
-    """A row for each row of the series, with its machine, device and these of the point's parameters before it."""
-    rows: list[Row] = []
-    for record in records:
-        if found := record.series.get(series):
-            point = {"machine": record.machine, **_device(record), **{name: record.params[name] for name in more}}
-            names = list(found.columns)
-            rows += [
-                {**point, **dict(zip(names, values, strict=True))}
-                for values in zip(*found.columns.values(), strict=True)
-            ]
-    return rows
+def _published(names: Mapping[str, str]) -> dict[str, float | None]:
+    return {name: published(quantity) for name, quantity in names.items()}
+
+
+def rows_of(records: Iterable[Record], series: str, *params: str) -> list[Row]:
+    """`Table.of_series`, row by row, with the device."""
+    return [
+        {"machine": record.machine, **_device(record), **row}
+        for record in records
+        for row in Table.of_series([record], series, *params).rows()
+    ]
+
+
+def _device(record: Record) -> Row:
+    return {"device": "cpu" if record.benchmark.endswith("_cpu") else "gpu"}
+
+
+def of_series(
+    series: str, *params: str, units: Mapping[str, str], error: bool = False
+) -> Callable[[Sequence[Record]], Table]:
+    """The table of a series. error: with that of `predicted` relative to `time`."""
+
+    def table(records: Sequence[Record]) -> Table:
+        rows = rows_of(records, series, *params)
+        return Table.of([row | {"error": row["predicted"] / row["time"] - 1} for row in rows] if error else rows, units)
+
+    return table
 
 
 def gemm(records: Sequence[Record]) -> Table:
     """Our product and torch's."""
-    rows = [
-        {
-            "machine": record.machine,
-            **record.params,
-            "rate": record.median("rate"),
-            "vs_torch": record.median("vs_torch"),
-            "time": record.median("time"),
-            "torch": record.median("torch"),
-            "tile": str(record.metrics["time"].info.get("tile", "")),
-        }
-        for record in records
-    ]
+    names = ("rate", "vs_torch", "time", "torch")
+    tiles = [str(record.metrics["time"].info.get("tile", "")) for record in records]
+    table = Table.of_records(records, *names)
+    rows: list[Row] = [{**row, "tile": tile} for row, tile in zip(table.rows(), tiles, strict=True)]
     rows.sort(key=lambda row: (row["machine"], str(row["dtype"]), str(row["shape"]), str(row["variant"])))
     return Table.of(rows, {"rate": "FLOP/s", "vs_torch": "1", "time": "s", "torch": "s"})
 
 
-def tiles(records: Sequence[Record]) -> Table:
-    """Every tile that was tried."""
-    rows = rows_of(records, "tuning", "shape", "dtype", "variant")
-    return Table.of(rows, {"time": "s", "waste": "1"})
-
-
-def errors(records: Sequence[Record]) -> Table:
-    """How far weights are from NumPy's, over learning rate and steps."""
-    rows = rows_of(records, "errors", "data", "dtype", "product")
-    return Table.of(rows, dict.fromkeys(("rate", "steps", "error", "precision", "reference"), "1"))
-
-
 def over(sweep: str) -> Callable[[Sequence[Record]], Table]:
-    """Precision and loss over a sweep; NumPy's precision beside it where it was trained too."""
+    """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too."""
 
     def table(records: Sequence[Record]) -> Table:
         rows = [{"by": "network", **row} for row in rows_of(records, sweep, "data")]
         if sweep == "rate":
             rows += [{"by": "NumPy", **row} for row in rows_of(records, "numpy", "data")]
-        return Table.of(rows, dict.fromkeys((sweep, "precision", "loss"), "1"))
+        rows = [{"accuracy" if name == "precision" else name: cell for name, cell in row.items()} for row in rows]
+        return Table.of(rows, dict.fromkeys((sweep, "accuracy", "loss"), "1"))
 
     return table
 
 
 def phases(records: Sequence[Record]) -> Table:
-    """A batch's phases, a row a point; the exercise's own below."""
+    """A batch's phases, one row per point; the exercise's own last."""
     rows: list[Row] = []
     for record in records:
         series = record.series["phases"]
         times = dict(zip(series.columns["phase"], series.numbers("time"), strict=True))
-        named = {name: times.get(name, 0.0) for name in (*ORDER, LAUNCHING)}
         row = {"machine": record.machine, **_device(record), **record.params, "batch_time": record.median("batch")}
-        rows.append({**row, **named, "explained": record.median("explained")})
+        row |= {name: times.get(name, 0.0) for name in (*ORDER, LAUNCHING)}
+        rows.append({**row, "explained": record.median("explained")})
     rows.sort(key=lambda row: tuple(str(row[name]) for name in ("machine", "device", "ranks", "way", "product")))
-    told = {name: published(quantity) for name, quantity in PUBLISHED_PHASES.items()}
-    if rows and any(told.values()):
-        point = {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "dtype": "float32", "product": "own"}
-        rows.append({"machine": PUBLISHED, "device": "gpu", **point, "batch_time": published("iteration_time"), **told})
+    theirs = _published(PUBLISHED_PHASES)
+    if rows and any(theirs.values()):
+        rows.append({**PUBLISHED_POINT, **PUBLISHED_SIZE, "batch_time": published("iteration_time"), **theirs})
     return Table.of(rows, {**dict.fromkeys((*ORDER, LAUNCHING, "batch_time"), "s"), "explained": "1"})
-
-
-def setup(records: Sequence[Record]) -> Table:
-    """What came before the first timed batch."""
-    return Table.of(rows_of(records, "setup", "ranks", "way", "product"), {"time": "s"})
 
 
 def throughput(records: Sequence[Record]) -> Table:
     """P_flops, P_pci and P_mpi of every point that measured phases, and the exercise's."""
-    rows = [
+    names = ("ranks", "way", "product", "dtype", "hidden", "batch")
+    rows: list[Row] = [
         {
             "machine": record.machine,
             **_device(record),
-            "ranks": record.params["ranks"],
-            "way": record.params["way"],
-            "product": record.params["product"],
-            "dtype": record.params["dtype"],
-            "hidden": record.params["hidden"],
-            "batch": record.params["batch"],
-            **{name: _first(record, name) for name in RATES},
+            **{name: record.params[name] for name in names},
+            **_rates(record),
         }
         for record in records
     ]
     rows.sort(key=lambda row: tuple(str(cell) for cell in list(row.values())[:8]))
-    told = {name: published(quantity) for name, quantity in PUBLISHED_RATES.items()}
-    if rows and any(told.values()):
-        point = {"ranks": 2, "way": "mpi", "product": "own", "dtype": "float32", "hidden": 512, "batch": 3000}
-        rows.append({"machine": PUBLISHED, "device": "gpu", **point, **told})
+    theirs = _published(PUBLISHED_RATES)
+    if rows and any(theirs.values()):
+        rows.append({**PUBLISHED_POINT, **PUBLISHED_SIZE, **theirs})
     return Table.of(rows, RATES)
+
+
+def _rates(record: Record) -> dict[str, float | None]:
+    series = record.series["rates"]
+    return {name: series.numbers(name)[0] if name in series.columns else None for name in RATES}
 
 
 def model(*, images: bool, points: bool) -> Callable[[Sequence[Record]], Table]:
     """Roofs, and the grid's points on them.
 
-    images: whether a point's time holds copying its images.  points: whether there are any but the one from which the
-    roof's three rates are.
+    images: whether a point's time includes copying its images.  points: whether there are any but the one that the
+    roof's three rates come from.
     """
 
     def table(records: Sequence[Record]) -> Table:
         rows: list[Row] = []
         for record in records:
             point = {"machine": record.machine, **_device(record), **record.params}
-            rows.append({**point, "what": "roof", **{name: _first(record, name) for name in RATES}})
-            for index, row in enumerate(rows_of([record], "grid", *record.params)):
-                if index and not points:
-                    break
-                time = row["whole"] if images else row["without_images"]
-                rows.append({
-                    **point,
-                    "what": "point",
-                    "hidden": int(row["hidden"]),
-                    "batch": int(row["batch"]),
-                    "intensity": row["intensity"],
-                    "rate": row["flops"] / time,
-                    "time": time,
-                    "predicted": row["curves"] if images else row["roofline"],
-                    "error": (row["curves"] if images else row["roofline"]) / time - 1,
-                })  # fmt: skip
-        told = {name: published(quantity) for name, quantity in PUBLISHED_RATES.items()}
-        if rows and all(told.values()):
-            point = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way": "mpi", "product": "own"}
-            rows.append({**point, "what": "roof", **told})
+            rows.append({**point, "what": "roof", **_rates(record)})
+            grid = rows_of([record], "grid")
+            rows += [{**point, "what": "point", **_on_roof(row, images)} for row in (grid if points else grid[:1])]
+        theirs = _published(PUBLISHED_RATES)
+        if rows and all(theirs.values()):
+            rows.append({**PUBLISHED_POINT, "what": "roof", **theirs})
         units = {**RATES, "intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1"}
         return Table.of(rows, units)
 
     return table
 
 
-def ways(records: Sequence[Record]) -> Table:
-    """Every variant of a batch, measured and predicted."""
-    rows = rows_of(records, "ways", "ranks", "way", "hidden", "batch", "product")
-    for row in rows:
-        row["error"] = row["predicted"] / row["time"] - 1
-    return Table.of(rows, {"time": "s", "predicted": "s", "error": "1"})
-
-
-def split(records: Sequence[Record]) -> Table:
-    """Data parallel and model parallel: time and bytes, measured and predicted."""
-    rows = rows_of(records, "predicted", "ranks", "way", "hidden", "batch", "product")
-    return Table.of(rows, {"time": "s", "predicted": "s", "handed": "B", "counted": "B"})
-
-
-def _first(record: Record, column: str) -> float | None:
-    columns = record.series["rates"].columns
-    return record.series["rates"].numbers(column)[0] if column in columns else None
-
-
-def _device(record: Record) -> Row:
-    return {"device": "cpu" if record.benchmark.endswith("_cpu") else "gpu"}
+def _on_roof(row: Row, images: bool) -> Row:
+    time, predicted = (row["whole"], row["curves"]) if images else (row["without_images"], row["roofline"])
+    found = {"hidden": int(row["hidden"]), "batch": int(row["batch"]), "intensity": row["intensity"]}
+    return {**found, "rate": row["flops"] / time, "time": time, "predicted": predicted, "error": predicted / time - 1}

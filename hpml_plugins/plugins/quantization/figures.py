@@ -1,83 +1,128 @@
-"""What the plugin draws."""
+"""The figures of the plugin."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.quantization import charts, tables
+from hpml_plugins import Axis, Figure, Rule, line_chart
+from hpml_plugins.plugins.quantization import tables
 
 BY_HAND = ("quantization_steps",)
 DEPLOYED = ("quantization_deploy_cuda", "quantization_deploy_cpu")
 PRODUCTS = ("quantization_matmul_cuda", "quantization_matmul_cpu")
 
+ACCURACY = line_chart(
+    Axis("bits", "bits"),
+    Axis("accuracy", "accuracy", "%", zero=True),
+    "line",
+    panel=("machine", "data"),
+    rules=[Rule("y", "float32", "float32")],
+    transform=[{"filter": "isValid(datum.line)"}],
+)
+HISTOGRAM = line_chart(
+    Axis("from", "value"),
+    Axis("value", "share", "%", log=True, limits=(1e-4, 1)),
+    parts=tables.SHOWN,
+    panel=("machine", "layer"),
+    steps=True,
+    points=False,
+    independent=("x", "y"),
+    across=3,
+)
+FRONT = line_chart(
+    Axis("latency", "latency of one image", "s", log=True, nice=True),
+    Axis("accuracy", "accuracy", "%"),
+    "method",
+    panel=("machine", "device", "{model} on", "data"),
+    lines=False,
+    hollow="datum.runtime === 'compile'",
+    independent=("x",),
+    also=("runtime", "throughput", "front"),
+    layers=[
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "line", "interpolate": "step-after", "color": "#8a939e", "strokeWidth": 1},
+            "encoding": {
+                "x": {"field": "latency", "type": "quantitative"},
+                "y": {"field": "accuracy", "type": "quantitative"},
+            },
+        }
+    ],
+)
+RATES = line_chart(
+    Axis("size", "size n of n × n", log=True, base=2),
+    Axis("rate", "rate", "OP/s", log=True),
+    "dtype",
+    dash=("machine", "device"),
+    rules=[Rule("y", "peak", "published peak")],
+    also=("way", "share"),
+)
 FIGURES = (
     Figure(
         "steps",
         "Accuracy after each step at 8 bits",
         BY_HAND,
         tables.steps,
-        None,
-        "A scale a channel, ranges from smallest to largest. integer: every tensor is of integers; loss: float32's "
-        "accuracy less that.",
+        caption="One scale per channel, min–max ranges. ‘integer’: all tensors are integers; ‘loss’: float32 accuracy "
+        "minus integer accuracy.",
     ),
     Figure(
         "accuracy",
-        "Accuracy against bits",
+        "Accuracy by number of bits",
         BY_HAND,
         tables.accuracy,
-        charts.draw_accuracy,
-        "Weights and activations of so many bits, biases of 32. Solid: integers alone; dotted: simulated after each "
-        "step, a scale a channel. Two or three test images more or less are chance.",
+        ACCURACY,
+        "Weights and activations of that many bits, biases of 32 bits. integer: integers only; the others are simulated "
+        "after each step, with one scale per channel. Dashed: float32. Differences of two or three test images are noise.",
     ),
     Figure(
         "ranges",
         "Ranges of weights and activations",
         BY_HAND,
         tables.ranges,
-        None,
-        "Before quantization. outside_sigma3: the share that ranges of three standard deviations would clamp.",
+        caption="Before quantization. outside_sigma3: the share of values outside three standard deviations, which such a "
+        "range would clamp.",
     ),
     Figure(
         "weights",
-        "Weights before and after",
+        "Weights before and after quantization",
         BY_HAND,
-        tables.weights,
-        charts.draw_histograms,
-        "Share of each layer's weights in 40 equal bins; one scale a channel, ranges from smallest to largest; of one "
-        "data set a machine.",
+        tables.histogram("weights"),
+        HISTOGRAM,
+        "Share of each layer's weights in 40 equal bins; one scale per channel, min–max ranges; one data set per machine.",
     ),
     Figure(
         "activations",
-        "Activations before and after",
+        "Activations before and after quantization",
         BY_HAND,
-        tables.activations,
-        charts.draw_histograms,
-        "The same of the input and of each layer's results over the calibration images. The last layer keeps 16 bits.",
+        tables.histogram("activations"),
+        HISTOGRAM,
+        "Same plot for the input and every layer's activations on the calibration images. The last layer keeps 16 bits.",
     ),
     Figure(
         "front",
-        "Quantized by libraries: accuracy against latency",
+        "Quantized by libraries: accuracy and latency",
         DEPLOYED,
         tables.deployed,
-        charts.draw_front,
-        "latency: one image, launching included. energy: of an image at the best batch. snr_db: of the logits against "
-        "float32's. left: layers that stay in floating point. front, the line: nothing is both as accurate and faster.",
+        FRONT,
+        "latency: one image, including launch overhead; outlined: compiled. energy: per image at the best batch. snr_db: of "
+        "the logits relative to float32's. left: layers that stay in floating point. Line (front): no other method is both "
+        "as accurate and faster.",
     ),
     Figure(
         "products",
         "Matrix products in low precision",
         PRODUCTS,
         tables.products,
-        charts.draw_products,
-        "n × n, hot, random numbers, by the fastest way (`ways` has all). share: of the published dense peak (dotted). "
-        "against_bfloat16: times its rate at that size; below 1 the narrower numbers are slower.",
+        RATES,
+        "n × n, warm caches, random numbers, the fastest implementation (`ways` lists all). Dashed horizontal lines: "
+        "published dense peaks; share: of that peak. against_bfloat16: rate relative to bfloat16 at that size; below 1 the "
+        "narrower format is slower.",
     ),
     Figure(
         "ways",
-        "Matrix products in low precision, every way",
+        "Matrix products in low precision, every implementation",
         PRODUCTS,
         tables.ways,
-        None,
-        "The same, all ways that were tried. share: of the published dense peak. What a way gives back differs: "
-        "cuBLASLt to int8 rounds its sums, the others of int8 keep them in int32, fp8 gives bfloat16.",
+        caption="share: of the published dense peak. Results differ in type: cuBLASLt to int8 rounds its sums, the other "
+        "int8 implementations return int32, fp8 returns bfloat16.",
     ),
 )

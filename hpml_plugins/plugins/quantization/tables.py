@@ -1,187 +1,156 @@
-"""Tables from Records: accuracy after each step, histograms, what was deployed, and the products underneath."""
+"""Tables from Records: accuracy after each step, histograms, deployed networks, and the products underneath."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpml_plugins import Record, Table
 
-STEP_METRICS = (
-    "float_accuracy",
-    "weights_accuracy",
-    "activations_accuracy",
-    "biases_accuracy",
-    "integer_accuracy",
+STEP_METRICS = tuple(f"{step}_accuracy" for step in ("float", "weights", "activations", "biases", "integer")) + (
     "loss",
 )
+#: Widths of a histogram, and what the charts call them.
 SHOWN = ("float", "bits8", "bits4", "bits2")
+DEPLOY_UNITS = {
+    **dict.fromkeys(("accuracy", "agreement", "snr_db", "against_float32"), "1"),
+    **dict.fromkeys(("latency", "best_latency"), "s"),
+    "size": "B",
+    "throughput": "1/s",
+    "energy": "J",
+    "power": "W",
+}
+PRODUCT_UNITS = {
+    **dict.fromkeys(("rate", "highest", "peak"), "OP/s"),
+    "time": "s",
+    "share": "1",
+    "against_bfloat16": "1",
+}
+
+Row = dict[str, Any]
 
 
 def steps(records: Sequence[Record]) -> Table:
-    """A row a data set: accuracy after each step at 8 bits, a scale a channel."""
+    """One row per data set: accuracy after each step at 8 bits, one scale per channel."""
     return Table.of_records(records, *STEP_METRICS)
 
 
 def accuracy(records: Sequence[Record]) -> Table:
-    """A row for every width, granularity, range and step; float32's has 32 bits."""
+    """One row for each width, granularity, range and step; float32 has 32 bits.
+
+    line: of the chart, which shows integers in every way and each simulated step with one scale per channel.  float32:
+    accuracy without quantization.
+    """
+    found = list(Table.of_series(records, "accuracy", "data").rows())
+    exact = {(row["machine"], row["data"]): row["accuracy"] for row in found if row["step"] == "float"}
     rows = []
-    for record in records:
-        found = record.series["accuracy"].columns
-        names = ("bits", "granularity", "range", "step", "accuracy")
-        for values in zip(*(found[name] for name in names), strict=True):
-            row: dict[str, Any] = dict(zip(names, values, strict=True))
-            row["bits"] = int(row["bits"])
-            rows.append({"machine": record.machine, "data": record.params["data"], **row})
-    return Table.of(rows, {"accuracy": "1"})
+    for row in found:
+        integer, usual = row["step"] == "integer", (row["granularity"], row["range"]) == ("channel", "minmax")
+        line = f"{row['step']}, per {row['granularity']}, {row['range']}" if integer or usual else None
+        whole = exact.get((row["machine"], row["data"]))
+        rows.append({**row, "bits": int(row["bits"] or 0), "line": line, "float32": whole})
+    return Table.of(rows, dict.fromkeys(("accuracy", "float32"), "1"))
 
 
 def ranges(records: Sequence[Record]) -> Table:
-    """A row a tensor: what its range is, and what three standard deviations would clamp."""
+    """One row per tensor: its range, and the share that three standard deviations would clamp."""
     names = ("low", "high", "mean", "deviation", "outside_sigma3")
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        found = record.series["ranges"].columns
-        for values in zip(*(found[name] for name in ("of", "layer", *names)), strict=True):
-            row = dict(zip(("of", "layer", *names), values, strict=True))
-            rows.append({"machine": record.machine, "data": record.params["data"], **row})
-    return Table.of(rows, dict.fromkeys(names, "1"))
+    return Table.of_series(records, "ranges", "data", units=dict.fromkeys(names, "1"))
 
 
-def weights(records: Sequence[Record]) -> Table:
-    """Shares of the weights in equal bins, before and after."""
-    return _histogram(records, "weights")
+def histogram(series: str) -> Callable[[Sequence[Record]], Table]:
+    """Shares of a tensor's values in equal bins, before and after: of the machine's largest data set alone."""
 
+    def table(records: Sequence[Record]) -> Table:
+        largest: dict[str, Record] = {}
+        for record in records:
+            largest[record.machine] = max(largest.get(record.machine, record), record, key=_images)
+        found = Table.of_series(largest.values(), series, "data")
+        names = ("machine", "data", "layer", "from", "to", *SHOWN)
+        rows = [{name: row[name] for name in names} for row in found.rows()]
+        return Table.of(rows, dict.fromkeys(("from", "to", *SHOWN), "1"))
 
-def activations(records: Sequence[Record]) -> Table:
-    """Shares of the activations of the calibration set in equal bins, before and after."""
-    return _histogram(records, "activations")
-
-
-def _histogram(records: Sequence[Record], series: str) -> Table:
-    """Of one data set a machine, the largest there is: a page would not hold more."""
-    chosen: dict[str, Record] = {}
-    for record in records:
-        if record.machine not in chosen or _images(record) > _images(chosen[record.machine]):
-            chosen[record.machine] = record
-    rows: list[dict[str, Any]] = []
-    for record in chosen.values():
-        found = record.series[series].columns
-        for values in zip(*(found[name] for name in ("layer", "from", "to", *SHOWN)), strict=True):
-            row = dict(zip(("layer", "from", "to", *SHOWN), values, strict=True))
-            rows.append({"machine": record.machine, "data": record.params["data"], **row})
-    return Table.of(rows, dict.fromkeys(("from", "to", *SHOWN), "1"))
+    return table
 
 
 def _images(record: Record) -> float:
     return sum(float(facts.get("train", 0)) for facts in record.data.values())
 
 
-DEPLOY_UNITS = {
-    "accuracy": "1",
-    "agreement": "1",
-    "snr_db": "1",
-    "size": "B",
-    "latency": "s",
-    "throughput": "1/s",
-    "best_latency": "s",
-    "energy": "J",
-    "power": "W",
-    "against_float32": "1",
-}
-
-
 def deployed(records: Sequence[Record]) -> Table:
-    """A row a point: what a method keeps, takes and costs.
+    """One row per point: what a method keeps, takes and costs.
 
-    snr_db: of the logits against float32's.  latency: of one image; none where one alone does not run (what the metric
-    has is then of the smallest batch that does).  best_latency: of the whole best batch.  energy: J an image at that
-    batch.  left: layers in floating point.
-    against_float32: its latency over this one's, both eager.  front: no other way on that machine is both as accurate
-    and faster.
+    snr_db: of the logits relative to float32's.  latency: of one image; None where a single image does not run (what the
+    metric has is then of the smallest batch that does).  best_latency: of the whole best batch.  energy: J per image at
+    that batch.  left: layers in floating point.  against_float32: its latency over this one's, both eager.  front: no
+    other method on that machine is both as accurate and faster.
     """
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        error = record.median("error")
-        left = record.series.get("left_in_float")
-        row: dict[str, Any] = {"machine": record.machine, "device": record.benchmark.rpartition("_")[2]}
-        row |= {name: record.params[name] for name in ("model", "data", "method", "runtime")}
-        row |= {name: record.median(name) for name in ("accuracy", "agreement")}
-        row["snr_db"] = -20 * math.log10(error) if error else None
-        row |= {name: record.median(name) for name in ("size", "latency", "throughput")}
-        tried = record.series.get("batches")
-        if tried and min(tried.numbers("batch")) > 1:
-            row["latency"] = None
-        row["best_batch"] = int(record.median("best_batch") or 0)
-        row["best_latency"] = row["best_batch"] / row["throughput"] if row["throughput"] else None
-        for name in ("energy", "power"):
-            found = record.series.get("energy")
-            row[name] = found.numbers(name)[0] if found else None
-        row["left"] = len(left.columns["layer"]) if left else 0
-        rows.append(row)
-    for group in _groups(rows).values():
-        base = [row["latency"] for row in group if (row["method"], row["runtime"]) == ("float32", "eager")]
+    rows = [_deployed(record) for record in records]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in ("machine", "device", "model", "data")), []).append(row)
+    for group in groups.values():
+        base = next((row["latency"] for row in group if (row["method"], row["runtime"]) == ("float32", "eager")), None)
         for row in group:
-            row["against_float32"] = base[0] / row["latency"] if base and base[0] and row["latency"] else None
+            row["against_float32"] = base / row["latency"] if base and row["latency"] else None
             row["front"] = row["latency"] is not None and not any(_better(other, row) for other in group)
     return Table.of(rows, DEPLOY_UNITS)
 
 
-def _groups(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["machine"], row["device"], row["model"], row["data"]), []).append(row)
-    return groups
+def _deployed(record: Record) -> Row:
+    error, left, tried = record.median("error"), record.series.get("left_in_float"), record.series.get("batches")
+    row: Row = {"machine": record.machine, "device": record.benchmark.rpartition("_")[2]}
+    row |= {name: record.params[name] for name in ("model", "data", "method", "runtime")}
+    row |= {name: record.median(name) for name in ("accuracy", "agreement")}
+    row["snr_db"] = -20 * math.log10(error) if error else None
+    row |= {name: record.median(name) for name in ("size", "latency", "throughput")}
+    if tried and min(tried.numbers("batch")) > 1:
+        row["latency"] = None
+    row["best_batch"] = int(record.median("best_batch") or 0)
+    row["best_latency"] = row["best_batch"] / row["throughput"] if row["throughput"] else None
+    measured = record.series.get("energy")
+    row |= {name: measured.numbers(name)[0] if measured else None for name in ("energy", "power")}
+    return row | {"left": len(left.columns["layer"]) if left else 0}
 
 
-def _better(other: dict[str, Any], row: dict[str, Any]) -> bool:
+def _better(other: Row, row: Row) -> bool:
     if other["latency"] is None:
         return False
-    as_good = other["accuracy"] >= row["accuracy"] and other["latency"] <= row["latency"]
-    return bool(as_good and (other["accuracy"] > row["accuracy"] or other["latency"] < row["latency"]))
+    ours, theirs = (row["accuracy"], -row["latency"]), (other["accuracy"], -other["latency"])
+    return theirs != ours and theirs[0] >= ours[0] and theirs[1] >= ours[1]
 
 
 def products(records: Sequence[Record]) -> Table:
-    """A row a product: rate, its highest sample, share of the published peak, times bfloat16's rate at that size."""
-    rows: list[dict[str, Any]] = []
+    """One row per product: rate, its highest sample, share of the published peak, relative to bfloat16 at that size."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for row in ways(records).rows():
+        key = tuple(row[name] for name in ("machine", "device", "size", "dtype"))
+        best[key] = max(best.get(key, row), row, key=lambda each: each["rate"])
+    rows = []
     for record in records:
-        found = record.series["ways"].columns
-        best = max(range(len(found["rate"])), key=lambda number: float(found["rate"][number]))
-        rows.append(
-            {
-                "machine": record.machine,
-                "device": record.benchmark.rpartition("_")[2],
-                "dtype": record.params["dtype"],
-                "size": record.params["size"],
-                "time": record.median("time"),
-                "rate": record.median("rate"),
-                "highest": found["highest"][best],
-                "way": found["way"][best],
-                "share": found["share"][best] if "share" in found else None,
-            }
-        )
-    base = {(row["machine"], row["device"], row["size"]): row["rate"] for row in rows if row["dtype"] == "bfloat16"}
-    for row in rows:
-        bfloat16 = base.get((row["machine"], row["device"], row["size"]))
-        row["against_bfloat16"] = row["rate"] / bfloat16 if bfloat16 else None
+        point = _product(record)
+        found = best[tuple(point[name] for name in ("machine", "device", "size", "dtype"))]
+        rate, share = record.median("rate"), found.get("share")
+        base = best.get((point["machine"], point["device"], point["size"], "bfloat16"), {}).get("rate")
+        row = {**point, "time": record.median("time"), "rate": rate, "highest": found["highest"], "way": found["way"]}
+        row |= {"share": share, "peak": found["rate"] / share if share else None}
+        rows.append(row | {"against_bfloat16": rate / base if rate and base else None})
     rows.sort(key=lambda row: (row["machine"], row["device"], row["dtype"], row["size"]))
-    return Table.of(rows, {"time": "s", "rate": "OP/s", "highest": "OP/s", "share": "1", "against_bfloat16": "1"})
+    return Table.of(rows, PRODUCT_UNITS)
 
 
 def ways(records: Sequence[Record]) -> Table:
-    """A row a product and way: rate, its highest sample, share of the published peak."""
-    rows: list[dict[str, Any]] = []
+    """One row per product and way: rate, its highest sample, share of the published peak."""
+    rows: list[Row] = []
     for record in records:
-        point = {
-            "machine": record.machine,
-            "device": record.benchmark.rpartition("_")[2],
-            "dtype": record.params["dtype"],
-            "size": record.params["size"],
-        }
-        found = record.series["ways"].columns
-        names = [name for name in ("way", "rate", "highest", "share") if name in found]
-        for values in zip(*(found[name] for name in names), strict=True):
-            rows.append({**point, **dict(zip(names, values, strict=True))})
+        names = [name for name in ("way", "rate", "highest", "share") if name in record.series["ways"].columns]
+        found = Table.of_series([record], "ways").rows()
+        rows += [{**_product(record), **{name: row[name] for name in names}} for row in found]
     rows.sort(key=lambda row: (row["machine"], row["device"], row["dtype"], row["way"], row["size"]))
-    return Table.of(rows, {"rate": "OP/s", "highest": "OP/s", "share": "1"})
+    return Table.of(rows, PRODUCT_UNITS)
+
+
+def _product(record: Record) -> Row:
+    device = record.benchmark.rpartition("_")[2]
+    return {"machine": record.machine, "device": device, **{name: record.params[name] for name in ("dtype", "size")}}

@@ -1,61 +1,67 @@
-"""What the plugin draws: the chart and its tables."""
+"""The figures of the plugin: the chart and its tables."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.roofline.chart import draw
+from hpml_plugins import Axis, Figure, roofline_chart
 from hpml_plugins.plugins.roofline.tables import everything, kernels, points, roofs, tensor_cores
 
 BENCHMARKS = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
+CHART = roofline_chart(
+    Axis("intensity", "arithmetic intensity (bytes of DRAM)", "FLOP/B", log=True),
+    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+    "precision",
+    roof="min(datum.rate, datum.at * datum.bandwidth)",
+    dash="{roof} roof",
+    shape="kind",
+    panel=("machine", "GPU"),
+    label="name",
+    hollow="indexof(datum.source, 'ncu') < 0",
+    across=2,
+    also=("FLOP", "bytes", "time", "share of roof", "source"),
+)
 
 FIGURES = (
     Figure(
         "roofline",
-        "Roofline: attainable and achieved FLOP/s over arithmetic intensity",
+        "Roofline: attainable and achieved FLOP/s by arithmetic intensity",
         BENCHMARKS,
         everything,
-        draw,
-        "A panel a machine. Lines: min(peak, intensity × bandwidth), solid as published for the card, dashed "
-        "as measured on this node (copy and matrix products). A point left of its ridge is bound by memory, "
-        "right of it by arithmetic; how far below its line it lies is what it leaves unused. Filled points "
-        "were counted by ncu, hollow coloured ones estimated; hollow grey and brown ones are published by others, not "
-        "measured here, and of cards whose roofs are not drawn. Operations without any FLOP (relu) are in the tables "
-        "only.",
+        CHART,
+        "One panel per machine. Lines: min(peak, intensity × bandwidth), as published for the card and as measured on this "
+        "node (copy and matrix products). Left of its ridge a point is limited by memory bandwidth, right of it by "
+        "arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones "
+        "estimated or published by others. Operations without FLOP (relu) are in the tables only.",
     ),
     Figure(
         "roofs",
-        "The roofs: published and measured",
+        "The roofs, published and measured",
         BENCHMARKS,
         roofs,
-        None,
-        "Ridge: the least intensity at which the peak can be reached. Measured: the highest sample. The "
-        "published float32 peak is that of plain float32 (no tensor cores).",
+        caption="Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample. The published "
+        "float32 peak is that of plain float32 (no tensor cores).",
     ),
     Figure(
         "points",
-        "The points, and their share of the roof",
+        "The points and their share of the roof",
         BENCHMARKS,
         points,
-        None,
-        "attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. "
-        "Points that others published stand against the published float32 roof of their own card.",
+        caption="attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points "
+        "published by others are relative to the published float32 roof of their own card.",
     ),
     Figure(
         "kernels",
-        "Single operations: counters against formulas",
+        "Single operations: counters and formulas",
         ("roofline_kernel",),
         kernels,
-        None,
-        "FLOP excess: counted less the formula's. Bytes ratio: counted over the formula's; below 1 where "
-        "results stayed in the L2.",
+        caption="FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where results stayed "
+        "in the L2 cache.",
     ),
     Figure(
         "tensor_cores",
-        "What FADD, FMUL and FFMA do not see",
+        "FLOP not visible to FADD, FMUL and FFMA counters",
         ("roofline_model",),
         tensor_cores,
-        None,
-        "Of each model's counted FLOP, how many the counters of ordinary instructions tell: tensor cores' are"
-        " not among them.",
+        caption="The share of each model's FLOP that the counters of ordinary instructions report: those of tensor cores "
+        "are not included.",
     ),
 )

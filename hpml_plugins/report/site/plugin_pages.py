@@ -9,8 +9,7 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
+from hpml_plugins.report.figures import Drawable, collect, render, tabulate, versions
 from hpml_plugins.report.site.cells import graph_link
 from hpml_plugins.report.site.own_pages import write_own_pages
 from hpml_plugins.report.site.page import fill
