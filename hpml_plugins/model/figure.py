@@ -50,38 +50,80 @@ class Table:
         return cls(columns, {name: symbol for name, symbol in (units or {}).items() if name in columns})
 
     @classmethod
-    def of_records(cls, records: Iterable[Record], *metrics: str, intervals: Sequence[str] = ()) -> Table:
+    def of_records(
+        cls,
+        records: Iterable[Record],
+        *metrics: str,
+        intervals: Sequence[str] = (),
+        more: Callable[[Record], Row] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Table:
         """One row per Record: its machine, the point's parameters, and the median of each of these metrics.
 
-        intervals: metrics that have the columns of `interval_columns`. A Record that lacks a metric has None there.
+        intervals: metrics with the columns of `interval_columns`.  more: further columns of a Record.  units: theirs. A
+        Record that lacks a metric has None there.
         """
         rows: list[dict[str, Cell]] = []
-        units: dict[str, str] = {}
+        known = dict(units or {})
         for record in records:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
             for name in (*metrics, *intervals):
                 cells = interval_columns(record, name) if name in intervals else {name: record.median(name)}
                 row |= cells
                 if metric := record.metrics.get(name):
-                    units |= dict.fromkeys(cells, metric.unit)
-            rows.append(row)
-        return cls.of(rows, units)
+                    known |= dict.fromkeys(cells, metric.unit)
+            rows.append(row | (more(record) if more else {}))
+        return cls.of(rows, known)
 
     @classmethod
     def of_series(
-        cls, records: Iterable[Record], series: str, *params: str, units: Mapping[str, str] | None = None
+        cls,
+        records: Iterable[Record],
+        series: str,
+        *params: str,
+        more: Callable[[Record], Row] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> Table:
         """One row per row of this series: the Record's machine, these parameters of its point, the series' columns.
 
-        Records without the series are left out.
+        more: further columns of a Record, which stand before the series'.  units: theirs. Records without the series are
+        left out.
         """
         rows: list[dict[str, Cell]] = []
+        known = dict(units or {})
         for record in records:
             if found := record.series.get(series):
                 point = {"machine": record.machine, **{name: record.params[name] for name in params}}
+                point |= more(record) if more else {}
                 values = zip(*found.columns.values(), strict=True)
                 rows += [{**point, **dict(zip(found.columns, cells, strict=True))} for cells in values]
-        return cls.of(rows, units)
+                known |= found.units
+        return cls.of(rows, known)
+
+    def select(self, *names: str, **renamed: str) -> Table:
+        """The table with these columns alone; renamed: new name = old name."""
+        chosen = {**{name: name for name in names}, **renamed}
+        columns = {new: self.columns[old] for new, old in chosen.items() if old in self.columns}
+        return Table(
+            columns, {new: self.units[old] for new, old in chosen.items() if old in self.units and new in columns}
+        )
+
+    def extended(self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None) -> Table:
+        """The table with further columns, or other values in its own. more: called with each row, a dictionary."""
+        return Table.of([{**row, **more(row)} for row in self.rows()], {**self.units, **(units or {})})
+
+    def filtered(self, keep: Callable[[Any], object]) -> Table:
+        """The table with those rows alone for which `keep` is true."""
+        return Table.of([row for row in self.rows() if keep(row)], self.units)
+
+    def sorted(self, *names: str) -> Table:
+        """The table in the order of these columns; what is not known comes first."""
+
+        def place(row: Row) -> list[tuple[bool, str, Any]]:
+            cells = (row.get(name) for name in names)
+            return [(cell is not None, type(cell).__name__ if isinstance(cell, str) else "", cell) for cell in cells]
+
+        return Table.of(sorted(self.rows(), key=place), self.units)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -114,7 +156,7 @@ class Figure:
     name: lower-case letters, digits and `_`; unique in its plugin.  benchmarks: whose Records are handed over: on each
     machine the newest measured one of every point.  table: called with them; a table without rows leaves the figure
     out.  chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
-    make one).  caption: how to read it, in plain words.  draw: free drawing instead of a chart, called with an empty
+    make one).  caption: how to read it, in plain words; by default the docstring of `table`.  draw: free drawing instead of a chart, called with an empty
     `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that has both.
     """
 
@@ -131,6 +173,8 @@ class Figure:
             raise DefinitionError(f"figure name {self.name!r} must be lower-case letters, digits and _")
         if not self.benchmarks:
             raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it shows")
+        if not self.caption and self.table.__doc__:
+            object.__setattr__(self, "caption", " ".join(self.table.__doc__.split()))
         if self.chart is not None and not isinstance(self.chart, dict):
             raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
         if self.chart is not None and self.draw is not None:

@@ -357,6 +357,7 @@ def config() -> dict[str, Any]:
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "font": "sans-serif",
+        "background": "transparent",
         "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 320},
         "axis": {
             **text, "domainColor": GREY, "tickColor": GREY, "gridColor": GREY, "gridOpacity": 0.2, "labelLimit": 420,

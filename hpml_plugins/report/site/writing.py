@@ -29,7 +29,7 @@ from hpml_plugins.report.site.prices import read_costs
 from hpml_plugins.report.site.record_files import RecordFiles
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.report.site.selection import select_lines
-from hpml_plugins.store.selection import read_all
+from hpml_plugins.store.selection import newest, read_all
 
 
 def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Mapping[str, int]) -> None:
@@ -76,7 +76,11 @@ def _write_pages(
         _write_regressions(conf, repo, benchmarks, graphs, history, revisions, series)
         machines = nodes.machines(results, history, benchmarks, records, revisions)
         (html_dir / "nodes.html").write_text(fill("nodes.html", machines=machines, project=project), encoding="utf-8")
-        pages, problems = write_plugin_pages(plugins, results, html_dir, project, revisions)
+        damages: list[str] = []
+        everything = read_all(results, lambda damage: damages.append(str(damage)))
+        current = newest(everything, versions(plugins), revisions)
+        pages, problems = write_plugin_pages(plugins, current, html_dir, project)
+        problems = [*damages, *problems]
         for line in problems:
             log.warning(line)
         write_search(history, benchmarks, matrix, machines, pages, html_dir, project)
