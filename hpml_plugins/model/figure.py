@@ -72,7 +72,7 @@ class Table:
                 row |= cells
                 if metric := record.metrics.get(name):
                     known |= dict.fromkeys(cells, metric.unit)
-            rows.append(row | (more(record) if more else {}))
+            rows.append({**row, **(more(record) if more else {})})
         return cls.of(rows, known)
 
     @classmethod
@@ -86,15 +86,15 @@ class Table:
     ) -> Table:
         """One row per row of this series: the Record's machine, these parameters of its point, the series' columns.
 
-        more: further columns of a Record, which stand before the series'.  units: theirs. Records without the series are
-        left out.
+        more: further columns of a Record, which stand before the series'. units: theirs. Records without the series
+        are left out.
         """
         rows: list[dict[str, Cell]] = []
         known = dict(units or {})
         for record in records:
             if found := record.series.get(series):
-                point = {"machine": record.machine, **{name: record.params[name] for name in params}}
-                point |= more(record) if more else {}
+                point: dict[str, Cell] = {"machine": record.machine, **{name: record.params[name] for name in params}}
+                point |= dict(more(record)) if more else {}
                 values = zip(*found.columns.values(), strict=True)
                 rows += [{**point, **dict(zip(found.columns, cells, strict=True))} for cells in values]
                 known |= found.units
@@ -119,9 +119,8 @@ class Table:
     def sorted(self, *names: str) -> Table:
         """The table in the order of these columns; what is not known comes first."""
 
-        def place(row: Row) -> list[tuple[bool, str, Any]]:
-            cells = (row.get(name) for name in names)
-            return [(cell is not None, type(cell).__name__ if isinstance(cell, str) else "", cell) for cell in cells]
+        def place(row: Row) -> list[tuple[bool, Any]]:
+            return [(row.get(name) is not None, row.get(name)) for name in names]
 
         return Table.of(sorted(self.rows(), key=place), self.units)
 
@@ -153,11 +152,12 @@ def interval_columns(record: Record, metric: str) -> dict[str, Cell]:
 class Figure:
     """A table made from Records, and a chart of that table: what a reader sees is what the table says.
 
-    name: lower-case letters, digits and `_`; unique in its plugin.  benchmarks: whose Records are handed over: on each
-    machine the newest measured one of every point.  table: called with them; a table without rows leaves the figure
-    out.  chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
-    make one).  caption: how to read it, in plain words; by default the docstring of `table`.  draw: free drawing instead of a chart, called with an empty
-    `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that has both.
+    name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are handed over: on each
+    machine the newest measured one of every point. table: called with them; a table without rows leaves the figure
+    out. chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
+    make one). caption: how to read it, in plain words; by default the docstring of `table`. draw: free drawing instead
+    of a chart, called with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
+    has both.
     """
 
     name: str

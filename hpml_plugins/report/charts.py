@@ -49,9 +49,9 @@ _MANTISSA: Final = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 
 class Axis:
     """A column of numbers along an axis.
 
-    title: what it is, without the unit.  unit: of the closed set, or "%" for a share; numbers are labelled with it and
-    with a prefix ("20 GB/s").  base: of the logarithm.  zero: whether the axis starts at 0.  nice: whether a logarithmic
-    axis spans whole decades.  limits: from, to; what is below is drawn at the edge.
+    title: what it is, without the unit. unit: of the closed set, or "%" for a share; numbers are labelled with it and
+    with a prefix ("20 GB/s"). base: of the logarithm. zero: whether the axis starts at 0. nice: whether a logarithmic
+    axis spans whole decades. limits: from, to; what is below is drawn at the edge.
     """
 
     column: str

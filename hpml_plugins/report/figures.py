@@ -88,11 +88,9 @@ def _converted(chart: Chart, form: str) -> bytes:
     import vl_convert
 
     chart["background"] = "white"
-    if form == "png":
-        return bytes(vl_convert.vegalite_to_png(chart, scale=2))
-    convert = {"svg": vl_convert.vegalite_to_svg, "pdf": vl_convert.vegalite_to_pdf}[form]
-    made = convert(chart)
-    return made.encode() if isinstance(made, str) else bytes(made)
+    if form == "svg":
+        return vl_convert.vegalite_to_svg(chart).encode()
+    return vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2)
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:

@@ -11,7 +11,7 @@ from hpml_plugins.plugins.allreduce.benchmarks import (
     COLLECTIVES_GLOO,
     COLLECTIVES_NCCL,
 )
-from hpml_plugins.plugins.allreduce.figures import figures
+from hpml_plugins.plugins.allreduce.figures import FIGURES
 
 
 @hookimpl
@@ -30,4 +30,4 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Bus bandwidth over size."""
-    return figures()
+    return list(FIGURES)

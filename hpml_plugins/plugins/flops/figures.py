@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Table, dot_chart, line_chart
-from hpml_plugins.plugins.flops.tables import UNITS
 
 METRICS = ("multiply_adds", "flops", "parameters", "activations", "bytes", "convolution_share")
 #: The models of the exercise, shown layer by layer.
 BY_LAYER = ("vgg16", "vgg19")
 
 
-def models_table(records: Sequence[Record]) -> Table:
-    """One row per model, the smallest first, with the machines that counted so; differing counts have further rows.
-
-    intensity: FLOP / B, without fusion or caching.
+def models(records: Sequence[Record]) -> Table:
+    """Counted, not timed: the same on every machine. Lines connect the models of a family; its name stands at the
+    largest. intensity: FLOP per byte, without fusion or caching.
     """
+    table = Table.of_records(records, *METRICS)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record in records:
-        model, counts = str(record.params["model"]), {name: record.median(name) for name in METRICS}
-        intensity = counts["flops"] / counts["bytes"] if counts["flops"] and counts["bytes"] else None
-        row = {"model": model, "family": family(model), **counts, "intensity": intensity, "counted_on": ""}
-        row = rows.setdefault((model, *counts.values()), row)
-        row["counted_on"] = ", ".join(filter(None, (row["counted_on"], record.machine)))
-    ordered = sorted(rows.values(), key=lambda row: (row["multiply_adds"] or 0, str(row["model"])))
-    return Table.of(ordered, {**UNITS, "convolution_share": "1", "intensity": "FLOP/B"})
+    for row in table.rows():
+        key = tuple(cell for name, cell in row.items() if name != "machine")
+        rows.setdefault(key, {**row, "machines": []})["machines"].append(row["machine"])
+    once = Table.of(rows.values(), table.units).extended(_model, {"intensity": "FLOP/B"})
+    return once.sorted("multiply_adds", "model").select("model", "family", *METRICS, "intensity", "counted_on")
+
+
+def _model(row: dict[str, Any]) -> dict[str, Any]:
+    intensity = row["flops"] / row["bytes"] if row["flops"] and row["bytes"] else None
+    return {"family": family(row["model"]), "intensity": intensity, "counted_on": ", ".join(row["machines"])}
 
 
 def family(model: str) -> str:
@@ -36,41 +37,41 @@ def family(model: str) -> str:
     return found[0] if found and ":" not in model else model
 
 
-def operators_table(records: Sequence[Record]) -> Table:
-    """One row for each operator of each model: its calls, how it was counted, its share of the multiply-adds."""
+def operators(records: Sequence[Record]) -> Table:
+    """Counted: ‘multiply-adds’ (in totals), ‘apart’ (counted by fvcore, not in totals), ‘none’ (moves data only), ‘no’
+    (not counted).
+    """
     chosen = ("model", "operator", "counted", "calls", "multiply_adds", "share", "activations", "bytes", "apart")
-    rows = [{name: row[name] for name in chosen} for record in _once(records) for row in _rows(record, "operators")]
-    return Table.of(rows, {**UNITS, "share": "1"})
+    return _shares(records, "operators").select(*chosen)
 
 
-def layers_table(records: Sequence[Record]) -> Table:
-    """One row for each layer of the exercise's models that has multiply-adds, in the model's order."""
+def layers(records: Sequence[Record]) -> Table:
+    """The layers with multiply-adds. VGG's convolutions account for almost all of them, its linear layers for almost
+    all parameters.
+    """
     chosen = ("model", "layer", "type", "multiply_adds", "parameters", "bytes", "share")
-    models = [record for record in _once(records) if record.params["model"] in BY_LAYER]
-    rows = [row for record in models for row in _rows(record, "layers") if row["multiply_adds"] and row["share"]]
-    return Table.of([{name: row[name] for name in chosen} for row in rows], {**UNITS, "share": "1"})
+    table = _shares([record for record in records if record.params["model"] in BY_LAYER], "layers")
+    return table.filtered(lambda row: row["multiply_adds"] and row["share"]).select(*chosen)
 
 
-def _rows(record: Record, series: str) -> Iterator[dict[str, Any]]:
-    total = record.median("multiply_adds")
-    for row in Table.of_series([record], series, "model").rows():
-        yield {**row, "share": row["multiply_adds"] / total if total else None}  # type: ignore[operator]
+def _shares(records: Sequence[Record], series: str) -> Table:
+    """The series of one Record for each model, by name, with each row's share of the model's multiply-adds."""
+    first = {str(record.params["model"]): record for record in reversed(records) if series in record.series}
+    table = Table.of_series(
+        [first[model] for model in sorted(first)], series, "model", more=lambda r: {"total": r.median("multiply_adds")}
+    )
+    return table.extended(
+        lambda row: {"share": row["multiply_adds"] / row["total"] if row["total"] else None}, {"share": "1"}
+    )
 
 
-def _once(records: Sequence[Record]) -> Iterator[Record]:
-    """One Record for each model that has its series, by name: the counts are the same on every machine."""
-    seen = set()
-    for record in sorted(records, key=lambda record: str(record.params["model"])):
-        if record.params["model"] not in seen and {"operators", "layers"} <= record.series.keys():
-            seen.add(record.params["model"])
-            yield record
-
-
+MULTIPLY_ADDS = Axis("multiply_adds", "multiply-adds per input", "MAC", log=True)
+PARAMETERS = Axis("parameters", "parameters", log=True)
 #: The largest model of each family bears the family's name.
 _LARGEST = [{"field": "parameters", "order": "descending"}]
 MODELS = line_chart(
-    Axis("multiply_adds", "multiply-adds per input", "MAC", log=True),
-    Axis("parameters", "parameters", log=True),
+    MULTIPLY_ADDS,
+    PARAMETERS,
     "family",
     transform=[
         {"window": [{"op": "row_number", "as": "rank"}], "groupby": ["family"], "sort": _LARGEST},
@@ -80,36 +81,9 @@ MODELS = line_chart(
     also=["model"],
     legend=False,
 )
-LAYERS = dot_chart(
-    ("model", "layer"),
-    [Axis("multiply_adds", "multiply-adds", "MAC", log=True), Axis("parameters", "parameters", log=True)],
-    "type",
-)
+LAYERS = dot_chart(("model", "layer"), [MULTIPLY_ADDS, PARAMETERS], "type")
 FIGURES = (
-    Figure(
-        "models",
-        "Cost of one input in each model",
-        ("flops",),
-        models_table,
-        MODELS,
-        "Counted, not timed: the same on every machine. Lines connect the models of a family; its name stands at the "
-        "largest. intensity: FLOP per byte, without fusion or caching.",
-    ),
-    Figure(
-        "operators",
-        "Operators used by each model",
-        ("flops",),
-        operators_table,
-        caption="Counted: ‘multiply-adds’ (in totals), ‘apart’ (counted by fvcore, not in totals), ‘none’ (moves data "
-        "only), ‘no’ (not counted).",
-    ),
-    Figure(
-        "layers",
-        "The exercise's models, layer by layer",
-        ("flops",),
-        layers_table,
-        LAYERS,
-        "The layers with multiply-adds. VGG's convolutions account for almost all of them, its linear layers for almost "
-        "all parameters.",
-    ),
+    Figure("models", "Cost of one input in each model", ("flops",), models, MODELS),
+    Figure("operators", "Operators used by each model", ("flops",), operators),
+    Figure("layers", "The exercise's models, layer by layer", ("flops",), layers, LAYERS),
 )

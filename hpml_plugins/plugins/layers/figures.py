@@ -5,65 +5,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart, interval_columns
+from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart
 
-UNITS = {
-    **dict.fromkeys(("time", "time_per_input", "swapped_time"), "s"),
-    **dict.fromkeys(("memory", "memory_per_input", "memory_in_use", "swapped_memory"), "B"),
-    **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "memory_ratio"), "1"),
-    "power": "W",
-    "energy": "J",
-    "highest_power": "W",
-    "flop_rate": "FLOP/s",
-}
+Row = dict[str, Any]
 
 
-def layers_table(records: Sequence[Record]) -> Table:
-    """One row per point: time and memory; power and energy where the card reports them; the watcher's maxima."""
-    rows = []
-    for record in records:
-        row = _point(record) | {name: record.median(name) for name in ("time", "memory")}
-        batch = record.params["batch"]
-        row |= {f"{name}_per_input": row[name] and row[name] / batch for name in ("time", "memory")}
-        row["flop_rate"] = _highest(record, "work", "rate")
-        row |= {name: _highest(record, "power", name) for name in ("power", "energy")}
-        row["highest_power"] = _highest(record, "gpu0", "power")
-        row["memory_in_use"] = _highest(record, "gpu0", "memory_used")
-        rows.append(row)
-    return Table.of(rows, UNITS)
-
-
-def swap_table(records: Sequence[Record]) -> Table:
-    """One row per point: time and memory in both orders, and what the swapped order saves of them.
-
-    speedup: normal over swapped time, with its interval over the rounds.  time_saved: 1 − 1 / speedup. A Record without
-    speedup (of version 1, which had one point per order) is left out.
+def layers(records: Sequence[Record]) -> Table:
+    """Time and memory in the chart are divided by the batch size; the table also has those of a whole pass. power:
+    mean during repeated runs (energy counter); energy: per pass. highest_power and memory_in_use: maxima over the
+    whole point.
     """
-    rows = []
-    for record in records:
-        if "speedup" not in record.metrics:
-            continue
-        row = _point(record) | {name: record.median(name) for name in ("time", "swapped_time")}
-        speedup = interval_columns(record, "speedup")
-        saved = {name.replace("speedup", "time_saved"): _saved(cell) for name, cell in speedup.items()}
-        normal, swapped = (record.median(name) for name in ("memory", "swapped_memory"))
-        ratio = swapped / normal if normal and swapped is not None else None
-        row |= {**speedup, **saved, "memory": normal, "swapped_memory": swapped, "memory_ratio": ratio}
-        rows.append(row | {"memory_saved": None if ratio is None else 1 - ratio})
-    return Table.of(rows, UNITS)
+    units = {"flop_rate": "FLOP/s", "power": "W", "energy": "J", "highest_power": "W", "memory_in_use": "B"}
+    table = Table.of_records(records, "time", "memory", more=_watched, units=units)
+    return table.extended(_per_input, {"time_per_input": "s", "memory_per_input": "B"})
 
 
-def _saved(speedup: Any) -> float | None:
-    return 1 - 1 / speedup if speedup else None
+def _watched(record: Record) -> Row:
+    columns = {
+        "flop_rate": ("work", "rate"),
+        "power": ("power", "power"),
+        "energy": ("power", "energy"),
+        "highest_power": ("gpu0", "power"),
+        "memory_in_use": ("gpu0", "memory_used"),
+    }
+    return _device(record) | {name: _highest(record, *where) for name, where in columns.items()}
 
 
-def _point(record: Record) -> dict[str, Any]:
-    return {"machine": record.machine, "device": record.benchmark.rpartition("_")[2], **record.params}
+def _per_input(row: Row) -> Row:
+    return {f"{name}_per_input": row[name] / row["batch"] if row[name] else row[name] for name in ("time", "memory")}
+
+
+def _device(record: Record) -> Row:
+    return {"device": record.benchmark.rpartition("_")[2]}
 
 
 def _highest(record: Record, series: str, column: str) -> float | None:
     found = record.series.get(series)
     return max(found.numbers(column), default=None) if found and column in found.columns else None
+
+
+def swap(records: Sequence[Record]) -> Table:
+    """Both orders give bitwise identical output and are timed alternately. speedup: normal over swapped time.
+    Whiskers: 95 % interval of the median; where it includes zero, no gain is established. In place: ReLUs overwrite
+    their input, as in torchvision.
+    """
+    # Version 1 had one point per order and no speed-up.
+    both = [record for record in records if "speedup" in record.metrics]
+    names = ("time", "swapped_time", "memory", "swapped_memory")
+    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(_saved, {"memory_ratio": "1"})
+
+
+def _saved(row: Row) -> Row:
+    ends = {"time_saved": "speedup", "time_saved_low": "speedup_low", "time_saved_high": "speedup_high"}
+    saved = {name: 1 - 1 / row[speedup] if row[speedup] else None for name, speedup in ends.items()}
+    known = row["memory"] and row["swapped_memory"] is not None
+    ratio = row["swapped_memory"] / row["memory"] if known else None
+    return {**saved, "memory_ratio": ratio, "memory_saved": None if ratio is None else 1 - ratio}
 
 
 LAYERS = dot_chart(
@@ -83,23 +80,6 @@ SWAP = dot_chart(
     rules=[Rule("x", 0, "no difference")],
 )
 FIGURES = (
-    Figure(
-        "layers",
-        "Single layers: time, memory and power",
-        ("layers_cuda", "layers_cpu"),
-        layers_table,
-        LAYERS,
-        "Time and memory in the chart are divided by the batch size; the table also has those of a whole pass. power: "
-        "mean during repeated runs (energy counter); energy: per pass. highest_power and memory_in_use: maxima over the "
-        "whole point.",
-    ),
-    Figure(
-        "swap",
-        "VGG16 with max pooling before ReLU",
-        ("swap_cuda", "swap_cpu"),
-        swap_table,
-        SWAP,
-        "Both orders give bitwise identical output and are timed alternately. Whiskers: 95 % interval of the median; where "
-        "it includes zero, no gain is established. In place: ReLUs overwrite their input, as in torchvision.",
-    ),
+    Figure("layers", "Single layers: time, memory and power", ("layers_cuda", "layers_cpu"), layers, LAYERS),
+    Figure("swap", "VGG16 with max pooling before ReLU", ("swap_cuda", "swap_cpu"), swap, SWAP),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Axis, Figure, Rule, bar_chart, line_chart, roofline_chart
-from hpml_plugins.plugins.mlp import tables
-from hpml_plugins.plugins.mlp.phases import ORDER
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, line_chart, published_figures, roofline_chart
+from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
 
 WEIGHTS = ("mlp_weights", "mlp_weights_cpu")
 LEARNING = ("mlp_learning", "mlp_learning_cpu")
@@ -13,9 +15,152 @@ MODEL = ("mlp_model", "mlp_model_cpu")
 OVERLAP = ("mlp_overlap", "mlp_overlap_cpu")
 SPLIT = ("mlp_split", "mlp_split_cpu")
 
-#: Of the phases in their order: copying images; forward; backward; element-wise; gradients there, reduced, and back; step.
+#: The point that the exercise publishes, and its sizes.
+PUBLISHED = "published (003)"
+PUBLISHED_POINT: dict[str, Any] = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way": "mpi", "product": "own"}
+PUBLISHED_SIZE: dict[str, Any] = {"dtype": "float32", "hidden": 512, "batch": 3000}
+RATES = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
+#: Columns and the published figures that belong there.
+PUBLISHED_RATES = {"flops": "compute", "pci": "pcie", "mpi": "mpi"}
+PUBLISHED_PHASES = {
+    "copying images host to device": "copy_images_time",
+    "forward GEMM 1": "forward_gemm_1_time",
+    "forward GEMM 2": "forward_gemm_2_time",
+    "backward GEMM 1": "backward_gemm_1_time",
+    "backward GEMM 3": "backward_gemm_3_time",
+    "device to host": "memcpy_device_to_host_time",
+    "all-reduce": "allreduce_time",
+    "host to device": "memcpy_host_to_device_time",
+    "step": "step_time",
+}
+
+
+Row = dict[str, Any]
+
+
+def published(quantity: str) -> float | None:
+    """The exercise's figure of this name; None where the data does not have it."""
+    found = published_figures("mpi_network", quantity)
+    return found[0].value if found else None
+
+
+def _with_published(table: Table, names: Mapping[str, str], **more: Any) -> Table:
+    """The table with the exercise's own numbers below ours."""
+    theirs = {name: published(quantity) for name, quantity in names.items()}
+    if not len(table) or not any(theirs.values()):
+        return table
+    return Table.of([*table.rows(), {**PUBLISHED_POINT, **more, **theirs}], table.units)
+
+
+def _device(record: Record) -> Row:
+    return {"device": "cpu" if record.benchmark.endswith("_cpu") else "gpu"}
+
+
+def of_series(series: str, *params: str) -> Callable[[Sequence[Record]], Table]:
+    """The table of a series."""
+    return lambda records: Table.of_series(records, series, *params, more=_device)
+
+
+def over(sweep: str) -> Callable[[Sequence[Record]], Table]:
+    """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too."""
+
+    def table(records: Sequence[Record]) -> Table:
+        ours = Table.of_series(records, sweep, "data", more=lambda record: {"by": "network", **_device(record)})
+        columns = {"by": "by", "machine": "machine", "device": "device", "data": "data"}
+        columns |= {sweep: sweep, "accuracy": "precision", "loss": "loss"}
+        if sweep == "rate":
+            theirs = Table.of_series(records, "numpy", "data", more=lambda record: {"by": "NumPy", **_device(record)})
+            ours = Table.of([*ours.rows(), *theirs.rows()], ours.units)
+        return ours.select(**columns)
+
+    return table
+
+
+def phases(records: Sequence[Record]) -> Table:
+    """A phase is device time, without launch overhead; ranks are synchronised before gradients are reduced. The mark
+    is the whole batch as it runs; launching (in the table): host time to launch the computation. Last row: the
+    exercise's own.
+    """
+    units = {**dict.fromkeys((*ORDER, LAUNCHING), "s"), "batch_time": "s"}
+
+    def times(record: Record) -> Row:
+        series = record.series["phases"]
+        found = dict(zip(series.columns["phase"], series.numbers("time"), strict=True))
+        return {
+            **_device(record),
+            "batch_time": record.median("batch"),
+            **{n: found.get(n, 0.0) for n in (*ORDER, LAUNCHING)},
+        }
+
+    table = Table.of_records(records, "explained", more=times, units=units)
+    point = ("machine", "device", "ranks", "way", "product")
+    columns = ("hidden", "batch", "dtype", "batch_time", *ORDER, LAUNCHING, "explained")
+    ours = table.select(*point, *columns).sorted(*point)
+    return _with_published(ours, {**PUBLISHED_PHASES, "batch_time": "iteration_time"}, **PUBLISHED_SIZE)
+
+
+def throughput(records: Sequence[Record]) -> Table:
+    """P_flops: FLOP of the four products divided by their time; P_pci: gradients there and back; P_mpi: bytes of the
+    all-reduce, 2 b between two ranks as the exercise counts. Last row: the exercise's own.
+    """
+    point = ("machine", "device", "ranks", "way", "product", "dtype", "hidden", "batch")
+    table = Table.of_records(records, more=lambda record: {**_device(record), **_rates(record)}, units=RATES)
+    return _with_published(table.select(*point, *RATES).sorted(*point), PUBLISHED_RATES, **PUBLISHED_SIZE)
+
+
+def _rates(record: Record) -> dict[str, float | None]:
+    series = record.series["rates"]
+    return {name: series.numbers(name)[0] if name in series.columns else None for name in RATES}
+
+
+def model(*, images: bool, points: bool) -> Callable[[Sequence[Record]], Table]:
+    """Roofs, and the grid's points on them.
+
+    images: whether a point's time includes copying its images.  points: whether there are any but the one that the
+    roof's three rates come from.
+    """
+    time, predicted = ("whole", "curves") if images else ("without_images", "roofline")
+    numbers = ("hidden", "batch", "intensity", "rate", "time", "predicted", "error")
+
+    def on_roof(row: Row) -> Row:
+        sizes = {name: int(row[name]) for name in ("hidden", "batch")}
+        return {**sizes, "rate": row["flops"] / row[time], "error": row[predicted] / row[time] - 1}
+
+    def table(records: Sequence[Record]) -> Table:
+        rows: list[Row] = []
+        for record in records:
+            point = {"machine": record.machine, **_device(record), **record.params}
+            rows.append({**point, "what": "roof", **_rates(record)})
+            grid = Table.of_series([record], "grid").extended(on_roof)
+            chosen = grid.select(*numbers[:4], "error", time=time, predicted=predicted)
+            rows += [{**point, "what": "point", **row} for row in list(chosen.rows())[: None if points else 1]]
+        units = {**RATES, "intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1"}
+        return _with_published(Table.of(rows, units), PUBLISHED_RATES, what="roof")
+
+    return table
+
+
+def overlap(records: Sequence[Record]) -> Table:
+    """Mark: predicted from the phases of the plain and of the pinned batch."""
+    table = of_series("ways", "ranks", "way", "hidden", "batch", "product")(records)
+    return table.extended(lambda row: {"error": row["predicted"] / row["time"] - 1}, {"error": "1"})
+
+
+def gemm(records: Sequence[Record]) -> Table:
+    """vs_torch: torch's time divided by ours, both in float32 without tf32; tile: the fastest of those tried."""
+
+    def tile(record: Record) -> Row:
+        return {"tile": str(record.metrics["time"].info.get("tile", ""))}
+
+    table = Table.of_records(records, "rate", "vs_torch", "time", "torch", more=tile)
+    return table.sorted("machine", "dtype", "shape", "variant")
+
+
+#: Of the phases in their order: copying images, forward, backward, element-wise, gradients (to host, all-reduce, to
+#: device), step.
 COLOURS = (
-    "#74808d", "#2a78d6", "#7fb0ea", "#b34a08", "#e0762f", "#f2b48a", "#c9ced4", "#0f7350", "#159a6f", "#7fd0b3", "#8a6fd1",
+    "#74808d", "#2a78d6", "#7fb0ea", "#b34a08", "#e0762f", "#f2b48a", "#c9ced4", "#0f7350", "#159a6f", "#7fd0b3",
+    "#8a6fd1",
 )  # fmt: skip
 RATE = Axis("rate", "learning rate", log=True)
 ACCURACY = Axis("accuracy", "accuracy", "%", zero=True)
@@ -53,101 +198,65 @@ ROOFLINE = roofline_chart(
 )
 
 
+WHO = ("machine", "device", "data")
+CAPTIONS = {
+    "errors": "Relative error of the weights after the last step. Where it is large, training is chaotic: the "
+    "accuracies in the table (precision, and reference for NumPy) still agree.",
+    "precision": "On test images, after five epochs with 512 hidden units. Grey lines: the exercise's result on "
+    "MNIST, about 0.97 and a best rate near 0.1.",
+    "rate": "Mean cross-entropy over the training images after five epochs. Too small a rate converges slowly; too "
+    "large a rate diverges.",
+    "loss": "At twice the exercise's best rate. Grey line: the best loss that the exercise reports after a thousand "
+    "epochs.",
+    "hidden": "After five epochs at a rate of 0.1. Grey line: about where the exercise's accuracy saturates, on MNIST.",
+    "setup": "Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
+    "roofline": "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown.",
+    "points": "Whole batches, including copying the images, which the roof does not model. predicted: from each "
+    "phase's rates at the other points of the grid. H: hidden units, B: batch.",
+    "points_without_images": "Points above the roof compute faster than the point at which the roof was measured. "
+    "predicted: by the roof.",
+    "split": "handed: bytes that each rank gives to the all-reduce per batch, counted there; counted: by formula, "
+    "(H D + H + C H + C) b and B C b.",
+    "tiles": "The fastest first.",
+}
+
+
 def figures() -> list[Figure]:
     """In the order of the exercise's questions."""
-    rate, best, loss = (tables.published(name) for name in ("best_learning_rate", "precision", "best_loss"))
+    rate, best, loss = (published(name) for name in ("best_learning_rate", "precision", "best_loss"))
     at_rate = [Rule("x", rate, "the exercise's best rate")] if rate else []
     at_best = [Rule("y", best, "the exercise's accuracy")] if best else []
     at_loss = [Rule("y", loss, "the exercise's best loss")] if loss else []
-    who = ("machine", "device", "data")
-    return [
-        Figure(
-            "errors", "Weights compared with NumPy's in float64 (figure 2)", WEIGHTS,
-            tables.of_series(
-                "errors", "data", "dtype", "product",
-                units=dict.fromkeys(("rate", "steps", "error", "precision", "reference"), "1"),
-            ),
-            ERRORS,
-            "Relative error of the weights after the last step. Where it is large, training is chaotic: the accuracies in "
-            "the table (precision, and reference for NumPy) still agree.",
+    by_rate = line_chart(RATE, ACCURACY, WHO, dash="by", rules=[*at_rate, *at_best])
+    losses = line_chart(RATE, LOSS, WHO, rules=at_rate)
+    epochs = line_chart(Axis("epochs", "epochs", log=True), LOSS, WHO, rules=at_loss)
+    hidden = line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, WHO, rules=at_best)
+    point = ("ranks", "way", "product")
+    errors, setup = of_series("errors", "data", "dtype", "product"), of_series("setup", *point)
+    split = of_series("predicted", "ranks", "way", "hidden", "batch", "product")
+    roof, whole = model(images=False, points=False), model(images=True, points=True)
+    without_images, tiles = model(images=False, points=True), of_series("tuning", "shape", "dtype", "variant")
+    made = [
+        ("errors", "Weights compared with NumPy's in float64 (figure 2)", WEIGHTS, errors, ERRORS),
+        ("precision", "Accuracy vs. learning rate (figure 3)", LEARNING, over("rate"), by_rate),
+        ("rate", "Loss vs. learning rate (figure 4)", LEARNING, over("rate"), losses),
+        ("loss", "Loss by epochs (figure 5)", LEARNING, over("epochs"), epochs),
+        ("hidden", "Accuracy by hidden size (figure 6)", LEARNING, over("hidden"), hidden),
+        ("phases", "Where the time of a batch goes (question 2.1)", PHASES, phases, PHASE_BARS),
+        ("setup", "Before the first batch", PHASES, setup, None),
+        ("throughput", "Effective throughputs (question 2.4)", PHASES, throughput, None),
+        ("roofline", "Roofline with effective throughputs (figure 12)", MODEL, roof, ROOFLINE),
+        ("points", "Measured points on the roofline (figure 13)", MODEL, whole, ROOFLINE),
+        (
+            "points_without_images",
+            "Measured points without copying images (figure 14)",
+            MODEL,
+            without_images,
+            ROOFLINE,
         ),
-        Figure(
-            "precision", "Accuracy vs. learning rate (figure 3)", LEARNING, tables.over("rate"),
-            line_chart(RATE, ACCURACY, who, dash="by", rules=[*at_rate, *at_best]),
-            "On test images, after five epochs with 512 hidden units. Grey lines: the exercise's result on MNIST, about "
-            "0.97 and a best rate near 0.1.",
-        ),
-        Figure(
-            "rate", "Loss vs. learning rate (figure 4)", LEARNING, tables.over("rate"),
-            line_chart(RATE, LOSS, who, rules=at_rate),
-            "Mean cross-entropy over the training images after five epochs. Too small a rate converges slowly; too large a "
-            "rate diverges.",
-        ),
-        Figure(
-            "loss", "Loss by epochs (figure 5)", LEARNING, tables.over("epochs"),
-            line_chart(Axis("epochs", "epochs", log=True), LOSS, who, rules=at_loss),
-            "At twice the exercise's best rate. Grey line: the best loss that the exercise reports after a thousand epochs.",
-        ),
-        Figure(
-            "hidden", "Accuracy by hidden size (figure 6)", LEARNING, tables.over("hidden"),
-            line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, who, rules=at_best),
-            "After five epochs at a rate of 0.1. Grey line: about where the exercise's accuracy saturates, on MNIST.",
-        ),
-        Figure(
-            "phases", "Where the time of a batch goes (question 2.1)", PHASES, tables.phases, PHASE_BARS,
-            "A phase is device time, without launch overhead; ranks are synchronised before gradients are reduced. The mark "
-            "is the whole batch as it runs; launching (in the table): host time to launch the computation.",
-        ),
-        Figure(
-            "setup", "Before the first batch", PHASES,
-            tables.of_series("setup", "ranks", "way", "product", units={"time": "s"}),
-            caption="Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
-        ),
-        Figure(
-            "throughput", "Effective throughputs (question 2.4)", PHASES, tables.throughput,
-            caption="P_flops: FLOP of the four products divided by their time; P_pci: gradients there and back; P_mpi: bytes "
-            "of the all-reduce, 2 b between two ranks as the exercise counts. Last row: the exercise's own.",
-        ),
-        Figure(
-            "roofline", "Roofline with effective throughputs (figure 12)", MODEL,
-            tables.model(images=False, points=False), ROOFLINE,
-            "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown.",
-        ),
-        Figure(
-            "points", "Measured points on the roofline (figure 13)", MODEL, tables.model(images=True, points=True), ROOFLINE,
-            "Whole batches, including copying the images, which the roof does not model. predicted: from each phase's rates "
-            "at the other points of the grid. H: hidden units.",
-        ),
-        Figure(
-            "points_without_images", "Measured points without copying images (figure 14)", MODEL,
-            tables.model(images=False, points=True), ROOFLINE,
-            "Points above the roof compute faster than the point at which the roof was measured. predicted: by the roof.",
-        ),
-        Figure(
-            "overlap", "Pinned memory, pieces, prefetched images (question 2.2)", OVERLAP,
-            tables.of_series(
-                "ways", "ranks", "way", "hidden", "batch", "product", error=True,
-                units={"time": "s", "predicted": "s", "error": "1"},
-            ),
-            OVERLAP_BARS,
-            "Mark: predicted from the phases of the plain and of the pinned batch.",
-        ),
-        Figure(
-            "split", "Data parallel and model parallel", SPLIT,
-            tables.of_series(
-                "predicted", "ranks", "way", "hidden", "batch", "product",
-                units={"time": "s", "predicted": "s", "handed": "B", "counted": "B"},
-            ),
-            caption="handed: bytes that each rank gives to the all-reduce per batch, counted there; counted: by formula, "
-            "(H D + H + C H + C) b and B C b.",
-        ),
-        Figure(
-            "gemm", "Our tiled product and torch's", ("mlp_gemm",), tables.gemm,
-            caption="vs_torch: torch's time divided by ours, both in float32 without tf32; tile: the fastest of those tried.",
-        ),
-        Figure(
-            "tiles", "The tiles that were tried", ("mlp_gemm",),
-            tables.of_series("tuning", "shape", "dtype", "variant", units={"time": "s", "waste": "1"}),
-            caption="The fastest first.",
-        ),
-    ]  # fmt: skip
+        ("overlap", "Pinned memory, pieces, prefetched images (question 2.2)", OVERLAP, overlap, OVERLAP_BARS),
+        ("split", "Data parallel and model parallel", SPLIT, split, None),
+        ("gemm", "Our tiled product and torch's", ("mlp_gemm",), gemm, None),
+        ("tiles", "The tiles that were tried", ("mlp_gemm",), tiles, None),
+    ]
+    return [Figure(*each, caption=CAPTIONS.get(each[0], "")) for each in made]

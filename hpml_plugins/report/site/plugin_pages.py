@@ -44,7 +44,7 @@ class ShownBenchmark:
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure as text. chart, picture, csv: addresses, empty where there is none.  right: which columns hold numbers."""
+    """A figure as text. chart, picture, csv: addresses, or empty.  right: which columns hold numbers."""
 
     name: str
     title: str
@@ -106,14 +106,14 @@ def write_plugin_pages(
 
 @contextmanager
 def _library(html_dir: Path) -> Iterator[None]:
-    """Write the script that draws, while the pages are written: bundling takes 1.5 s, and does not hold Python's lock."""
+    """Write the script that draws, while the pages are written: bundling takes 1.5 s without holding Python's lock."""
     write_static(html_dir, "charts.js", "charts.css")
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
 
     def write() -> None:
         import vl_convert
 
-        (html_dir / LIBRARY).write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+        (html_dir / LIBRARY).write_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8")
 
     bundling = threading.Thread(target=write)
     bundling.start()
