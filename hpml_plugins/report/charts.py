@@ -51,7 +51,8 @@ class Axis:
 
     title: what it is, without the unit. unit: of the closed set, or "%" for a share; numbers are labelled with it and
     with a prefix ("20 GB/s"). base: of the logarithm. zero: whether the axis starts at 0. nice: whether a logarithmic
-    axis spans whole decades. limits: from, to; what is below is drawn at the edge.
+    axis spans whole decades. floor: numbers below it are drawn at it, such as zeros on a
+    logarithmic axis.
     """
 
     column: str
@@ -61,15 +62,13 @@ class Axis:
     base: int = 10
     zero: bool = False
     nice: bool = False
-    limits: tuple[float, float] | None = None
+    floor: float | None = None
 
     def channel(self, **options: Any) -> Layer:
         """The encoding of this axis."""
         scale: Layer = (
             {"type": "log", "base": self.base, "nice": self.nice, "padding": 8} if self.log else {"zero": self.zero}
         )
-        if self.limits:
-            scale |= {"domain": list(self.limits), "clamp": False}
         ticks: Layer = {
             "labelExpr": _spelled("datum.value", self.unit, self.base),
             "labelOverlap": "greedy" if self.log else "parity",
@@ -121,24 +120,25 @@ def line_chart(
     hollow: str = "",
     transform: Sequence[Layer] = (),
     layers: Sequence[Layer] = (),
-    also: Sequence[str] = (),
+    also: Sequence[str | Axis] = (),
     legend: bool = True,
     independent: Sequence[str] = (),
     across: int = 2,
 ) -> Chart:
     """Lines with markers over two axes of numbers.
 
-    series: a colour and marker each.  dash: a dash each.  panel: a panel each.  parts: columns that are drawn as series
-    `part` of an axis `value`.  each: a line for each value of this column, all alike.  low, high: columns of an
-    interval.  label: the text beside a point.  diagonal: a dashed line where x and y are equal.  lines,
-    points: whether they are drawn.  steps: the value holds until the next x.  hollow: a Vega expression; points for
-    which it holds are outlines.  transform, layers: of Vega-Lite, added.  also: columns that tooltips show as well.
-    legend: whether there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many
+    series: a colour and marker each. dash: a dash each. panel: a panel each. parts: columns that are drawn as series
+    `part` of an axis `value`. each: a line for each value of this column, all alike. low, high: columns of an
+    interval. label: the text beside a point. diagonal: a dashed line where x and y are equal. lines, points: whether
+    they are drawn. steps: the value holds until the next x. hollow: a Vega expression; points for which it holds are
+    outlines. transform, layers: of Vega-Lite, added. also: what tooltips show as well, numbers with a unit as an Axis.
+    legend: whether there is one of the series. independent: "x", "y": axes that differ by panel. across: how many
     panels stand beside one another.
     """
-    look = _Look(series, dash, (x, y), parts, ends=(low, high), legend=legend)
-    where = [_shown(axis) for axis in (x, y) if not axis.limits]
-    where += [{"calculate": f"max({_datum(a.column)}, {a.limits[0]})", "as": a.column} for a in (x, y) if a.limits]
+    look = _Look(series, dash, (x, y), parts, ends=(low, high), also=also, legend=legend)
+    floors = {axis.column: axis.floor for axis in (x, y) if axis.floor is not None}
+    where = [_shown(axis) for axis in (x, y) if axis.column not in floors]
+    where += [{"calculate": f"max({_datum(name)}, {floor})", "as": name} for name, floor in floors.items()]
     place = {"x": x.channel(), "y": y.channel()}
     if label:  # room for the text of the last point
         place["x"]["scale"]["padding"] = 45
@@ -154,7 +154,7 @@ def line_chart(
     if low:
         ends = {"y": y.channel(field=_field(low)), "y2": {"field": _field(high)}}
         drawn.append({"mark": {"type": "rule"}, "encoding": {**place, **ends, **look.colour(), **look.opacity()}})
-    tooltip = look.tooltip(panel, each, label, also)
+    tooltip = look.tooltip(panel, each, label)
     if points:
         drawn += _points({**place, **look.colour(), **look.shape(), **look.opacity(), **tooltip}, hollow)
     else:  # invisible points carry the tooltips
@@ -242,7 +242,8 @@ def bar_chart(
         mark = {"type": "point", "filled": True, "size": 60, "color": "white", "stroke": "black", "strokeWidth": 1.5}
         shape = {"datum": title, "title": None, "scale": {"range": ["diamond", "square", "circle"]}}
         where = {**place, "x": x.channel(field=_field(column)), "shape": shape}
-        drawn.append({"mark": mark | {"opacity": 1}, "encoding": {**where, **tooltip}})
+        once = {"transform": [{"filter": "datum['part order'] === 0"}]} if parts else {}  # not once for each part
+        drawn.append({**once, "mark": mark | {"opacity": 1}, "encoding": {**where, **tooltip}})
     if label:
         end = {"x": x.channel(field=_field(high))} if high else {}
         text = {"mark": {"type": "text", "align": "left", "dx": 6}}
@@ -266,7 +267,7 @@ def roofline_chart(
     panel: Columns = (),
     label: Columns = (),
     hollow: str = "",
-    also: Sequence[str] = (),
+    also: Sequence[str | Axis] = (),
     across: int = 1,
 ) -> Chart:
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
@@ -274,7 +275,7 @@ def roofline_chart(
     roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.  series: a colour
     each, of roofs and points.  dash: of roofs.  shape: of points.  For the rest see `line_chart`.
     """
-    look = _Look(series, dash, (x, y), ())
+    look = _Look(series, dash, (x, y), (), also=also)
     at = _datum(x.column)
     curve: list[Layer] = [
         {"filter": "datum.what === 'roof'"},
@@ -284,7 +285,7 @@ def roofline_chart(
         {"calculate": roof, "as": "allowed"},
     ]
     over = {"x": x.channel(field="at"), "y": y.channel(field="allowed")}
-    tooltip = look.tooltip(panel, "what", shape, also)
+    tooltip = look.tooltip(panel, "what", shape)
     marker = (
         {
             "shape": {
@@ -385,14 +386,17 @@ class _Look:
         row: Columns = (),
         colours: Sequence[str] = (),
         ends: Sequence[str] = (),
+        also: Sequence[str | Axis] = (),
         legend: bool = True,
     ) -> None:
         self.series = _tuple(series) or (("part",) if parts and "part" not in _names(dash) else ())
         self.dashes = _tuple(dash)
         self.parts, self.row, self.colours, self.legend = parts, row, colours, legend
         #: Title → (column, unit) of what tooltips spell as numbers.
-        self.numbers = {axis.title: (axis.column, axis.unit) for axis in axes}
+        more = [each for each in also if isinstance(each, Axis)]
+        self.numbers = {axis.title: (axis.column, axis.unit) for axis in (*axes, *more)}
         self.numbers |= {_title(name): (name, axes[0].unit) for name in ends if name}
+        self.also = [name for name in also if isinstance(name, str)]
 
     def fold(self) -> list[Layer]:
         """Columns that are parts become rows."""
@@ -440,7 +444,7 @@ class _Look:
         return {"opacity": {"condition": {"param": "shown", "value": 1}, "value": 0.08}}
 
     def tooltip(self, *more: Columns) -> Layer:
-        columns = [name for each in (self.row, self.series, self.dashes, *more) for name in _names(each)]
+        columns = [name for each in (self.row, self.series, self.dashes, *more, self.also) for name in _names(each)]
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in dict.fromkeys(columns)]
         numbers = [{"field": f"text {number}", "title": title} for number, title in enumerate(self.numbers)]
         return {"tooltip": [*texts, *numbers]}
@@ -590,7 +594,7 @@ def _spelled(value: str, unit: str, base: int, digits: str = "") -> str:
     Bytes on a binary axis have binary prefixes.
     """
     if unit == "%":
-        return f"format({value}, '{digits}~%')"
+        return f"format({value}, '{digits}~{'p' if digits else '%'}')"
     if unit == "B" and base == 2:
         sizes = [
             f"{value} >= {1024**n} ? format({value} / {1024**n}, '~g') + ' {sign}iB'"
