@@ -125,11 +125,9 @@ def _merge(folder: Path) -> None:
 
 def _as_asv(folder: Path) -> None:
     """What our plugin mends in `asv`, for this process."""
-    from hpml_plugins.asv.files import name_json_errors
-    from hpml_plugins.asv.publishing import improve_publish
+    from hpml_plugins.asv.patches import apply
 
-    name_json_errors()
-    improve_publish()
+    apply()
 
 
 def _read_results(data: bytes, folder: Path) -> str:
@@ -154,7 +152,6 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv import util
     from asv.util import UserError
 
-    from hpml_plugins.asv.files import _write_declarations
     from hpml_plugins.host.loading import LoadedPlugin
     from hpml_plugins.registry.schema import PluginEntry
     from hpml_plugins.report.site.history import History
@@ -181,7 +178,7 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         machines(folder / "source", History(), told, [_a_record()], {})
     _merge(folder)
     path.write_bytes(data)
-    _write_declarations(path, {**_declared(), "version": 2})
+    util.write_json(str(path), _declared(), 2)
     kept = json.loads(path.read_bytes())
     assert kept.keys() >= _declared().keys(), "what this node declares is gone"
     return "read" if previous else "stepped over"
@@ -192,7 +189,7 @@ def _machines() -> Sequence[bytes]:
 
 
 def _read_machine(data: bytes, folder: Path) -> str:
-    from hpml_plugins.asv.machine import facets
+    from hpml_plugins.asv.run import facets
     from hpml_plugins.model import Node
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.asv.sharding import PART_VARIABLE
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.store import atomic_write, lock_machine, merge_results, record_file
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster import interference
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
 from hpml_plugins.tools.cluster.queues import Queue, gpus_side_by_side, share_queues
@@ -92,16 +92,17 @@ class SideBySide(AsvRun):
     def queue_command(self, queue: Queue, *, again: bool = False) -> list[str]:
         """asv's command, with the folders of this queue."""
         words = self.command(again=again)
-        words[words.index("asv") : words.index("run")] = [
-            "hpml_plugins.asv.queue", str(self._folder(queue)), queue.name,
-        ]  # fmt: skip
         commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
         words[words.index(commits)] = f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}"
         return words
 
     def _environment_of(self, queue: Queue) -> dict[str, str]:
-        part = {PART_VARIABLE: f"{queue.part}/{queue.parts}"}
-        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **part}
+        own = {
+            SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
+            ASV_RESULTS_VARIABLE: str(self._folder(queue)),
+            ASV_ENVIRONMENTS_VARIABLE: queue.name,
+        }
+        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **own}
 
     def _folder(self, queue: Queue) -> Path:
         return Path(self.folder, queue.name)
