@@ -57,9 +57,7 @@ def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(project
     results, kept = project.path / "results", tmp_path / "kept"
     shutil.rmtree(results, ignore_errors=True)
     done = run_on(SMALL, results, project.path, project.home, "asv", "run", size=256 << 10, kept=kept)
-    one_line(
-        done, "cannot write the Record: No space left on device; free space or fix permissions; the points before"
-    )
+    one_line(done, "cannot write the Record: No space left on device; free space or fix permissions; the points before")
     killing.whole_files(kept)
     finished = killing.records_below(kept)
     assert 0 < len(finished) < 12
