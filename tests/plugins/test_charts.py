@@ -12,7 +12,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.store.selection import newest, read_all
+from hpml_plugins.store import current_records, read_records
 
 vl_convert = pytest.importorskip("vl_convert")
 
@@ -25,7 +25,7 @@ FORKED = "Detected faceted independent scales that union domain of the same fiel
 def drawables() -> dict[str, Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
-    records = newest(read_all(ROOT / "results", lambda damage: None), versions(host.plugins), {})
+    records = current_records(read_records(ROOT / "results", lambda damage: None), versions(host.plugins), {})
     with host.offers.in_force():
         found = [one for plugin in host.plugins for one in tabulate(plugin, collect(plugin), records)]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}
