@@ -173,7 +173,7 @@ FRONT = line_chart(
     Axis("latency", "latency of one image", "s", log=True, nice=True),
     Axis("accuracy", "accuracy", "%"),
     "method",
-    panel=("machine", "device", "{model} on", "data"),
+    panel=("machine", "device", "model", "data"),
     lines=False,
     hollow="datum.runtime === 'compile'",
     independent=("x",),
