@@ -3,7 +3,6 @@
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.model.page import Page
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
@@ -17,7 +16,6 @@ __all__ = [
     "Metric",
     "MetricSamples",
     "Node",
-    "Page",
     "Params",
     "Record",
     "Requires",
