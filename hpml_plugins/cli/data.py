@@ -70,8 +70,7 @@ def show(name: str) -> int:
 
 def _of_plugins(settings: Settings) -> dict[str, DataSource]:
     """The data sets that plugins bring; none where there is no registry, as beside a copied `hpml`."""
-    from hpml_plugins.host import make_host
-    from hpml_plugins.host.offers import own_sources
+    from hpml_plugins.host import load_sources, make_host
     from hpml_plugins.registry import read_registry
 
     if not settings.registry.is_file():
@@ -79,12 +78,7 @@ def _of_plugins(settings: Settings) -> dict[str, DataSource]:
     host = make_host(read_registry(settings.registry))
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
-    return {
-        name: source
-        for plugin in host.plugins
-        for name, source in own_sources(plugin).items()
-        if host.offers.data[name].name == plugin.entry.name
-    }
+    return load_sources(host.offers, settings.registry.parent, host.offers.data)  # type: ignore[return-value]
 
 
 def _list() -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import RegistryError, UsageError
-from hpml_plugins.host.host import nearest
-from hpml_plugins.registry.explaining import explain
-from hpml_plugins.registry.lines import Lines
+from hpml_plugins.errors import RegistryError, UsageError, nearest
+from hpml_plugins.registry import Lines, explain
 from hpml_plugins.tools.cluster.schema import ClusterFile, Target
 
 #: Hours of a year.
