@@ -1,25 +1,41 @@
-"""A group of ranks: what every one of them is told, and how each ended."""
+"""A group of ranks: what every one of them is told, the files in which they answer, and how each ended."""
 
 from __future__ import annotations
 
 import pickle
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hpml_plugins.measure.sampling import Plan
+import psutil
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 
 Backend = Literal["nccl", "gloo"]
 Launcher = Literal["torch", "mpi"]
-Kind = Literal["ok", "failed", "wrong", "skipped"]
+
+
+@dataclass
+class RankResult:
+    """How a rank's function ended. error: what the point raises; None where it returned.  at: Unix time, s."""
+
+    value: Any = None
+    error: HpmlError | None = None
+    at: float = field(default_factory=time.time)
+    checks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    attached: dict[str, Series] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Team:
-    """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s.
+class Group:
+    """What every rank is told. folder: where they meet and leave their answers.  timeout: s.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
     many machines they are; on more than one torch's launcher has given each its place.
@@ -28,49 +44,63 @@ class Team:
     folder: str
     count: int
     backend: Backend
-    parent: int
     node: Node
     params: Params
     seed: int
-    plan: Plan
+    plan: SamplingPlan
     timeout: float
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str]
     nodes: int = 1
+    parent: int = 0
 
     @property
-    def on_a_node(self) -> int:
+    def per_node(self) -> int:
         """How many of them each node has."""
         return self.count // self.nodes
 
-    def report_of(self, index: int) -> Path:
-        """The file in which a rank says how it ended."""
-        return Path(self.folder, f"rank{index}.report")
+    @property
+    def order_file(self) -> Path:
+        """What ranks that another program starts are to do."""
+        return Path(self.folder, "order.pickle")
 
-    def stack_of(self, index: int) -> Path:
-        """The file into which a rank writes where it is, when signalled."""
+    @property
+    def progress_file(self) -> Path:
+        """What rank 0 says of its progress."""
+        return Path(self.folder, "progress.json")
+
+    def result_file(self, index: int) -> Path:
+        """How a rank ended."""
+        return Path(self.folder, f"rank{index}.result")
+
+    def stack_file(self, index: int) -> Path:
+        """Where a rank is, written when it is signalled."""
         return Path(self.folder, f"rank{index}.stack")
 
-    def pid_of(self, index: int) -> Path:
-        """The file in which a rank that another program started says which process it is."""
+    def pid_file(self, index: int) -> Path:
+        """Which process a rank is, and since when; there once the rank answers signals."""
         return Path(self.folder, f"rank{index}.pid")
 
-    def read(self, index: int) -> Report | None:
-        """How a rank ended; None for one that left no report."""
-        try:
-            report: Report = pickle.loads(self.report_of(index).read_bytes())
-        except FileNotFoundError:
-            return None
-        return report
+    def result(self, index: int) -> RankResult | None:
+        """How a rank ended; None for one that left no result."""
+        with suppress(FileNotFoundError):
+            result: RankResult = pickle.loads(self.result_file(index).read_bytes())
+            return result
+        return None
+
+    def living(self) -> dict[int, psutil.Process]:
+        """The ranks on this node that run, by index."""
+        found = {}
+        for index in range(self.count):
+            with suppress(OSError, ValueError, psutil.Error):
+                pid, since = self.pid_file(index).read_text().split()
+                process = psutil.Process(int(pid))
+                if abs(process.create_time() - float(since)) < 1:  # else the number has gone to another
+                    found[index] = process
+        return found
 
 
-@dataclass
-class Report:
-    """How a rank's function ended. at: s of the monotonic clock, which all processes of a machine share."""
-
-    kind: Kind
-    text: str = ""
-    value: Any = None
-    at: float = 0.0
-    checks: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    attached: dict[str, Series] = field(default_factory=dict)
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    partial = path.with_suffix(f"{path.suffix}.partial")
+    partial.write_bytes(content)
+    partial.rename(path)
