@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hpml_plugins.measure.nvml_sampler import INTERVAL, MOST_ROWS
-from hpml_plugins.measure.out_of_memory import out_of_gpu_memory
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.measure import Context, measure_point
+from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Sampler
+from hpml_plugins.measure.libraries import out_of_gpu_memory
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
 
