@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
@@ -27,15 +25,15 @@ class RankResult:
 
     value: Any = None
     error: HpmlError | None = None
-    at: float = field(default_factory=time.time)
     checks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     attached: dict[str, Series] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True)
 class Group:
-    """What every rank is told. folder: where they meet and leave their answers.  timeout: s.
+    """What every rank is told. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
     many machines they are; on more than one torch's launcher has given each its place.
@@ -48,7 +46,7 @@ class Group:
     params: Params
     seed: int
     plan: SamplingPlan
-    timeout: float
+    end: float
     environment: dict[str, str]
     nodes: int = 1
     parent: int = 0
@@ -58,49 +56,28 @@ class Group:
         """How many of them each node has."""
         return self.count // self.nodes
 
-    @property
-    def order_file(self) -> Path:
-        """What ranks that another program starts are to do."""
-        return Path(self.folder, "order.pickle")
-
-    @property
-    def progress_file(self) -> Path:
-        """What rank 0 says of its progress."""
-        return Path(self.folder, "progress.json")
-
-    def result_file(self, index: int) -> Path:
-        """How a rank ended."""
-        return Path(self.folder, f"rank{index}.result")
-
-    def stack_file(self, index: int) -> Path:
-        """Where a rank is, written when it is signalled."""
-        return Path(self.folder, f"rank{index}.stack")
-
-    def pid_file(self, index: int) -> Path:
-        """Which process a rank is, and since when; there once the rank answers signals."""
-        return Path(self.folder, f"rank{index}.pid")
+    def file(self, kind: str, index: int = 0) -> Path:
+        """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the "order" to all."""
+        return Path(self.folder, f"rank{index}.{kind}")
 
     def result(self, index: int) -> RankResult | None:
         """How a rank ended; None for one that left no result."""
         with suppress(FileNotFoundError):
-            result: RankResult = pickle.loads(self.result_file(index).read_bytes())
+            result: RankResult = pickle.loads(self.file("result", index).read_bytes())
             return result
         return None
 
-    def living(self) -> dict[int, psutil.Process]:
-        """The ranks on this node that run, by index."""
-        found = {}
-        for index in range(self.count):
-            with suppress(OSError, ValueError, psutil.Error):
-                pid, since = self.pid_file(index).read_text().split()
-                process = psutil.Process(int(pid))
-                if abs(process.create_time() - float(since)) < 1:  # else the number has gone to another
-                    found[index] = process
-        return found
+    def leave(self, index: int, result: RankResult) -> None:
+        """Write how a rank ended. Raises HpmlError for a value that does not pickle."""
+        try:
+            content = pickle.dumps(result)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
+        replace_file(self.file("result", index), content)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file that is there complete or not at all."""
     partial = path.with_suffix(f"{path.suffix}.partial")
     partial.write_bytes(content)
     partial.rename(path)

@@ -10,12 +10,10 @@ import multiprocessing.connection
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -33,12 +31,12 @@ from hpml_plugins.measure.ranks.worker import run_rank
 
 #: s between two looks at the ranks.
 LOOK = 0.1
-#: s that the others have to end by themselves when one has failed; and that ranks have to say where they are.
-GRACE = 0.2
 #: What is left of the point's own time to say who hangs and to end all: s, and as a share.
 MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
+#: What mpirun says of a rank that died.
+_DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
 _MEASURE = Path(__file__).parents[1]
 
 
@@ -61,15 +59,18 @@ def run_ranks(
     shared = slurm.shared_folder() if nodes > 1 else None
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
         group = Group(
-            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, limit, environment or {}, nodes,
-            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
+            environment or {}, nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
             _wait(started, group, bench, limit)
         finally:
-            started.end()
-        results = _results(started, group)
+            output = started.end()
+        results = [group.result(i) or RankResult(error=_no_result(i, output)) for i in range(count)]
+    for result in sorted(results, key=lambda each: each.at):
+        if result.error:
+            raise result.error
     return _merge(bench, results)
 
 
@@ -97,23 +98,7 @@ def _limit(bench: Bench, timeout: float | None) -> float:
     return min(timeout or left, left - min(MARGIN, MARGIN_SHARE * left))
 
 
-class _Started(ABC):
-    """Ranks that run."""
-
-    @abstractmethod
-    def wait(self) -> bool:
-        """Wait a moment. Whether they run on: not once all have ended, or one failed and the others had their time."""
-
-    @abstractmethod
-    def failure(self, index: int, *, first: bool) -> str:
-        """How a rank without a result ended; empty where that is not known.  first: before the others' results."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """End all of them."""
-
-
-class _Processes(_Started):
+class _Processes:
     """Processes of this one, forked where that is safe, else spawned, which imports everything again.
 
     A fork has only the thread that forked: the pools of OpenMP, CUDA's and gloo's threads are gone, and whoever waits
@@ -131,7 +116,6 @@ class _Processes(_Started):
         self._processes = [
             context.Process(target=run_rank, args=(index, index, group, function, args)) for index in range(group.count)
         ]
-        self._codes: list[int | None] = []
         try:
             for process in self._processes:
                 process.start()
@@ -143,115 +127,96 @@ class _Processes(_Started):
             ) from error
 
     def wait(self) -> bool:
-        multiprocessing.connection.wait([p.sentinel for p in self._processes if p.exitcode is None], LOOK)
-        self._codes = [process.exitcode for process in self._processes]
-        if any(code or self._ended_silently(index) for index, code in enumerate(self._codes)):
-            patience = time.monotonic() + GRACE
-            for process in self._processes:
-                process.join(max(0.0, patience - time.monotonic()))
-            return False
-        return None in self._codes
+        """Wait a moment. Whether they run on: not once all have ended, or one failed."""
+        multiprocessing.connection.wait([each.sentinel for each in self._processes if each.exitcode is None], LOOK)
+        codes = [process.exitcode for process in self._processes]
+        silent = [i for i, code in enumerate(codes) if code is not None and not self._group.file("result", i).exists()]
+        for index in silent:
+            how = describe_exit(codes[index] or 0) or "ended with exit status 0 before its function returned"
+            # What its end made others report within a moment is not what came first.
+            self._group.leave(index, RankResult(error=RankFailed(f"rank {index} {how}"), at=time.time() - LOOK))
+        return None in codes and not silent and not any(codes)
 
-    def _ended_silently(self, index: int) -> bool:
-        return self._codes[index] is not None and not self._group.result_file(index).exists()
-
-    def failure(self, index: int, *, first: bool) -> str:
-        # Who left a result had not failed before a result was seen; signals later on are ours, or the others' end.
-        if first and not self._ended_silently(index):
-            return ""
-        code = self._codes[index]
-        if code == 0:
-            return f"rank {index} ended with exit status 0 before its function returned"
-        return f"rank {index} {describe_exit(code) if code else 'was ended with the others'}"
-
-    def end(self) -> None:
+    def end(self) -> str:
+        """End all of them. What they print is this process's own output."""
         for process in self._processes:
             if process.pid is not None:
                 process.kill()
                 process.join()
+        return ""
 
 
-class _Program(_Started):
+class _Program:
     """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
 
     def __init__(self, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._group = group
-        self._by: ModuleType = mpi if group.nodes == 1 else slurm
-        name, command = ("mpirun", mpi.command(group.count)) if group.nodes == 1 else (
-            "srun", slurm.command(group.count, group.nodes)
-        )  # fmt: skip
+        on_nodes = group.nodes > 1
+        by: ModuleType = slurm if on_nodes else mpi
         try:
-            group.order_file.write_bytes(pickle.dumps((group, function, args)))
+            group.file("order").write_bytes(pickle.dumps((group, function, args)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
+            name = "srun" if on_nodes else "mpirun"
             raise UsageError(f"ranks that {name} starts need a function of a module: {describe(error)}") from error
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
-        self._output = ""
+        self._grace = by.GRACE
         parent = os.getpid()
         self._process = subprocess.Popen(
-            [*command, "-m", "hpml_plugins.measure.ranks.worker", group.folder],
-            env={**self._by.environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            [*by.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
+            env={**by.environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,  # it would read what is meant for others
             stdout=self._log,
             stderr=subprocess.STDOUT,
             # srun must live to end its ranks on other nodes
-            preexec_fn=(lambda: end_with_parent(parent)) if group.nodes == 1 else None,
+            preexec_fn=None if on_nodes else lambda: end_with_parent(parent),
         )
 
     def wait(self) -> bool:
+        """Wait a moment. Whether the program runs on: it ends all ranks once one failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(LOOK)
         return self._process.returncode is None
 
-    def failure(self, index: int, *, first: bool) -> str:
-        return "" if first else self._by.how_it_ended(index, self._output)
-
-    def end(self) -> None:
-        """End the program, which ends its ranks, and those on this node that it leaves behind."""
+    def end(self) -> str:
+        """End the program, which ends its ranks, and those on this node that it leaves behind. What all printed."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(self._by.GRACE)
+                self._process.wait(self._grace)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        for process in self._group.living().values():
-            with suppress(psutil.Error):
-                process.kill()
+        for process in psutil.process_iter(["cmdline"]):
+            if self._group.folder in (process.info["cmdline"] or ()):
+                with suppress(psutil.Error):
+                    process.kill()
         with self._log:
             self._log.seek(0)
-            self._output = self._log.read().decode(errors="replace")
-        sys.stderr.write(self._output)
+            output = self._log.read().decode(errors="replace")
+        sys.stderr.write(output)
+        return output
 
 
-def _wait(started: _Started, group: Group, bench: Bench, limit: float) -> None:
+def _wait(started: _Processes | _Program, group: Group, bench: Bench, limit: float) -> None:
     """Until the ranks have ended, or one failed. Raises RankFailed when the time is up."""
-    deadline = time.monotonic() + limit
     shown = b""
     running = True
     while running:
         running = started.wait()
         with suppress(OSError):
-            if (said := group.progress_file.read_bytes()) != shown:
-                bench.progress(*json.loads(said))
-                shown = said
-        if running and time.monotonic() >= deadline:
+            if (progress := group.file("progress").read_bytes()) != shown:
+                bench.progress(*json.loads(progress))
+                shown = progress
+        if running and time.time() >= group.end:
             raise RankFailed(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
-def _results(started: _Started, group: Group) -> list[RankResult]:
-    """All of them. Raises for the rank that failed first."""
-    found = [group.result(index) for index in range(group.count)]
-    silent = [index for index, result in enumerate(found) if result is None]
-    for index in silent:
-        if failure := started.failure(index, first=True):
-            raise RankFailed(failure)
-    results = [result for result in found if result]
-    for result in sorted(results, key=lambda each: each.at):
-        if result.error:
-            raise result.error
-    if silent:
-        raise RankFailed(started.failure(silent[0], first=False))
-    return results
+def _no_result(index: int, output: str) -> RankFailed:
+    """For a rank that left no result: what mpirun says of the one that took the others down, or the last words."""
+    if died := _DIED.search(output):
+        return RankFailed(f"rank {died[1]} {describe_exit(-int(died[2]))}")
+    lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
+    return RankFailed(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
 
 
 def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
@@ -267,25 +232,18 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
 
 
 def _where(group: Group) -> str:
-    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: each writes its stack when signalled."""
-    if group.nodes > 1:
-        return f"on {group.nodes} nodes"
-    living = group.living()
-    for process in living.values():
-        with suppress(psutil.Error):
-            process.send_signal(signal.SIGUSR1)
-    time.sleep(GRACE)
-    places = [
-        f"rank {index} {_frame(group.stack_file(index)) if index in living else 'still starting'}"
-        for index in range(group.count)
-        if index in living or not group.pid_file(index).exists()
-    ]
-    return ", ".join(places) or "none is left"
+    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
+    hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
+    return ", ".join(f"rank {index} {_frame(group.file('stack', index))}" for index in hanging)
 
 
 def _frame(path: Path) -> str:
     """The innermost frame of a stack, and the function of the plugin that called it."""
-    frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', path.read_text())
+    try:
+        main_thread = path.read_text().rpartition("Thread 0x")[2]  # the first thread is the last in the list
+    except OSError:
+        return "still starting"
+    frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', main_thread)
     if not frames:
         return "silent"
     own = [frame for frame in frames if "/torch/" not in frame[0] and _MEASURE not in Path(frame[0]).parents]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import sys
 
-from hpml_plugins.isolation import describe_exit
+from hpml_plugins.measure.ranks.group import Group
 
 #: s that mpirun has to end its ranks when their time is up.
 GRACE = 5.0
@@ -26,7 +25,6 @@ SETTINGS = {
 }
 #: A job's own variables: mpirun would start its ranks through Slurm, or take itself for a rank.
 _OF_THE_JOB = ("SLURM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
-_DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
 
 
 def why_no_mpi() -> str:
@@ -38,19 +36,11 @@ def why_no_mpi() -> str:
     return ""
 
 
-def command(count: int) -> list[str]:
-    """Starts so many ranks on this machine; the worker's own command follows."""
-    return ["mpirun", "-np", str(count), sys.executable]
+def command(group: Group) -> list[str]:
+    """Starts the ranks on this machine; the worker's own command follows."""
+    return ["mpirun", "-np", str(group.count), sys.executable]
 
 
 def environment() -> dict[str, str]:
     """The variables that mpirun is started with."""
     return SETTINGS | {name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_JOB)}
-
-
-def how_it_ended(index: int, output: str) -> str:
-    """What mpirun says of the rank that took the others down; else of this one, which left no result."""
-    if died := _DIED.search(output):
-        return f"rank {died[1]} {describe_exit(-int(died[2]))}"
-    lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
-    return f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -134,7 +135,7 @@ class Rank(Bench):
             **meeting,
             rank=self.index,
             world_size=self.count,
-            timeout=timedelta(seconds=self._group.timeout + 60),  # ours must be first, to say who hangs
+            timeout=timedelta(seconds=self._group.end - time.time() + 60),  # ours must be first, to say who hangs
             device_id=card,
         )
         # Decisions travel beside the measured collectives, over the CPU.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpml_plugins.errors import UsageError
+from hpml_plugins.measure.ranks.group import Group
 
 #: s that srun has to end the ranks on all nodes when their time is up.
 GRACE = 10.0
@@ -32,15 +33,15 @@ def check(count: int, nodes: int) -> None:
         raise UsageError(f"{nodes} nodes are needed, this run has {here}; cluster.yaml: `nodes: {nodes}`")
 
 
-def command(count: int, nodes: int) -> list[str]:
-    """Starts so many ranks on so many nodes; the worker's own command follows."""
+def command(group: Group) -> list[str]:
+    """Starts the ranks on their nodes; the worker's own command follows."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    srun = ["srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", f"--nodes={nodes}"]
-    srun += [f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}"]
-    launcher += [f"--nproc-per-node={count // nodes}", "--max-restarts=0", "--rdzv-backend=c10d"]
+    srun = ["srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", f"--nodes={group.nodes}"]
+    srun += [f"--ntasks={group.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.nodes}"]
+    launcher += [f"--nproc-per-node={group.per_node}", "--max-restarts=0", "--rdzv-backend=c10d"]
     launcher += [f"--rdzv-endpoint={socket.gethostname()}:{port}", f"--rdzv-id={uuid.uuid4().hex}"]
     return [*srun, *launcher]
 
@@ -48,12 +49,6 @@ def command(count: int, nodes: int) -> list[str]:
 def environment() -> dict[str, str]:
     """The variables that srun is started with."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name in _KEPT}
-
-
-def how_it_ended(index: int, output: str) -> str:
-    """What is known of a rank that left no result: srun's last words."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else "")
 
 
 def shared_folder() -> str:

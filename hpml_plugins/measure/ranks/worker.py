@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
@@ -28,6 +26,8 @@ from hpml_plugins.measure.ranks.rank import Rank
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
 #: was first is to be seen first.
 LAST_WORDS = 0.3
+#: s from the stack that a rank which still runs leaves until its time is up.
+STACK_BEFORE_END = 0.2
 #: Where a launcher says which rank a process is: Open MPI; MPICH and its kin; torch's.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
@@ -39,24 +39,24 @@ def run_rank(index: int, local: int, group: Group, function: Callable[..., Any],
     """
     end_with_parent(group.parent or None)
     faulthandler.enable(2)
+    stack = group.file("stack", index).open("w")  # stays open: faulthandler writes to its descriptor
+    faulthandler.dump_traceback_later(max(0.01, group.end - STACK_BEFORE_END - time.time()), file=stack)
     if group.nodes == 1:
-        stack = group.stack_file(index).open("w")  # stays open: the handler writes to its descriptor
-        faulthandler.register(signal.SIGUSR1, file=stack, all_threads=False)
-        replace_file(group.pid_file(index), f"{os.getpid()} {psutil.Process().create_time()}".encode())
         os.environ.update(_variables(index, group))
     os.environ.update(group.environment)
 
     def report(text: str, share: float | None) -> None:
-        if index == 0 and group.nodes == 1:
-            replace_file(group.progress_file, json.dumps((text, share)).encode())
+        if index == 0:
+            replace_file(group.file("progress"), json.dumps((text, share)).encode())
 
     rank = Rank(index, group, local, report)
     try:
         with rank.connected():
-            _leave(RankResult(function(rank, *args)), rank, group)
+            value = function(rank, *args)
+            group.leave(index, RankResult(value, None, rank.checks, rank.warnings, rank.attached))
         end_compilers()
     except BaseException as error:
-        _leave(RankResult(error=_error(index, error)), rank, group)
+        group.leave(index, RankResult(None, _error(index, error), rank.checks, rank.warnings, rank.attached))
         time.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -88,20 +88,11 @@ def _error(index: int, error: BaseException) -> HpmlError:
     return RankFailed(f"rank {index}: {out_of_gpu_memory(error) or describe(error)}")
 
 
-def _leave(result: RankResult, rank: Rank, group: Group) -> None:
-    result.checks, result.warnings, result.attached = rank.checks, rank.warnings, rank.attached
-    try:
-        content = pickle.dumps(result)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
-    replace_file(group.result_file(rank.index), content)
-
-
 def main(folder: str) -> None:
     """Read the order, take the place that the launcher gave, run."""
     index = int(next(os.environ[name] for name in _RANKS if name in os.environ))
-    group, function, args = pickle.loads(Path(folder, "order.pickle").read_bytes())
-    signal.alarm(int(group.timeout) + 60)  # mpirun or srun killed outright takes nobody with it
+    group, function, args = pickle.loads(Path(folder, "rank0.order").read_bytes())
+    signal.alarm(max(1, int(group.end - time.time()) + 60))  # mpirun or srun killed outright takes nobody with it
     local = int(os.environ["LOCAL_RANK"]) if group.nodes > 1 else index
     run_rank(index, local, group, function, args)
 
