@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpml_plugins.errors import HpmlError
     from hpml_plugins.hookspecs import hookimpl
-    from hpml_plugins.measure.bench import Bench
-    from hpml_plugins.measure.ranks.rank import Rank
+    from hpml_plugins.measure import Bench, Rank
     from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
     from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
     from hpml_plugins.report.drawing import dots, legend_below, panels
@@ -24,8 +23,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "errors": ("HpmlError",),
     "hookspecs": ("hookimpl",),
-    "measure.bench": ("Bench",),
-    "measure.ranks.rank": ("Rank",),
+    "measure": ("Bench", "Rank"),
     "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
     "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
     "report.drawing": ("dots", "legend_below", "panels"),

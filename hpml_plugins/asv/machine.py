@@ -23,7 +23,7 @@ from hpml_plugins.asv.refusals import end, stop_when_records_are_refused
 from hpml_plugins.asv.selection import Selection, discover_only, selection_of
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry

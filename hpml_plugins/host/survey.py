@@ -20,7 +20,7 @@ from hpml_plugins import errors
 from hpml_plugins.errors import HpmlError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin
 from hpml_plugins.host.offers import Offered, Offers, ask, merge, own_sources
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value
 from hpml_plugins.registry import PluginEntry, Registry
 
@@ -167,10 +167,9 @@ def _load_in_fork(
         elif kind == "report":
             reports[current] = msgspec.msgpack.decode(payload, type=_Report)
 
-    def watch() -> float:
+    def watch() -> None:
         if time.monotonic() - since > limit:
             raise _StuckError
-        return min(0.5, limit / 4)
 
     try:
         outcome = run_isolated(lambda send: _load_all(send, registry, entries, question), _FOREVER, on_message, watch)

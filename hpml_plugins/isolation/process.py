@@ -50,14 +50,13 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float] = lambda: LISTENING,
+    watch: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
-    it next; what it raises ends the group and is raised here.
+    watch: called in this process again and again while it waits; what it raises ends the group and is raised here.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
@@ -109,7 +108,7 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float],
+    watch: Callable[[], None],
 ) -> str:
     deadline = time.monotonic() + timeout
     given = os.environ.get(LIMIT_VARIABLE, "")
@@ -124,8 +123,9 @@ def _listen(
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
+        watch()
         try:
-            if not receiver.poll(min(remaining, watch())):
+            if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return _fault(process.exitcode)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from hpml_plugins.host import LoadedPlugin, ask, load_plugin, locate
-from hpml_plugins.measure.preload import SHARED
+from hpml_plugins.measure import SHARED
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.tools.check.target import Target
 
