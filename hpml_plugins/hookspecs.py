@@ -13,8 +13,8 @@ import pluggy
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Benchmark, Figure, Page, Value
+    from hpml_plugins.model.data_source import DataSource
     from hpml_plugins.published import GpuType, PublishedFigure
-    from hpml_plugins.workloads.datasets import DataSource
 
 PROJECT = "hpml"
 

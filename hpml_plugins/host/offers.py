@@ -16,12 +16,11 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
+from hpml_plugins.model.data_source import DataSource, use_sources
 from hpml_plugins.model.units import unit
 from hpml_plugins.published import GpuType, PublishedFigure, gpu_types
 from hpml_plugins.published.extra import also_published
 from hpml_plugins.registry.schema import PluginSource
-from hpml_plugins.workloads.datasets import known
-from hpml_plugins.workloads.datasets.source import DataSource
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -46,7 +45,7 @@ class Offers(msgspec.Struct, frozen=True):
     @contextmanager
     def in_force(self, sources: Mapping[str, DataSource] | None = None) -> Iterator[None]:
         """Let `find_gpu`, `published_figures`, `load_data` and their kin know of it, here and in forks made here."""
-        with also_published(self.gpu_types, self.published), known.also_known(sources or {}):
+        with also_published(self.gpu_types, self.published), use_sources(sources or {}):
             yield
 
 
@@ -85,7 +84,6 @@ def items(plugin: LoadedPlugin, hook: str) -> Iterator[Any]:
 def merge(offered: Iterable[tuple[PluginSource, Offered]]) -> Offers:
     """All together, in the registry's order. Of two of one name the first stands; the built-in ones are before all."""
     whose: dict[tuple[str, str], str] = {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
-    whose |= {("data set", name): "hpml_plugins" for name in known.sources()}
     problems: list[str] = []
 
     def is_new(plugin: str, kind: str, name: str) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.ncu import Kernel
     from hpml_plugins.measure.ranks.group import Backend, Launcher
-    from hpml_plugins.workloads.datasets import DataSet
 
 T = TypeVar("T")
 Report = Callable[[str, float | None], None]
@@ -206,20 +205,20 @@ class Bench:
         names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
         return find_gpu(names.pop()) if len(names) == 1 else None
 
-    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> DataSet:
+    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> Any:
         """The data set of this name, as tensors on the CPU; nothing is ever downloaded. The Record says what was used.
 
         train, test: how many images to take, classes balanced, by the seed; all when left out. A data set that is not
         here skips the point with the reason (`Requires(data=…)` knows before the point is started); a damaged one
         fails it. Ranks that `measure` starts use `load_data`.
         """
-        from hpml_plugins.workloads.datasets import load_data, why_missing
+        from hpml_plugins.model.data_source import known_sources, why_no_data
 
-        if reason := why_missing(name):
+        if reason := why_no_data(name):
             self.skip(reason)
-        loaded = load_data(name, say=lambda text: self._report(text, None))
+        loaded = known_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
-            loaded = loaded.take(train or len(loaded.train), test or len(loaded.test), seed)
+            loaded = loaded.take(train, test, seed)
         self.used_data[name] = loaded.facts()
         return loaded
 

@@ -28,7 +28,7 @@ class DataSource(Protocol):
         """As in a grid."""
 
     def why_missing(self) -> str:
-        """Why it cannot be loaded here and how to get it, in one line; empty when it can. Cheap: looks at file names."""
+        """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at file names only."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
         """The data set as a LoadedData; nothing is downloaded. Raises DataError where it is missing or damaged.
