@@ -12,11 +12,9 @@ from asv import util
 from asv.console import log
 
 from hpml_plugins.errors import describe, one_line
-from hpml_plugins.store.atomic_write import remove_partial, write_whole
-from hpml_plugins.store.json_objects import object_or_nothing, refuse_half_characters
-from hpml_plugins.store.lock import Held
-from hpml_plugins.store.merge import DECLARED, lock_declarations
-from hpml_plugins.store.merge_declarations import keep_known, sound_declarations
+from hpml_plugins.store import Locked, atomic_write, lock_declarations, read_object_or_empty
+from hpml_plugins.store.declarations import DECLARATIONS, keep_declared, valid_declarations
+from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
 
 
 def write_json_atomically() -> None:
@@ -42,8 +40,8 @@ def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
     def loading(path: str, *arguments: Any, **named: Any) -> Any:
         try:
             found = load(path, *arguments, **named)
-            refuse_half_characters(Path(path).read_bytes(), found)
-            return _declared(path, found) if Path(path).name == DECLARED else found
+            refuse_lone_surrogates(Path(path).read_bytes(), found)
+            return _declared(path, found) if Path(path).name == DECLARATIONS else found
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
 
@@ -53,7 +51,7 @@ def _named_errors(load: Callable[..., Any]) -> Callable[..., Any]:
 def _declared(path: str, found: Any) -> Any:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
-    sound, left_out = sound_declarations(found)
+    sound, left_out = valid_declarations(found)
     for name in left_out:
         log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
     return sound
@@ -62,7 +60,7 @@ def _declared(path: str, found: Any) -> Any:
 def write_site_file(path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
     """asv's `write_json` for what it publishes: without waiting for the disk, for it can be published again."""
     text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
-    write_whole(Path(path).resolve(), text.encode(), lasting=False)
+    atomic_write(Path(path).resolve(), text.encode(), durable=False)
 
 
 def _write_json(path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
@@ -72,23 +70,23 @@ def _write_json(path: str, data: Any, api_version: int | None = None, compact: b
         target = target.resolve()
     if api_version is not None:
         data = {**data, "version": api_version}
-    if target.name == DECLARED:
+    if target.name == DECLARATIONS:
         _write_declarations(target, data)
     else:
         text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
-        write_whole(target, text.encode())
+        atomic_write(target, text.encode())
 
 
 def _write_declarations(target: Path, data: dict[str, Any]) -> None:
     try:
         lock = lock_declarations(target.parent)
-    except Held as held:
+    except Locked as held:
         log.warning(f"{held}; written without waiting any longer")
-        write_whole(target, _spell(keep_known(data, object_or_nothing(target))))
+        atomic_write(target, _spell(keep_declared(data, read_object_or_empty(target))))
         return
     with lock:
-        remove_partial(target.parent, target.name)
-        write_whole(target, _spell(keep_known(data, object_or_nothing(target))))
+        remove_partial_files(target.parent, target.name)
+        atomic_write(target, _spell(keep_declared(data, read_object_or_empty(target))))
 
 
 def _spell(data: dict[str, Any]) -> bytes:

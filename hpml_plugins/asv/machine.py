@@ -28,8 +28,7 @@ from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.store.json_objects import object_or_nothing
-from hpml_plugins.store.machine_lock import MachineTaken, take_machine
+from hpml_plugins.store import MachineLocked, lock_machine, read_object_or_empty
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
 
 #: asv's commands (its classes) that write results; `asv machine` only looks.
@@ -53,7 +52,7 @@ def load_machines_with_facts() -> None:
     def load(*args: Any, machine_name: str | None = None, **kwargs: Any) -> Any:
         try:
             facts = prepare(machine_name or kwargs.get("machine"))
-        except MachineTaken as error:
+        except MachineLocked as error:
             end(error, TAKEN)
         except HpmlError as error:
             end(error)
@@ -67,7 +66,7 @@ def prepare(name: str | None) -> dict[str, str]:
     """Validate the registry, write the suite for the benchmark processes, and return the facets of this machine.
 
     Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it is not, and
-    MachineTaken when another process, here or on another node, writes this machine's results.
+    MachineLocked when another process, here or on another node, writes this machine's results.
     """
     registry = read_registry()
     node = detect_node()
@@ -91,7 +90,7 @@ def prepare(name: str | None) -> dict[str, str]:
                 machine,
                 scratch,
                 profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
-                previous=object_or_nothing(results / "benchmarks.json"),
+                previous=read_object_or_empty(results / "benchmarks.json"),
                 keep=not arguments.get("dry_run"),
                 reuse=_reuse(arguments),
             )
@@ -106,7 +105,7 @@ def prepare(name: str | None) -> dict[str, str]:
     told = _in_another_process(write_suite)
     os.environ[SUITE_VARIABLE] = str(file)
     discover_only(msgspec.json.decode(told["selection"], type=Selection))
-    facts = facets(node, machine, object_or_nothing(results / machine / "machine.json"))
+    facts = facets(node, machine, read_object_or_empty(results / machine / "machine.json"))
     save_machine(facts)
     return facts
 
@@ -161,9 +160,7 @@ def save_machine(facts: dict[str, str]) -> None:
 
 def _keep_machine(results: Path, machine: str) -> None:
     """Take the machine's folder until this process ends."""
-    lock = take_machine(results, machine)
-    if not lock.exclusive:
-        log.warning(f"{results}: this file system has no locks; see to it that no other node is called {machine!r}")
+    lock = lock_machine(results, machine)
     atexit.register(lock.release)
 
 

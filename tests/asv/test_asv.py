@@ -11,7 +11,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 REGISTRY = """
 version: 1
@@ -79,7 +79,9 @@ def machine(project: Project) -> Path:
 
 
 def records(project: Project, commit: str = "") -> list[Record]:
-    return [record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read(path)]
+    return [
+        record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read_file(path)
+    ]
 
 
 def results(project: Project) -> list[dict[str, object]]:

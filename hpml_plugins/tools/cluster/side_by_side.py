@@ -14,10 +14,7 @@ import msgspec
 
 from hpml_plugins.asv.sharding import PART_VARIABLE
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.store.atomic_write import write_whole
-from hpml_plugins.store.machine_lock import take_machine
-from hpml_plugins.store.merge import merge_folders
-from hpml_plugins.store.records import record_file
+from hpml_plugins.store import atomic_write, lock_machine, merge_results, record_file
 from hpml_plugins.tools.cluster import interference
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
 from hpml_plugins.tools.cluster.queues import Queue, gpus_side_by_side, share_queues
@@ -44,7 +41,7 @@ class SideBySide(AsvRun):
         gpus = gpus_side_by_side(self.environment())
         commits = Path(self.folder, COMMITS).read_text().split()
         queues = share_queues(commits, gpus)
-        lock = take_machine(Path(self.results), self.machine, wait=PATIENCE)
+        lock = lock_machine(Path(self.results), self.machine, timeout=PATIENCE)
         try:
             self._merge()  # of an attempt that was killed
             self._measure_interference(queues)
@@ -114,7 +111,7 @@ class SideBySide(AsvRun):
 
     def _prepare(self, queue: Queue) -> None:
         """Give the queue what the machine has of its commits already: what a quick run leaves out stays as it was."""
-        write_whole(
+        atomic_write(
             Path(self.folder, f"{queue.name}-{COMMITS}"), "".join(f"{commit}\n" for commit in queue.commits).encode()
         )
         ours, theirs = Path(self.results), self._folder(queue)
@@ -132,7 +129,7 @@ class SideBySide(AsvRun):
         """Put what the queues have measured into the project's results; a queue's folder goes when it is in there."""
         for folder in sorted(path for path in Path(self.folder).glob("queue-*") if path.is_dir()):
             try:
-                report = merge_folders([folder], Path(self.results), locked=self.machine)
+                report = merge_results([folder], Path(self.results), locked=self.machine)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for said in [*report.conflicts, *report.skipped] if report else []:
@@ -151,7 +148,7 @@ class SideBySide(AsvRun):
         except HpmlError as error:
             print(f"interference: not measured: {error}", flush=True)
             return
-        write_whole(file, msgspec.json.encode(found))
+        atomic_write(file, msgspec.json.encode(found))
         for ratio in found:
             print(ratio.line(), flush=True)
 
