@@ -151,7 +151,9 @@ def torchs_flops(network: Any, example: Any) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-    missing = {operator: formula for operator, formula in torchs_formulas().items() if operator not in flop_registry}
+    # registered formulas are wrapped to take tensors for shapes, and FlopCounterMode wraps custom ones again
+    formulas = torchs_formulas()
+    missing = {operator: formulas[operator].__wrapped__ for operator in formulas.keys() - flop_registry.keys()}
     with unfused_attention(), torch.no_grad(), FlopCounterMode(display=False, custom_mapping=missing) as counter:
         network(example)
     return int(counter.get_total_flops())

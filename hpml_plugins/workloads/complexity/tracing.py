@@ -128,16 +128,13 @@ def without_computing() -> Iterator[TorchsFlops]:
 
 
 def torchs_formulas() -> dict[Any, Any]:
-    """Operator → torch's formula, from shapes. On a CPU attention has a name that torch 2.11's registry lacks."""
+    """Operator → torch's formula. On a CPU attention has a name that torch 2.11's registry lacks."""
     import torch
     from torch.utils.flop_counter import flop_registry
 
     aten = torch.ops.aten
-    formulas = {operator: getattr(formula, "__wrapped__", formula) for operator, formula in flop_registry.items()}
-    return {
-        aten._scaled_dot_product_flash_attention_for_cpu: formulas[aten._scaled_dot_product_flash_attention],
-        **formulas,
-    }
+    on_cpu, usual = aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention
+    return {on_cpu: flop_registry[usual], **flop_registry}
 
 
 @contextmanager
