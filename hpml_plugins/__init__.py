@@ -1,19 +1,37 @@
 """hpml_plugins: a plugin-based GPU benchmark registry, run by airspeed velocity.
 
-The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
+The public names, all that a plugin needs, are these. Each is imported when it is first used, so that a command loads
+only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
-from hpml_plugins.errors import HpmlError
-from hpml_plugins.hookspecs import hookimpl
-from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks.rank import Rank
-from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
-from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
-from hpml_plugins.report.drawing import dots, legend_below, panels
-from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
-from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpml_plugins.errors import HpmlError
+    from hpml_plugins.hookspecs import hookimpl
+    from hpml_plugins.measure.bench import Bench
+    from hpml_plugins.measure.ranks.rank import Rank
+    from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
+    from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
+    from hpml_plugins.report.drawing import dots, legend_below, panels
+    from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
+    from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
 __version__ = "0.1.0"
+
+#: module → the public names that it has; the same as above, for Python itself
+_HOMES = {
+    "errors": ("HpmlError",),
+    "hookspecs": ("hookimpl",),
+    "measure.bench": ("Bench",),
+    "measure.ranks.rank": ("Rank",),
+    "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+    "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
+    "report.drawing": ("dots", "legend_below", "panels"),
+    "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
+    "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
+}
 
 __all__ = [
     "Arrays",
@@ -27,7 +45,6 @@ __all__ = [
     "Metric",
     "ModelCount",
     "Node",
-    "Page",
     "PublishedFigure",
     "Rank",
     "Record",
@@ -48,3 +65,11 @@ __all__ = [
     "panels",
     "published_figures",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Loading one plugin from where its registry entry says, and asking it what it offers."""
+"""Loading one plugin into this process, and applying the registry to what it offers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from hpml_plugins import hookspecs
-from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, describe
+from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, RegistryError, describe, nearest
 from hpml_plugins.host.locating import GROUP, check_pins, locate
 from hpml_plugins.model.benchmark import Benchmark
-from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.registry import PluginEntry, Registry
+from hpml_plugins.registry.reader import ProfileChoice
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,62 @@ def _ask(hooks: Any) -> tuple[Benchmark, ...]:
         if not isinstance(benchmark, Benchmark):
             raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
     return benchmarks
+
+
+def apply_registry(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
+    """Check the names of a plugin's benchmarks and apply the registry's grids and timeout; faults end in `error`.
+
+    index: of the plugin's entry.  taken: benchmark → the plugin that had the name first; these benchmarks are added.
+    """
+    if plugin.error:
+        return plugin
+    name, at = plugin.entry.name, partial(registry.at, "plugins", index)
+    try:
+        benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
+        if len(benchmarks) < len(plugin.benchmarks):
+            raise PluginError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
+        for each in benchmarks:
+            if each in taken:
+                other = f"benchmark {each!r} is offered by plugin {taken[each]!r} and by {name!r}"
+                raise PluginError(f"{other}; rename or disable one", plugin.where)
+        _override_grids(plugin.entry, benchmarks, at)
+        for profile, choice in plugin.entry.profiles.items():
+            _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
+    except HpmlError as error:
+        return replace(plugin, benchmarks=(), error=error)
+    taken.update(dict.fromkeys(benchmarks, name))
+    timeout = plugin.entry.timeout
+    changed = [replace(each, timeout=timeout) if timeout else each for each in benchmarks.values()]
+    return replace(plugin, benchmarks=tuple(changed))
+
+
+def _override_grids(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+    for name, override in entry.grid.items():
+        if name not in benchmarks:
+            what = f"plugin {entry.name!r} offers no benchmark {name!r}; {nearest(name, benchmarks)}"
+            raise RegistryError(what, at("grid", name))
+        for key, values in override.items():
+            benchmarks[name] = benchmarks[name].with_grid({key: values}, at("grid", name, key))
+
+
+def _check_profile(
+    what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
+) -> None:
+    for name, values in choice.items():
+        if name not in benchmarks:
+            raise RegistryError(f"{what} {plugin!r}: no benchmark {name!r}; {nearest(name, benchmarks)}", at(name))
+        grid = benchmarks[name].grid
+        for key, chosen in values.items() if isinstance(values, dict) else ():
+            if key not in grid:
+                raise RegistryError(f"{what} {name!r}: no parameter {key!r}; {nearest(key, grid)}", at(name, key))
+            if unknown := [value for value in chosen if not is_one_of(value, grid[key])]:
+                raise RegistryError(
+                    f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid ({', '.join(map(str, grid[key]))}); "
+                    "a profile chooses points, it never adds any",
+                    at(name, key),
+                )
+
+
+def is_one_of(value: object, values: Iterable[object]) -> bool:
+    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.errors import PluginError
-from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.registry import PluginSource
 
 GROUP = "hpml"
 

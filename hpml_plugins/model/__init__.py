@@ -5,7 +5,6 @@ from hpml_plugins.model.data_source import known_sources, use_sources, why_no_da
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.model.page import Page
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
@@ -19,7 +18,6 @@ __all__ = [
     "Metric",
     "MetricSamples",
     "Node",
-    "Page",
     "Params",
     "Record",
     "Requires",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
+
+from hpml_plugins.errors import nearest
 
 
 class LoadedData(Protocol):
@@ -37,6 +38,9 @@ class DataSource(Protocol):
         """
 
 
+#: The line of registry.yaml that brings the project's own data sets.
+BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
+
 _SOURCES: ContextVar[Mapping[str, DataSource]] = ContextVar("data sources", default={})  # noqa: B039  (never changed)
 
 
@@ -60,6 +64,6 @@ def why_no_data(name: str) -> str:
     sources = known_sources()
     if name in sources:
         return sources[name].why_missing()
-    near = difflib.get_close_matches(name, sources, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sources) or 'none'}"
-    return f"no data set {name!r}; {hint}"
+    if not sources:
+        return f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
+    return f"no data set {name!r}; {nearest(name, sources)}"

@@ -121,7 +121,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
     words = ("hpml_plugins", "merge", str(ROOT / "results"), "--into", str(into))
     one_line(
         run_on(SMALL, into, tmp_path, home, *words, size=2 << 20, kept=kept),
-        "cannot be written: No space left on device; free space or mend permissions",
+        "cannot be written: No space left on device; free space or correct the permissions",
     )
     files = killing.whole_files(kept)
     damage: list[Damaged] = []
