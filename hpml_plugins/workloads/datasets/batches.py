@@ -1,4 +1,4 @@
-"""Iteration over a data set: the order of an epoch, its share for each rank, batches on the device, and a DataLoader."""
+"""Iteration over a data set: the order of an epoch, the share of each rank, batches on the device, a DataLoader."""
 
 from __future__ import annotations
 

@@ -66,20 +66,15 @@ def show(name: str) -> int:
 
 def _of_plugins(settings: Settings) -> dict[str, Any]:
     """The data sets of the plugins; none where there is no registry."""
-    from hpml_plugins.host import make_host, own_sources
+    from hpml_plugins.host import load_sources, make_host
     from hpml_plugins.registry import read_registry
 
     if not settings.registry.is_file():
         return {}
-    host = make_host(read_registry(settings.registry))
-    for problem in host.offers.problems:
+    offers = make_host(read_registry(settings.registry)).offers
+    for problem in offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
-    return {
-        name: source
-        for plugin in host.plugins
-        for name, source in own_sources(plugin).items()
-        if host.offers.data[name].name == plugin.entry.name
-    }
+    return dict(load_sources(offers, settings.registry.parent, offers.data))
 
 
 def _list() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.errors import DataError, UsageError
+from hpml_plugins.errors import DataError, UsageError, nearest
 from hpml_plugins.model import known_sources
 
 if TYPE_CHECKING:
@@ -122,9 +121,7 @@ def source_of(name: str) -> Any:
     known = sources()
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-    raise UsageError(f"no data set {name!r}; {hint}")
+    raise UsageError(f"no data set {name!r}; {nearest(name, known)}")
 
 
 def roots() -> tuple[Path, ...]:
