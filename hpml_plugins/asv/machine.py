@@ -25,9 +25,8 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.isolation.process import Send, run_isolated
 from hpml_plugins.model.node import Node
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.registry import read_registry
-from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.node import detect_node, machine_name, unmet
+from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.store import MachineLocked, lock_machine, read_object_or_empty
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PROFILE_VARIABLE, SUITE_VARIABLE, declare
 
@@ -80,16 +79,17 @@ def prepare(name: str | None) -> dict[str, str]:
     scratch = _make_scratch()
     stop_when_records_are_refused(scratch)
     file = scratch / "suite.json"
+    profile = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
 
     def write_suite(send: Send) -> None:
         try:
-            host = make_host(registry, facts=True)
+            host = make_host(registry, facts=True, unmet=functools.partial(unmet, node=node), profile=profile)
             suite = declare(
                 host,
                 node,
                 machine,
                 scratch,
-                profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
+                profile=profile,
                 previous=read_object_or_empty(results / "benchmarks.json"),
                 keep=not arguments.get("dry_run"),
                 reuse=_reuse(arguments),
@@ -98,7 +98,7 @@ def prepare(name: str | None) -> dict[str, str]:
             send("error", str(error).encode())
             return
         file.write_bytes(msgspec.json.encode(suite))
-        send("selection", msgspec.json.encode(selection_of(suite, host, node)))
+        send("selection", msgspec.json.encode(selection_of(suite, host)))
         for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
             send("warning", str(problem).encode())
 

@@ -12,7 +12,7 @@ from asv.commands import Command
 from asv.console import log
 
 from hpml_plugins.errors import HpmlError, Unwritable, unwritable
-from hpml_plugins.suite.current import UNWRITABLE
+from hpml_plugins.suite.functions import UNWRITABLE
 
 
 def end(error: HpmlError, status: int = 2) -> NoReturn:

@@ -9,26 +9,24 @@ from asv.benchmarks import Benchmarks
 
 from hpml_plugins.asv.sharding import keep_part, my_part
 from hpml_plugins.host import Host
-from hpml_plugins.model.node import Node
-from hpml_plugins.node import unmet
 from hpml_plugins.suite.declaration import Suite
 
 #: asv's benchmark name → the indices of its points, counted as asv counts them.
 Selection = dict[str, set[int]]
 
 
-def selection_of(suite: Suite, host: Host, node: Node) -> Selection:
+def selection_of(suite: Suite, host: Host) -> Selection:
     """The points that need a process in this run.
 
     A point that the node cannot measure is asked for through its first metric alone: that one writes the Record with
-    the reason, and the others have nothing to add. Benchmarks that are remembered from another node are left to asv.
+    the reason, and the others have nothing to add. Benchmarks that only another node declares are left to asv.
     """
     found: Selection = {}
     declared = {each.benchmark: each for each in suite.benchmarks}
     for _, benchmark in host.benchmarks():
         points = list(enumerate(benchmark.points()))
         chosen = {index for index, params in points if declared[benchmark.name].is_chosen(params)}
-        lacking = {index for index, params in points if index in chosen and unmet(benchmark, params, node)}
+        lacking = chosen & set(benchmark.unmet)
         for number, metric in enumerate(benchmark.metrics):
             wanted = chosen if number == 0 else chosen - lacking
             found[f"{benchmark.name}.track_{metric.name}"] = wanted

@@ -41,16 +41,18 @@ def locate(source: PluginSource, folder: Path) -> Origin:
     if source.path is not None:
         file = (folder / source.path).resolve()
         return Origin(file, hash_of(file)) if file.is_file() else Origin()
-    module, distribution = source.module or "", None
+    module, distribution = source.module or "", ("", "")
     if source.entry_point is not None:
         points = importlib.metadata.entry_points(group=GROUP)
         if source.entry_point not in points.names:
             return Origin()
-        module, distribution = points[source.entry_point].module, points[source.entry_point].dist
+        point = points[source.entry_point]
+        module = point.module
+        distribution = (point.dist.name, point.dist.version) if point.dist else ("", "")
+    if not distribution[0]:
+        distribution = _distribution_of(module.partition(".")[0], tuple(sys.path))
     origin = _file_of(module)
-    distribution = distribution or _distribution_of(module.partition(".")[0])
-    name, version = (distribution.name, distribution.version) if distribution else ("", "")
-    return Origin(origin, hash_of(origin) if origin else "", name, version)
+    return Origin(origin, hash_of(origin) if origin else "", *distribution)
 
 
 def hash_of(file: Path) -> str:
@@ -67,7 +69,7 @@ def hash_of(file: Path) -> str:
 
 
 def check_pins(source: PluginSource, origin: Origin) -> None:
-    """Raise PluginError, with what was expected, what was found and the mend, where a pin does not hold."""
+    """Raise PluginError, with what was expected, what was found and how to fix it, where a pin does not hold."""
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
         raise PluginError(
@@ -108,18 +110,22 @@ def _file_of(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
 
 
-def _distribution_of(package: str) -> importlib.metadata.Distribution | None:
+@functools.cache
+def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
+    """Name and version of the distribution that has this package. path: sys.path, on which the answer depends."""
     try:
-        return importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
+        found = importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        pass
-    names = _packages(tuple(sys.path)).get(package, [])
-    return importlib.metadata.distribution(names[0]) if names else None
+        names = _packages(path).get(package, [])
+        if not names:
+            return "", ""
+        found = importlib.metadata.distribution(names[0])
+    return found.name, found.version
 
 
 @functools.cache
 def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Package → distributions on this path, which is only there to tell one answer from another."""
+    """Package → distributions. path: sys.path, on which the answer depends."""
     return importlib.metadata.packages_distributions()
 
 

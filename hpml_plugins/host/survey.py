@@ -22,7 +22,7 @@ from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, l
 from hpml_plugins.host.offers import Offered, Offers, ask, merge, own_sources
 from hpml_plugins.isolation.process import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value
-from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
+from hpml_plugins.registry import PluginEntry, Registry
 
 #: Seconds that a plugin may take to be imported and asked; another number by the variable.
 LIMIT, LIMIT_VARIABLE = 30.0, "HPML_IMPORT_LIMIT"
@@ -181,9 +181,7 @@ def _load_in_fork(
     return current, ""
 
 
-def _load_all(
-    send: Send, registry: Registry, entries: list[tuple[int, PluginEntry]], question: _Question
-) -> None:
+def _load_all(send: Send, registry: Registry, entries: list[tuple[int, PluginEntry]], question: _Question) -> None:
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offered]] = []
     for index, entry in entries:
@@ -213,9 +211,10 @@ def _report(plugin: LoadedPlugin, offered: Offered, question: _Question) -> byte
 
 def _info(entry: PluginEntry, benchmark: Benchmark, question: _Question) -> BenchmarkInfo:
     unmet = {}
-    for index, params in enumerate(benchmark.points() if question.unmet else ()):
-        if _chooses(entry, question.profile, benchmark.name, params) and (reasons := question.unmet(benchmark, params)):
-            unmet[index] = "; ".join(reasons)
+    if ask := question.unmet:
+        for index, params in enumerate(benchmark.points()):
+            if _chooses(entry, question.profile, benchmark.name, params) and (reasons := ask(benchmark, params)):
+                unmet[index] = "; ".join(reasons)
     return BenchmarkInfo(
         benchmark.name,
         benchmark.version,
@@ -246,5 +245,3 @@ def _restored() -> Iterator[None]:
         if variables != os.environ:
             os.environ.clear()
             os.environ.update(variables)
-
-

@@ -73,9 +73,7 @@ def explain(error: msgspec.ValidationError, lines: Lines, shape: Any) -> Registr
     ]
     if unknown := re.search(r"unknown field `(.+)`", message):
         known = _keys(inspect.type_info(shape), path)
-        return RegistryError(
-            f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}", lines.at((*path, unknown[1]))
-        )
+        return RegistryError(f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}", lines.at((*path, unknown[1])))
     if missing := re.search(r"missing required field `(.+)`", message):
         return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
     if re.match(r"Expected `str.*, got `(int|float)`", message):

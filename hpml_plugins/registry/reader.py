@@ -1,4 +1,4 @@
-"""registry.yaml: its shape as msgspec types, its JSON schema for editors, and reading it. Every error names its line."""
+"""registry.yaml: its shape as msgspec types, its JSON schema, and reading it. Every error names its line."""
 
 from __future__ import annotations
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.host import Host, LoadedPlugin, make_host
-from hpml_plugins.model.benchmark import Benchmark, Direction, Params, Value
+from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, make_host
+from hpml_plugins.model.benchmark import Direction, Params, Value
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.registry.reader import EVERYTHING, read_registry
-from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.registry import EVERYTHING, PluginSource, read_registry
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -104,7 +103,8 @@ def declare(
     benchmarks = [_declared(plugin, benchmark, profile) for plugin, benchmark in host.benchmarks()]
     taken = {declared.benchmark for declared in benchmarks}
     for plugin in host.broken:
-        benchmarks += [old for old in _remembered(plugin, previous or {}) if old.benchmark not in taken]
+        previously = previous_declarations(plugin.entry.source, previous or {})
+        benchmarks += [old for old in previously if old.benchmark not in taken]
     folder = str(host.registry.path.parent.resolve())
     offers = msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
@@ -120,7 +120,7 @@ def load_suite(root: Path) -> Suite:
     return declare(host, node, machine_name(node), "", profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
 
 
-def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Declared:
+def _declared(plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str) -> Declared:
     chosen = plugin.entry.choice(profile, benchmark.name)
     return Declared(
         plugin=plugin.entry.source,
@@ -130,7 +130,7 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
         timeout=benchmark.timeout,
         metrics=[DeclaredMetric(metric.name, metric.unit, metric.direction) for metric in benchmark.metrics],
         description=benchmark.description,
-        modules=list(benchmark.requires.modules),
+        modules=list(benchmark.modules),
         chosen={name: list(values) for name, values in (chosen or {}).items()},
         left_out=chosen is None,
         precision=plugin.entry.sampling.precision,
@@ -138,10 +138,11 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
     )
 
 
-def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Declared]:
+def previous_declarations(plugin: PluginSource, previous: Mapping[str, Any]) -> list[Declared]:
+    """The benchmarks of a plugin as asv's benchmarks.json has them; entries that we did not write are left out."""
     found: dict[str, Declared] = {}
     for entry in previous.values():
-        if not isinstance(entry, dict) or entry.get("plugin") != plugin.entry.name:
+        if not isinstance(entry, dict) or entry.get("plugin") != plugin.name:
             continue
         try:
             name = entry["benchmark"]
@@ -151,7 +152,7 @@ def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Decla
             }
             one = msgspec.convert(
                 {
-                    "plugin": plugin.entry.source,
+                    "plugin": plugin,
                     "benchmark": name,
                     "version": entry["version"],
                     "grid": grid,

@@ -155,8 +155,8 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv.util import UserError
 
     from hpml_plugins.asv.files import _write_declarations
-    from hpml_plugins.host.loading import LoadedPlugin
-    from hpml_plugins.registry.schema import PluginEntry
+    from hpml_plugins.host import LoadedPlugin
+    from hpml_plugins.registry import PluginEntry
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines
     from hpml_plugins.report.site.result_files import Layout, measured

@@ -41,7 +41,8 @@ def _registries() -> Sequence[bytes]:
 
 def _read_registry(data: bytes, folder: Path) -> str:
     from hpml_plugins.host.fitting import fit
-    from hpml_plugins.host.loading import LoadedPlugin
+
+    from hpml_plugins.host import LoadedPlugin
     from hpml_plugins.registry import read_registry
 
     path = folder / "registry.yaml"

@@ -12,7 +12,6 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import render
 from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
 from hpml_plugins.report.site.cells import graph_link
-from hpml_plugins.report.site.own_pages import write_own_pages
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.report.tables import as_csv, numeric, spelled
 from hpml_plugins.store import Damaged, current_records, read_records
@@ -66,14 +65,13 @@ class ShownOrigin:
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from.  pages: title → address."""
+    """The page of one plugin. origins: where the code of the shown Records came from."""
 
     plugin: str
     address: str
     benchmarks: tuple[ShownBenchmark, ...]
     figures: tuple[ShownFigure, ...]
     origins: tuple[ShownOrigin, ...] = ()
-    pages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -120,10 +118,8 @@ def _page(
         figures = []
     shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
-    own, faults = write_own_pages(plugin, records, html_dir, project)
-    problems.lines += faults
     of_plugin = [record for record in records if record.plugin == name]
-    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin), own)
+    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin))
 
 
 def _origins(records: Sequence[Record]) -> tuple[ShownOrigin, ...]:

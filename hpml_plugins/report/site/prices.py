@@ -9,7 +9,7 @@ import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.published import find_gpu
-from hpml_plugins.registry.lines import Lines
+from hpml_plugins.registry import Lines
 from hpml_plugins.report.site.errors import SiteError
 from hpml_plugins.report.site.gpu_type import GpuType
 

@@ -84,8 +84,6 @@ def _of_plugins(plugins: Sequence[PluginPage]) -> Iterator[Entry]:
         yield "plugin", page.plugin, about, page.address
         for figure in page.figures:
             yield "chart", figure.title, page.plugin, f"{page.address}#{figure.name}"
-        for title, address in page.pages:
-            yield "page", title, page.plugin, address
 
 
 def _gpu_types(matrix: Matrix) -> Iterator[Entry]:

@@ -11,8 +11,7 @@ from asv.console import log
 from asv.util import write_json
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Host, LoadedPlugin, make_host
-from hpml_plugins.host.offers import Offers
+from hpml_plugins.host import Host, LoadedPlugin, Offers, make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.figures import versions
 from hpml_plugins.report.site import history_pages, nodes, regressions
@@ -39,8 +38,9 @@ def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Ma
     """
     host = _host()
     offers = host.offers if host else Offers()
+    plugins = [host.load(plugin) for plugin in host.plugins] if host else []
     with offers.in_force():
-        _write_pages(host.plugins if host else (), conf, repo, benchmarks, graphs, revisions)
+        _write_pages(plugins, conf, repo, benchmarks, graphs, revisions)
     for line in offers.problems:
         log.warning(line)
     complete_grid(benchmarks, Path(conf.html_dir))

@@ -15,9 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.host.loading import load_plugin
-from hpml_plugins.host.locating import locate
-from hpml_plugins.host.offers import Offers, own_sources
+from hpml_plugins.host import Offers, load_plugin, locate, own_sources
 from hpml_plugins.measure.point import Context, measure_point
 from hpml_plugins.measure.preload import import_before_fork, shared
 from hpml_plugins.measure.sampling import Plan

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.host.locating import GROUP
-from hpml_plugins.registry import read_registry
-from hpml_plugins.registry.schema import PluginSource, plugin_name
+from hpml_plugins.host import GROUP
+from hpml_plugins.registry import PluginSource, plugin_name, read_registry
 
 
 @dataclass(frozen=True)
