@@ -14,25 +14,25 @@ import click
 from hpml_plugins import __version__
 from hpml_plugins.errors import HpmlError, unwritable
 
-#: command → module of this package, whose function of the same name is the command
+#: command → "module:attribute", imported when it is called
 _COMMANDS = {
-    "list": "list_",
-    "run": "run",
-    "new": "new",
-    "check": "check",
-    "publish": "publish",
-    "table": "table",
-    "plot": "plot",
-    "compare": "compare",
-    "export": "export",
-    "machine": "machine",
-    "doctor": "doctor",
-    "bundle": "bundle",
-    "data": "data",
-    "submit": "submit",
-    "jobs": "jobs",
-    "merge": "merge",
-    "schema": "schema",
+    "list": "hpml_plugins.cli.list_:command",
+    "run": "hpml_plugins.cli.run:command",
+    "new": "hpml_plugins.tools.scaffold.command:command",
+    "check": "hpml_plugins.tools.check.command:command",
+    "publish": "hpml_plugins.cli.publish:command",
+    "table": "hpml_plugins.cli.table:command",
+    "plot": "hpml_plugins.cli.plot:command",
+    "compare": "hpml_plugins.cli.compare:command",
+    "export": "hpml_plugins.cli.export:command",
+    "machine": "hpml_plugins.cli.machine:command",
+    "doctor": "hpml_plugins.tools.doctor.command:command",
+    "bundle": "hpml_plugins.tools.bundle.command:command",
+    "data": "hpml_plugins.workloads.datasets.command:command",
+    "submit": "hpml_plugins.tools.cluster.commands:submit",
+    "jobs": "hpml_plugins.tools.cluster.commands:jobs",
+    "merge": "hpml_plugins.cli.merge:command",
+    "schema": "hpml_plugins.cli.schema:command",
 }
 
 
@@ -55,8 +55,8 @@ class LazyGroup(click.Group):
         """The command of this name, or None, on which click says so."""
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"hpml_plugins.cli.{_COMMANDS[cmd_name]}")
-        command: click.Command = module.command
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
 

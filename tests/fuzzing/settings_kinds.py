@@ -81,15 +81,14 @@ def _clusters() -> Sequence[bytes]:
 
 
 def _read_cluster(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.cluster.executors import script
-    from hpml_plugins.tools.cluster.plan import Order
-    from hpml_plugins.tools.cluster.reader import read_cluster
+    from hpml_plugins.tools.cluster.config import read_cluster
+    from hpml_plugins.tools.cluster.submit import Request, script
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
     cluster = read_cluster(path, folder)
     for target in cluster.choose(()):
-        script(target, Order(folder, folder / "results"), folder / "job")
+        script(target, Request(folder, folder / "results"), folder / "job")
     return "read"
 
 

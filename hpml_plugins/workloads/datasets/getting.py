@@ -1,4 +1,4 @@
-"""Getting a data set because the user says so: by a library's download, or out of an archive on this machine."""
+"""Getting a data set at the user's request: by a library's download, or from an archive on this machine."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import tempfile
 from pathlib import Path
 
 from hpml_plugins.errors import DataError, HpmlError, UsageError, describe
-from hpml_plugins.workloads.datasets.lookup import Sources, find_under, source_of
-from hpml_plugins.workloads.datasets.source import DataSource
+from hpml_plugins.workloads.datasets.source import DataSource, source_of
 
 
-def download(name: str, root: Path, sources: Sources | None = None) -> Path:
+def download(name: str, root: Path) -> Path:
     """Fetch a data set into a root, unless it is there. Returns its path.
 
     Raises UsageError where no library downloads it, DataError where that failed.
     """
-    source = source_of(name, sources)
-    if there := find_under(source, root):
+    source = _source(name)
+    if there := source.path_under(root):
         return there
     if source.download is None:
-        raise UsageError(f"{name} cannot be downloaded; {source.mend}")
+        raise UsageError(f"{name} cannot be downloaded; {source.how_to_get}")
     try:
         root.mkdir(parents=True, exist_ok=True)
         source.download(root)
@@ -30,30 +29,30 @@ def download(name: str, root: Path, sources: Sources | None = None) -> Path:
     return _present(source, root, f"what was downloaded for {name}")
 
 
-def add(archive: Path, root: Path, name: str = "", sources: Sources | None = None) -> Path:
-    """Unpack an archive of a data set into a root, whole or not at all. Returns the data set's path.
+def add(archive: Path, root: Path, name: str = "") -> Path:
+    """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's path.
 
     name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
     and devices are refused. Raises UsageError for a name or file that is none, or a data set that is there already,
     DataError for an archive that is damaged or holds something else.
     """
-    source = source_of(name or archive.name.partition(".")[0], sources)
+    source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
-        raise UsageError(f"{source.name} is not made of an archive; {source.mend}")
+        raise UsageError(f"{source.name} is not made of an archive; {source.how_to_get}")
     if not archive.is_file():
         raise UsageError(f"{archive}: no such file")
-    if there := find_under(source, root):
+    if there := source.path_under(root):
         raise UsageError(f"{source.name} is in {there} already; remove that first")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as beside:
+        with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as scratch:
             with tarfile.open(archive) as tar:
-                tar.extractall(Path(beside, source.unpack_to), filter=_plain)
-            unpacked = _present(source, Path(beside), str(archive))
-            target = root / unpacked.relative_to(beside)
+                tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+            unpacked = _present(source, Path(scratch), str(archive))
+            target = root / unpacked.relative_to(scratch)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_dir():  # something else, for find did not know it
-                raise UsageError(f"{target} is in the way: it is no whole {source.name}; remove it first")
+                raise UsageError(f"{target} exists and is not a complete {source.name}; remove it first")
             shutil.move(unpacked, target)
     except HpmlError:
         raise
@@ -70,6 +69,13 @@ class LinkError(tarfile.FilterError):
         super().__init__(f"{member.name!r} is a link")
 
 
+def _source(name: str) -> DataSource:
+    source = source_of(name)
+    if not isinstance(source, DataSource):
+        raise UsageError(f"{name} is a plugin's own: {source.why_missing() or 'it is here'}")
+    return source
+
+
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
     if member.issym() or member.islnk():
         raise LinkError(member)
@@ -77,7 +83,7 @@ def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
 
 
 def _present(source: DataSource, root: Path, what: str) -> Path:
-    found = find_under(source, root)
+    found = source.path_under(root)
     if found is None:
         raise DataError(f"{what} is no {source.name}: no {source.looks_for} in it")
     return found
