@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hpml_plugins.store.merge_declarations import MOST_POINTS
+from hpml_plugins.store.declarations import MAX_POINTS
 
 #: What loading a file that is not asv's can raise.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -27,7 +27,7 @@ def check_results(result: Any) -> None:
         if params is None:  # which asv would multiply out
             params = result._benchmark_params[name] = []
         points = math.prod(map(len, params))
-        _need(points <= MOST_POINTS and (values is None or len(values) == points))
+        _need(points <= MAX_POINTS and (values is None or len(values) == points))
         _need(version is None or isinstance(version, str | int))
         _need(result._started_at[name] is None or _is_number(result._started_at[name]))
         _need(result._samples[name] is None or isinstance(result._samples[name], list))

@@ -16,7 +16,7 @@ from hpml_plugins.measure import Context, SamplingPlan, measure_point
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.node import data_used
-from hpml_plugins.store import append, read, record_file
+from hpml_plugins.store import append_record, read_file, record_file
 from hpml_plugins.suite.declaration import Declared, Suite
 
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.
@@ -64,7 +64,7 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         record = _measure(suite, declared, params, place)
     if suite.keep:
         try:
-            append(record_file(suite.results, suite.machine, place.commit), record)
+            append_record(record_file(suite.results, suite.machine, place.commit), record)
         except Unwritable as error:
             Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
             raise
@@ -86,7 +86,7 @@ def _take_stored(suite: Suite, place: _Place, folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Record] = {}
-    for record in read(record_file(suite.results, suite.machine, place.commit)):
+    for record in read_file(record_file(suite.results, suite.machine, place.commit)):
         if record.environment == place.environment:
             found[record.point] = record
     for point, record in found.items():
@@ -134,7 +134,7 @@ def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Bench
 
 def _stored(suite: Suite, place: _Place, key: str) -> Record | None:
     newest = None
-    for record in read(record_file(suite.results, suite.machine, place.commit)):
+    for record in read_file(record_file(suite.results, suite.machine, place.commit)):
         if record.point == key and record.environment == place.environment:
             newest = record
     return newest

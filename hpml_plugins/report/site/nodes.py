@@ -15,7 +15,7 @@ from hpml_plugins.report.site.cells import day, history_link
 from hpml_plugins.report.site.history import FAILED, LEFT_OUT, OK, Benchmarks, History
 from hpml_plugins.report.site.matrix import point_names
 from hpml_plugins.report.site.record_files import spelled
-from hpml_plugins.store.json_objects import object_or_nothing
+from hpml_plugins.store import read_object_or_empty
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
@@ -154,7 +154,7 @@ def _commits(history: History, rows: list[int]) -> np.ndarray:
 
 def _facts(path: Path, record: Record | None) -> Iterable[tuple[str, str]]:
     """What asv's machine.json says, then what the newest Record knows better."""
-    known = object_or_nothing(path)
+    known = read_object_or_empty(path)
     yield from ((str(key), str(value)) for key, value in sorted(known.items()) if key not in ("version", "machine"))
     if record is None:
         return

@@ -15,8 +15,7 @@ from hpml_plugins.report.site.cells import graph_link
 from hpml_plugins.report.site.own_pages import write_own_pages
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.report.tables import as_csv, numeric, spelled
-from hpml_plugins.store.records import Damaged
-from hpml_plugins.store.selection import newest, read_all
+from hpml_plugins.store import Damaged, current_records, read_records
 
 #: Where charts and their data go, below the published folder.
 FOLDER = "figures"
@@ -100,7 +99,7 @@ def write_plugin_pages(
     results: asv's folder.  order: commit → its place in history.
     """
     problems = Problems()
-    records = newest(read_all(results, problems.damaged), versions(plugins), order)
+    records = current_records(read_records(results, problems.damaged), versions(plugins), order)
     pages = [_page(plugin, records, html_dir, project, problems) for plugin in plugins if not plugin.error]
     for page in pages:
         text = fill("plugin.html", here=page.address, page=page, project=project)

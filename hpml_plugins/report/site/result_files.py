@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hpml_plugins.report.site.gpu_type import GpuType, gpu_type
-from hpml_plugins.store.json_objects import parse
+from hpml_plugins.store.files import parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +103,7 @@ def _read(path: Path) -> ResultFile | None:
         except msgspec.ValidationError:
             return None
         except msgspec.DecodeError:  # most often NaN, which asv writes and JSON does not have
-            return msgspec.convert(parse(content), ResultFile)
+            return msgspec.convert(parse_json(content), ResultFile)
     except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return None
 

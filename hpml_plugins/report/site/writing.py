@@ -29,7 +29,7 @@ from hpml_plugins.report.site.prices import read_costs
 from hpml_plugins.report.site.record_files import RecordFiles
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.report.site.selection import select_lines
-from hpml_plugins.store.selection import read_all
+from hpml_plugins.store import read_records
 
 
 def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Mapping[str, int]) -> None:
@@ -61,7 +61,7 @@ def _write_pages(
     history = read_history(results, benchmarks, revisions)
     select_lines(history, benchmarks)
     # What is wrong with a line of the store is said once, by the pages of plugins.
-    records = [record for record in read_all(results) if not record.commit or record.commit in revisions]
+    records = [record for record in read_records(results) if not record.commit or record.commit in revisions]
     files = RecordFiles(versions(plugins))
     files.take(records)
     series = regressions.look(conf, repo, benchmarks, graphs, history, revisions)

@@ -14,7 +14,7 @@ from hostile_texts import REFERENCES, TEXTS
 from site_history import H200, Project, benchmark
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
 import html
@@ -90,7 +90,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     benchmarks = _benchmarks(made.results)
     for number in range(len(TEXTS)):
         _machine(made, number, benchmarks)
-        append(record_file(made.results, f"m{number}", made.commits[-1][0]), _record(number, made.commits[-1][0]))
+        append_record(
+            record_file(made.results, f"m{number}", made.commits[-1][0]), _record(number, made.commits[-1][0])
+        )
     said = made.publish()
     yield Hostile(made.html, said, tuple(benchmarks))
 

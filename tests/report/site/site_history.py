@@ -19,7 +19,7 @@ import pytest
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 
 NAN = math.nan
 NASTY = "<script>alert(1)</script>"
@@ -195,14 +195,14 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
         benchmark="vector_add", plugin="numba_cuda", version="1", params={"n": 1000, "mode": "plain"}, status="skipped",
         reason="needs 1 GPU, this node has no GPU", machine="laptop", commit=commit,
     )  # fmt: skip
-    append(record_file(folder / "results", "laptop", commit), skipped)
+    append_record(record_file(folder / "results", "laptop", commit), skipped)
     for size, seconds in ((10, 2e-6), (1000, 3.5e-5)):
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(
             benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
             machine=NASTY, commit=commit,
         )  # fmt: skip
-        append(record_file(folder / "results", "node1", commit), record)
+        append_record(record_file(folder / "results", "node1", commit), record)
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:

@@ -10,7 +10,7 @@ from support import TOY
 from hpml_plugins.host import Host
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.site.plugin_pages import write_plugin_pages
-from hpml_plugins.store import append
+from hpml_plugins.store import append_record
 
 PAGED = (
     TOY.replace("Metric, hookimpl", "Metric, Page, hookimpl")
@@ -37,7 +37,7 @@ def test_a_page_is_framed_and_linked_and_the_others_are_named(host_of: Callable[
     record = Record(
         benchmark="toy", plugin="toy", version="1", params={"size": 10}, status="ok", source=source, machine="m"
     )
-    append(tmp_path / "results" / "m" / "records" / "c.jsonl", record)
+    append_record(tmp_path / "results" / "m" / "records" / "c.jsonl", record)
     html = tmp_path / "html"
     html.mkdir()
     _, problems = write_plugin_pages(host.plugins, tmp_path / "results", html, "project", {})
