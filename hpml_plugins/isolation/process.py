@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import re
@@ -154,53 +155,42 @@ def describe_exit(code: int) -> str:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        told = {
-            "SIGSEGV": "segmentation fault",
-            "SIGKILL": "killed, perhaps for want of memory",
-            "SIGABRT": "aborted",
+        meaning = {
+            "SIGSEGV": " (segmentation fault)",
+            "SIGKILL": " (killed, perhaps for want of memory)",
+            "SIGABRT": " (aborted)",
         }
-        return f"died of {name}" + (f" ({told[name]})" if name in told else "")
+        return f"died of {name}{meaning.get(name, '')}"
     return f"ended with exit status {code} before it reported"
 
 
 def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
-    """End every process of the point, whichever session it went to. Returns whether any lived."""
-    found, attempt, patience = False, 0, time.monotonic() + 10
-    while True:  # what a daemon leaves becomes our child when it dies
-        others = [process for process in _isolated() if process.pid != leader.pid]
-        living = [process for process in others if _is_alive(process)]
+    """End every process of the point, whichever session it went to. Returns whether any but the leader still ran."""
+    found, patience = False, time.monotonic() + 10
+    for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
+        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
+        _, living = psutil.wait_procs(_isolated(but=leader), 0)
         if (not living and leader.exitcode is not None) or time.monotonic() > patience:
             break
         found = found or bool(living)
-        number = signal.SIGKILL if attempt else signal.SIGTERM
-        if leader.exitcode is None or not attempt:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(leader.pid or 0, number)  # all at once
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader.pid or 0, number)  # all at once
         for process in living:
             with suppress(psutil.Error):
                 process.send_signal(number)
         leader.join(2.0)
         psutil.wait_procs(living, 2.0)
-        attempt += 1
-    psutil.wait_procs(others, 0)  # reaps daemons that had died before
     return found
 
 
-def _isolated() -> list[psutil.Process]:
+def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
     """The children of this process in sessions other than its own, and all that descend from them."""
     session, found = os.getsid(0), []
     for child in psutil.Process().children():
         with suppress(OSError, psutil.Error):
             if os.getsid(child.pid) != session:
                 found += [child, *child.children(recursive=True)]
-    return found
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    return [process for process in found if process.pid != but.pid]
 
 
 def _tail(output: IO[bytes]) -> str:

@@ -98,9 +98,7 @@ class Bench:
     ) -> list[Kernel]:
         """Hardware counters of the kernels of a program, by Nsight Compute: see `measure.ncu.count_kernels`.
 
-        command: a program that switches the profiler on and off around what counts; it runs beside this process on the
-        same GPU.  counters: ncu's names.  cold: with caches emptied before each kernel.  timeout: s.
-        Raises HpmlError when ncu cannot; say `Requires(tools=("ncu",))` to have the point skipped where it is missing.
+        Say `Requires(tools=("ncu",))` to have the point skipped where ncu is missing.
         """
         from hpml_plugins.measure.ncu import count_kernels
 
@@ -128,8 +126,8 @@ class Bench:
         timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
         i, and the function must be a module's. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start
-        them on this node, each as an MPI process that may use mpi4py beside the group; the function must be a module's.
-        Where there is no mpirun or no mpi4py the point is skipped with the reason.
+        them on this node, each an MPI process that may use mpi4py too; the function must be a module's, and where there
+        is no mpirun or no mpi4py the point is skipped with the reason.
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """

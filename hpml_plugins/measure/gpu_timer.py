@@ -62,7 +62,7 @@ def time_on_gpu(
 class GpuTimer:
     """Enqueues a step between events, and adapts batch and sleep to it.
 
-    Ranks that time a step together override what is said to be overridable.
+    The timer of several ranks overrides what is marked as overridable.
     """
 
     def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch) -> None:

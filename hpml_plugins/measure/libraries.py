@@ -16,7 +16,7 @@ from types import TracebackType
 #: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
 #: processes of its own points only, for importing may change what others measure, or open CUDA, as torchao's does.
 SHARED = ("torch", "torchvision", "numba", "numpy", "scipy", "sklearn", "fvcore", "triton", "cupy", "matplotlib", "asv")
-#: Asked only when loaded, so that a point names what it used and not what happens to be installed.
+#: Looked at only when loaded, so that a point names what it used and not what happens to be installed.
 _PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
 _SCALE = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 

@@ -15,7 +15,7 @@ _NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", 
 
 
 def detect_node() -> Node:
-    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then says what NVML said."""
+    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
     found = read_gpus()
     return Node(
         os=f"{platform.system()} {platform.release()}",

@@ -205,11 +205,11 @@ def read_health(gpus: Sequence[Gpu]) -> list[GpuHealth]:
 def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:
     """Why nothing more can be measured on a card, from NVML's error; empty where that means less."""
     code = getattr(error, "value", None)
-    said = _LOST.get(code, "") if isinstance(code, int) else ""
+    state = _LOST.get(code, "") if isinstance(code, int) else ""
     if code == _NOT_FOUND and gpu.uuid:
-        said = "Not Found, though it was there when the run began"
-    return said and (
-        f"{label} is lost: NVML says {said!r}; dmesg has an Xid that says why, and "
+        state = "Not Found, though it was there when the run began"
+    return state and (
+        f"{label} is lost: NVML says {state!r}; dmesg has an Xid that says why, and "
         "nvidia-smi --gpu-reset or a reboot may bring it back"
     )
 

@@ -1,4 +1,4 @@
-"""Timing a step that several ranks make together: rank 0 decides how often, all do as much.
+"""Timing a step that several ranks make jointly: rank 0 decides how often, all do as much.
 
 A collective that one rank calls once more than the others waits for ever. So the deciding code (warm-up, batch, sleep,
 when to stop) runs on rank 0 alone, and is the same as for a step of one process. Each order of rank 0 goes to all, all
@@ -104,7 +104,7 @@ class CollectiveGpuTimer(GpuTimer):
         self._uses_graph = False
         self._graph: Any = None
         self._graph_batch = 0
-        # Ranks wake from their sleeps at different times: a small collective lets all pass the first event together.
+        # Ranks wake from their sleeps at different times: a small collective lets all pass the first event at once.
         self._signal = self.torch.zeros(1, device=rank.device)
 
     def measure(self, plan: SamplingPlan, **info: str | float) -> Samples:

@@ -1,4 +1,4 @@
-"""A group of ranks: what every one of them is told, the files in which they answer, and how each ended."""
+"""A group of ranks: what every one of them gets, the files in which they answer, and how each ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RankResult:
 
 @dataclass(frozen=True)
 class Group:
-    """What every rank is told. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
+    """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
     many machines they are; on more than one torch's launcher has given each its place.

@@ -27,7 +27,7 @@ from hpml_plugins.isolation import describe_exit, end_with_parent
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import mpi, slurm
 from hpml_plugins.measure.ranks.group import Backend, Group, Launcher, RankResult
-from hpml_plugins.measure.ranks.worker import run_rank
+from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -133,8 +133,8 @@ class _Processes:
         silent = [i for i, code in enumerate(codes) if code is not None and not self._group.file("result", i).exists()]
         for index in silent:
             how = describe_exit(codes[index] or 0) or "ended with exit status 0 before its function returned"
-            # What its end made others report within a moment is not what came first.
-            self._group.leave(index, RankResult(error=RankFailed(f"rank {index} {how}"), at=time.time() - LOOK))
+            # What its end made others report meanwhile is not what came first.
+            self._group.leave(index, RankResult(error=RankFailed(f"rank {index} {how}"), at=time.time() - LAST_WORDS))
         return None in codes and not silent and not any(codes)
 
     def end(self) -> str:

@@ -1,4 +1,4 @@
-"""mpirun as the launcher of ranks, so that what they run may talk over MPI (mpi4py) beside torch.distributed."""
+"""mpirun as the launcher of ranks, so that what they run may use MPI (mpi4py) in addition to torch.distributed."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class Rank(Bench):
         name: str = "time",
         over: Over = "mean",
     ) -> Samples:
-        """Samples of the time of one call of `step`, which all ranks make together, s. Every rank gets the same ones.
+        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank gets the same ones.
 
         Rank 0 decides how often the step is called, and all call it as often: a step may hold collectives. All ranks
-        must call `time` in the same order.  launch: beside Bench.time's, "graph" captures a batch into a CUDA graph, so
+        must call `time` in the same order.  launch: Bench.time's, or "graph": a batch is captured into a CUDA graph, so
         that not even a long queue of launches stands between two steps; the step must be capturable.  device: "cpu"
         or "cuda".  over: each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
         The other arguments are Bench.time's.
@@ -138,7 +138,7 @@ class Rank(Bench):
             timeout=timedelta(seconds=self._group.end - time.time() + 60),  # ours must be first, to say who hangs
             device_id=card,
         )
-        # Decisions travel beside the measured collectives, over the CPU.
+        # Decisions travel over the CPU, apart from the measured collectives.
         self._control = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
         yield
         with suppress(Exception):  # what was measured stands, whether or not the others come to the end

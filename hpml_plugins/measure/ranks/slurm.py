@@ -15,7 +15,7 @@ from hpml_plugins.measure.ranks.group import Group
 
 #: s that srun has to end the ranks on all nodes when their time is up.
 GRACE = 10.0
-#: What of Slurm's variables a step inside a step must not inherit: sizes and places of the outer one.
+#: What of Slurm's variables a step inside a step must not inherit: sizes and places of the enclosing one.
 _KEPT = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTER_NAME")
 
 
