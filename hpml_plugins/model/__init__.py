@@ -3,6 +3,7 @@
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
 from hpml_plugins.model.data_source import known_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Figure, Table
+from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
@@ -13,6 +14,7 @@ __all__ = [
     "Direction",
     "Estimate",
     "Figure",
+    "Finding",
     "Gpu",
     "Grid",
     "Metric",
