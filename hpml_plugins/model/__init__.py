@@ -5,7 +5,7 @@ from hpml_plugins.model.data_source import known_sources, use_sources, why_no_da
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import quantity
-from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
@@ -16,6 +16,8 @@ __all__ = [
     "Figure",
     "Finding",
     "Gpu",
+    "GpuHealth",
+    "GpuUser",
     "Grid",
     "Metric",
     "MetricSamples",
