@@ -3,8 +3,9 @@
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
 from hpml_plugins.model.data_source import known_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Figure, Table
+from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import quantity
-from hpml_plugins.model.node import Gpu, Node
+from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 
@@ -13,7 +14,10 @@ __all__ = [
     "Direction",
     "Estimate",
     "Figure",
+    "Finding",
     "Gpu",
+    "GpuHealth",
+    "GpuUser",
     "Grid",
     "Metric",
     "MetricSamples",

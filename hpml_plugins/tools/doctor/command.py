@@ -1,4 +1,4 @@
-"""`hpml doctor`: what this node has, what is broken, and the command that mends it."""
+"""`hpml doctor`: what this node has, what is broken, and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import click
 
 from hpml_plugins.cli import Settings
 
-SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "broken": "✗"}
+_WIDTH = 14
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the findings, and what hpml bundle asks.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the findings, and the facts that hpml bundle needs.")
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
-    """Say what this node has, what is broken, and what mends it. Exit status 1 when something is broken."""
+    """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is broken."""
     from hpml_plugins.tools.doctor import diagnose
 
-    findings = list(diagnose(settings.registry))
+    findings = []
+    for finding in diagnose(settings.registry):
+        findings.append(finding)
+        if not as_json:
+            print(f"{finding.sign} {finding.subject:{_WIDTH}}  {finding.what}", flush=True)
+            if finding.fix:
+                print(f"  {'':{_WIDTH}}  fix: {finding.fix}", flush=True)
     if as_json:
         import msgspec
 
         from hpml_plugins.tools.bundle.ask_node import ask
 
-        told = msgspec.json.encode({**ask(), "findings": findings})
-        sys.stdout.write(msgspec.json.format(told).decode() + "\n")
-    else:
-        width = max(len(finding.subject) for finding in findings)
-        for finding in findings:
-            print(f"{SIGNS[finding.state]} {finding.subject:{width}}  {finding.what}")
-            if finding.mend:
-                print(f"  {'':{width}}  mend: {finding.mend}")
+        text = msgspec.json.encode({**ask(), "findings": findings})
+        sys.stdout.write(msgspec.json.format(text).decode() + "\n")
     return 1 if any(finding.state == "broken" for finding in findings) else 0
