@@ -23,7 +23,7 @@ from hpml_plugins.registry import PluginSource
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """What all plugins offer merged. data: name → the plugin that has it.  problems: one line each."""
+    """What one plugin offers, or all of them. data: name → the plugin that has it.  problems: one line each."""
 
     gpu_types: list[GpuType] = []
     published: list[PublishedFigure] = []

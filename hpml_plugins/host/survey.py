@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from hpml_plugins import errors
 from hpml_plugins.errors import HpmlError, PluginError, describe
-from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin
+from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
 from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
@@ -175,7 +173,7 @@ def _load_all(send: Send, registry: Registry, entries: list[tuple[int, PluginEnt
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offers]] = []
     for index, entry in entries:
-        with _restored():
+        with restored():
             plugin = load_plugin(entry, registry.path.parent, registry.at("plugins", index))
             plugin = apply_registry(plugin, registry, index, taken)
             loaded.append((plugin, ask(plugin, facts=question.facts)))
@@ -184,7 +182,7 @@ def _load_all(send: Send, registry: Registry, entries: list[tuple[int, PluginEnt
     sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
     with offers.in_force(sources):
         for plugin, own in loaded:
-            with _restored():
+            with restored():
                 report = _report(plugin, own, question)
             send("report", report)
 
@@ -220,18 +218,3 @@ def _info(entry: PluginEntry, benchmark: Benchmark, question: _Question) -> Benc
 def _chooses(entry: PluginEntry, profile: str, benchmark: str, params: Params) -> bool:
     choice = entry.choice(profile, benchmark)
     return choice is not None and all(is_one_of(params[name], values) for name, values in choice.items())
-
-
-@contextmanager
-def _restored() -> Iterator[None]:
-    """Restore the working directory, variables and import path, for the next plugin that this process loads."""
-    folder, variables, path = os.open(".", os.O_RDONLY), dict(os.environ), list(sys.path)
-    try:
-        yield
-    finally:
-        os.fchdir(folder)  # by its descriptor: it may have been removed
-        os.close(folder)
-        sys.path[:] = path
-        if variables != os.environ:
-            os.environ.clear()
-            os.environ.update(variables)

@@ -38,7 +38,7 @@ def write_site(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: Ma
     """
     host = _host()
     offers = host.offers if host else Offers()
-    plugins = [host.load(plugin) for plugin in host.plugins] if host else []
+    plugins = host.load_all() if host else []
     with offers.in_force():
         _write_pages(plugins, conf, repo, benchmarks, graphs, revisions)
     for line in offers.problems:
