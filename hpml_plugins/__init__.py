@@ -4,14 +4,14 @@ The public names, all that a plugin needs, are these. Each is imported when it i
 only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hpml_plugins.errors import HpmlError
     from hpml_plugins.hookspecs import hookimpl
-    from hpml_plugins.measure.bench import Bench
-    from hpml_plugins.measure.ranks.rank import Rank
+    from hpml_plugins.measure import Bench, Rank
     from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
     from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
     from hpml_plugins.report.drawing import dots, legend_below, panels
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
 __version__ = "0.1.0"
-
-#: module → the public names that it has; the same as above, for Python itself
-_HOMES = {
-    "errors": ("HpmlError",),
-    "hookspecs": ("hookimpl",),
-    "measure.bench": ("Bench",),
-    "measure.ranks.rank": ("Rank",),
-    "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
-    "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
-    "report.drawing": ("dots", "legend_below", "panels"),
-    "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
-    "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
-}
 
 __all__ = [
     "Arrays",
@@ -66,10 +53,16 @@ __all__ = [
     "published_figures",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "errors": ("HpmlError",),
+        "hookspecs": ("hookimpl",),
+        "measure": ("Bench", "Rank"),
+        "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+        "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
+        "report.drawing": ("dots", "legend_below", "panels"),
+        "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
+        "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
+    },
+)

@@ -12,13 +12,10 @@ import msgspec
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, is_one_of, load_sources, make_host
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork, shared
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record, encode
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.needs import data_used
+from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.store import append_record, check_writable
 
@@ -67,7 +64,7 @@ def command(
         plugin=plugin.entry.name,
         source=plugin.source,
         machine=machine_name(node),
-        plan=Plan().but(precision=precision or sampling.precision, budget=budget or sampling.budget),
+        plan=SamplingPlan().but(precision=precision or sampling.precision, budget=budget or sampling.budget),
     )
     needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)

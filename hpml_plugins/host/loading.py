@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ import pluggy
 
 from hpml_plugins import hookspecs
 from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, RegistryError, describe, nearest
-from hpml_plugins.host.locating import GROUP, check_pins, locate
+from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, Registry
 from hpml_plugins.registry.reader import ProfileChoice
@@ -68,7 +67,7 @@ def _import(entry: PluginEntry, folder: Path) -> Any:
                 f"module {entry.module!r} does not import: {error}; install it or correct the name"
             ) from error
     if entry.entry_point is not None:
-        found = importlib.metadata.entry_points(group=GROUP)
+        found = entry_points()
         if entry.entry_point not in found.names:
             known = ", ".join(sorted(found.names)) or "none installed"
             raise PluginError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hpml_plugins import __version__
 from hpml_plugins.errors import PluginError
 from hpml_plugins.registry import PluginSource
 
@@ -43,7 +44,7 @@ def locate(source: PluginSource, folder: Path) -> Origin:
         return Origin(file, hash_of(file)) if file.is_file() else Origin()
     module, distribution = source.module or "", ("", "")
     if source.entry_point is not None:
-        points = importlib.metadata.entry_points(group=GROUP)
+        points = entry_points()
         if source.entry_point not in points.names:
             return Origin()
         point = points[source.entry_point]
@@ -90,7 +91,7 @@ def available(enabled: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
     """
     return sorted(
         (point.name, point.value, point.dist.name if point.dist else "", point.dist.version if point.dist else "")
-        for point in importlib.metadata.entry_points(group=GROUP)
+        for point in entry_points()
         if point.name not in enabled
     )
 
@@ -110,9 +111,20 @@ def _file_of(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
 
 
+def entry_points() -> Any:
+    """The installed entry points of the group."""
+    import importlib.metadata  # imports email and zipfile: not for a registry of modules and files
+
+    return importlib.metadata.entry_points(group=GROUP)
+
+
 @functools.cache
 def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
     """Name and version of the distribution that has this package. path: sys.path, on which the answer depends."""
+    if package == "hpml_plugins":
+        return "hpml-plugins", __version__
+    import importlib.metadata
+
     try:
         found = importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
     except (importlib.metadata.PackageNotFoundError, ValueError):
@@ -126,6 +138,8 @@ def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
 @functools.cache
 def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
     """Package → distributions. path: sys.path, on which the answer depends."""
+    import importlib.metadata
+
     return importlib.metadata.packages_distributions()
 
 

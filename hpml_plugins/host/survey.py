@@ -5,6 +5,7 @@ The calling process imports no plugin: one that crashes, exits, hangs or changes
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import sys
@@ -20,7 +21,7 @@ from hpml_plugins import errors
 from hpml_plugins.errors import HpmlError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin
 from hpml_plugins.host.offers import Offered, Offers, ask, merge, own_sources
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value
 from hpml_plugins.registry import PluginEntry, Registry
 
@@ -115,27 +116,22 @@ def survey(
     limit = limit or float(os.environ.get(LIMIT_VARIABLE) or LIMIT)
     reports: dict[int, _Report] = {}
     fatal: dict[int, _Report] = {}
-    while len(reports) + len(fatal) < len(registry.enabled):
-        entries = [(index, entry) for index, entry in registry.enabled if index not in fatal]
-        reports = {}
-        current, fault = _load_in_fork(registry, entries, _Question(facts, unmet, profile), limit, reports)
-        if fault:
-            name, where = registry.plugins[current].name, registry.at("plugins", current)
-            what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
-            fatal[current] = _Report(fault=_Fault("PluginError", what, where))
-    found = {index: fatal.get(index) or reports[index] for index, _ in registry.enabled}
-    plugins = tuple(
-        PluginInfo(
-            index,
-            registry.plugins[index],
-            registry.at("plugins", index),
-            report.benchmarks,
-            report.source,
-            report.fault.error() if report.fault else None,
-        )
-        for index, report in found.items()
-    )
-    return plugins, merge((registry.plugins[index].source, report.offered) for index, report in found.items())
+    while entries := [(index, entry) for index, entry in registry.enabled if index not in fatal]:
+        found, fault, at = _load_in_fork(registry, entries, _Question(facts, unmet, profile), limit)
+        reports = {index: report for (index, _), report in zip(entries, found, strict=False)}
+        if not fault:
+            break
+        index, entry = entries[at]
+        what = f"plugin {entry.name!r} cannot be loaded: the process that imported it {fault}"
+        fatal[index] = _Report(fault=_Fault("PluginError", what, registry.at("plugins", index)))
+    reports |= fatal
+    plugins = []
+    for index, entry in registry.enabled:
+        report = reports[index]
+        error = report.fault.error() if report.fault else None
+        where = registry.at("plugins", index)
+        plugins.append(PluginInfo(index, entry, where, report.benchmarks, report.source, error))
+    return tuple(plugins), merge((entry.source, reports[index].offered) for index, entry in registry.enabled)
 
 
 @dataclass(frozen=True)
@@ -150,53 +146,49 @@ class _StuckError(Exception):
 
 
 def _load_in_fork(
-    registry: Registry,
-    entries: list[tuple[int, PluginEntry]],
-    question: _Question,
-    limit: float,
-    reports: dict[int, _Report],
-) -> tuple[int, str]:
-    """Fill `reports`; returns the index of the entry at which the process ended early, and how; else no fault."""
-    current, since = entries[0][0], time.monotonic()
+    registry: Registry, entries: list[tuple[int, PluginEntry]], question: _Question, limit: float
+) -> tuple[list[_Report], str, int]:
+    """The reports of these plugins; how the process ended before all of them, and at which plugin."""
+    reports: list[_Report] = []
+    done, since = 0, time.monotonic()
 
     def on_message(kind: str, payload: bytes) -> None:
-        nonlocal current, since
-        since = time.monotonic()
-        if kind == "at":
-            current = int(payload)
-        elif kind == "report":
-            reports[current] = msgspec.msgpack.decode(payload, type=_Report)
+        nonlocal done, since
+        done, since = done + (kind in ("loaded", "report")), time.monotonic()
+        if kind == "report":
+            reports.append(msgspec.msgpack.decode(payload, type=_Report))
 
-    def watch() -> float:
+    def watch() -> None:
         if time.monotonic() - since > limit:
             raise _StuckError
-        return min(0.5, limit / 4)
 
     try:
         outcome = run_isolated(lambda send: _load_all(send, registry, entries, question), _FOREVER, on_message, watch)
     except _StuckError:
-        return current, f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)"
-    if outcome.fault or len(reports) < len(entries):
-        return current, outcome.fault or "ended with exit status 0 before it reported"
-    return current, ""
+        fault = f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)"
+    else:
+        complete = len(reports) == len(entries)
+        fault = "" if complete else outcome.fault or "ended with exit status 0 before it reported"
+    return reports, fault, done % len(entries)
 
 
 def _load_all(send: Send, registry: Registry, entries: list[tuple[int, PluginEntry]], question: _Question) -> None:
+    gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offered]] = []
     for index, entry in entries:
-        send("at", str(index).encode())
         with _restored():
             plugin = load_plugin(entry, registry.path.parent, registry.at("plugins", index))
             plugin = apply_registry(plugin, registry, index, taken)
             loaded.append((plugin, ask(plugin, facts=question.facts)))
+        send("loaded", b"")
     offers = merge((plugin.entry.source, offered) for plugin, offered in loaded)
     sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
     with offers.in_force(sources):
-        for (index, _), (plugin, offered) in zip(entries, loaded, strict=True):
-            send("at", str(index).encode())
+        for plugin, offered in loaded:
             with _restored():
-                send("report", _report(plugin, offered, question))
+                report = _report(plugin, offered, question)
+            send("report", report)
 
 
 def _report(plugin: LoadedPlugin, offered: Offered, question: _Question) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import re
@@ -16,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO
-
-import psutil
+from typing import IO, TYPE_CHECKING
 
 from hpml_plugins.isolation.parent_death import end_with_parent
+
+if TYPE_CHECKING:
+    import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
@@ -50,14 +52,13 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float] = lambda: LISTENING,
+    watch: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
-    it next; what it raises ends the group and is raised here.
+    watch: called in this process again and again while it waits; what it raises ends the group and is raised here.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
@@ -109,23 +110,24 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float],
+    watch: Callable[[], None],
 ) -> str:
     deadline = time.monotonic() + timeout
     given = os.environ.get(LIMIT_VARIABLE, "")
     most = int(given) if given.isdecimal() else MOST_PROCESSES
-    before = len(psutil.pids())
+    before = _count_processes()
     while True:
         # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
-        if len(psutil.pids()) - before > most and len(psutil.Process().children(recursive=True)) > most:
+        if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
             return f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
+        watch()
         try:
-            if not receiver.poll(min(remaining, watch())):
+            if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return _fault(process.exitcode)
@@ -137,6 +139,16 @@ def _listen(
                 return f"timed out after {timeout:g} s"
             return _fault(process.exitcode)
         on_message(kind.decode(), payload)
+
+
+def _count_processes() -> int:
+    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
+
+
+def _count_descendants() -> int:
+    import psutil
+
+    return len(psutil.Process().children(recursive=True))
 
 
 def _fault(code: int) -> str:
@@ -154,53 +166,56 @@ def describe_exit(code: int) -> str:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        told = {
-            "SIGSEGV": "segmentation fault",
-            "SIGKILL": "killed, perhaps for want of memory",
-            "SIGABRT": "aborted",
+        meaning = {
+            "SIGSEGV": " (segmentation fault)",
+            "SIGKILL": " (killed, perhaps for want of memory)",
+            "SIGABRT": " (aborted)",
         }
-        return f"died of {name}" + (f" ({told[name]})" if name in told else "")
+        return f"died of {name}{meaning.get(name, '')}"
     return f"ended with exit status {code} before it reported"
 
 
 def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
-    """End every process of the point, whichever session it went to. Returns whether any lived."""
-    found, attempt, patience = False, 0, time.monotonic() + 10
-    while True:  # what a daemon leaves becomes our child when it dies
-        others = [process for process in _isolated() if process.pid != leader.pid]
-        living = [process for process in others if _is_alive(process)]
+    """End every process of the point, whichever session it went to. Returns whether any but the leader still ran."""
+    if leader.exitcode is not None and not _has_children():
+        return False
+    import psutil  # takes a tenth of the start of a command, and is seldom needed
+
+    found, patience = False, time.monotonic() + 10
+    for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
+        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
+        _, living = psutil.wait_procs(_isolated(but=leader), 0)
         if (not living and leader.exitcode is not None) or time.monotonic() > patience:
             break
         found = found or bool(living)
-        number = signal.SIGKILL if attempt else signal.SIGTERM
-        if leader.exitcode is None or not attempt:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(leader.pid or 0, number)  # all at once
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader.pid or 0, number)  # all at once
         for process in living:
             with suppress(psutil.Error):
                 process.send_signal(number)
         leader.join(2.0)
         psutil.wait_procs(living, 2.0)
-        attempt += 1
-    psutil.wait_procs(others, 0)  # reaps daemons that had died before
     return found
 
 
-def _isolated() -> list[psutil.Process]:
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
     """The children of this process in sessions other than its own, and all that descend from them."""
+    import psutil
+
     session, found = os.getsid(0), []
     for child in psutil.Process().children():
         with suppress(OSError, psutil.Error):
             if os.getsid(child.pid) != session:
                 found += [child, *child.children(recursive=True)]
-    return found
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    return [process for process in found if process.pid != but.pid]
 
 
 def _tail(output: IO[bytes]) -> str:

@@ -80,7 +80,8 @@ def estimate(value: float, low: float | None, high: float | None, unit: str) -> 
     text = quantity(value, unit)
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
         return text
-    return f"{text} ± {_digits((high - low) / 2 / abs(value) * 100, 2)} %"
+    percent = (high - low) / 2 / abs(value) * 100
+    return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
 
 
 def interval(value: float, low: float | None, high: float | None, unit: str) -> str:

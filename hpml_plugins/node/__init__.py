@@ -1,7 +1,6 @@
 """This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a point needs."""
 
-from hpml_plugins.node.detect import detect_node, visible
-from hpml_plugins.node.naming import machine_name
+from hpml_plugins.node.detect import detect_node, machine_name, visible
 from hpml_plugins.node.needs import data_used, gpus_used, unmet
 from hpml_plugins.node.nvml import read_gpus, read_health, read_users
 

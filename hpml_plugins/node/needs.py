@@ -31,7 +31,7 @@ def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
 
 
 def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
-    """Why this point cannot be measured here, each reason with its mend where there is one; empty when it can."""
+    """Why this point cannot be measured here, each reason with its fix where there is one; empty when it can."""
     requires = benchmark.requires
     reasons = []
     gpus = gpus_used(benchmark, params, node)
@@ -46,7 +46,7 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
     reasons += [reason for name in data_used(benchmark, params) if (reason := why_no_data(name))]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
-    return reasons + [reason for ask in requires.also if (reason := _ask(ask, params, node))]
+    return reasons + [reason for question in requires.also if (reason := _ask(question, params, node))]
 
 
 def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node) -> str:

@@ -79,7 +79,7 @@ def _is_stale(source: Path) -> bool:
 def _write(target: Path, records: Sequence[Record], declared: Mapping[str, _Entry], repository: Path) -> bool:
     """Write one result file. Returns whether its content changed; its time is brought up to date in any case."""
     before = read_object_or_empty(target)
-    kept = before if _is_result_file(before) else {}
+    kept = before if is_result_file(before) else {}
     rows = project_rows(records, declared)
     ours = {record.benchmark for record in records}
     theirs = {
@@ -106,8 +106,8 @@ def project_rows(records: Iterable[Record], declared: Mapping[str, _Entry]) -> R
     """asv's rows for the Records of one machine, commit and environment.
 
     Of several Records of a point the measured one that was started last counts; a point without any is failed (None)
-    or skipped (NaN). The interval in asv's `ci_99` columns is ours (`MetricSamples.estimate`), so that all pages and
-    commands show the same one.
+    or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it prints behind ±) hold our interval,
+    `MetricSamples.estimate`, so that all pages and commands show the same one.
     """
     by_benchmark: dict[str, list[Record]] = {}
     for record in records:
@@ -195,7 +195,7 @@ def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
         high.append(estimate.high if known and estimate else None)
         counts.append(estimate.count if known and estimate else None)
     ones = [count and 1 for count in counts]
-    columns: list[Any] = [results, low, high, None, None, ones, counts]
+    columns: list[Any] = [results, low, high, low, high, ones, counts]
     return [None if column is None or all(each is None for each in column) else column for column in columns]
 
 
@@ -252,7 +252,7 @@ def join_results(
     no result file, and for files of different commits or environments.
     """
     for each in (ours, theirs):
-        if each and not _is_result_file(each):
+        if each and not is_result_file(each):
             raise HpmlError("not an asv result file")
     if not ours:
         return dict(theirs), []
@@ -273,7 +273,7 @@ def join_results(
     return {**head, "results": dict(sorted(rows.items()))}, []
 
 
-def _is_result_file(found: Mapping[str, Any]) -> bool:
+def is_result_file(found: Mapping[str, Any]) -> bool:
     results, columns = found.get("results"), found.get("result_columns")
     return (
         all(isinstance(found.get(key), str) for key in ("commit_hash", "env_name"))

@@ -15,14 +15,12 @@ import msgspec
 
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import Offers, load_plugin, load_sources
-from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork, shared
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, Status, decode, encode, point_key
 from hpml_plugins.model.units import unit
-from hpml_plugins.node.needs import data_used
+from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, read_file, record_file
 from hpml_plugins.suite.declaration import Declared, DeclaredMetric, Suite, load_suite
 
@@ -201,7 +199,7 @@ def _measure(run: _Run, declared: Declared, params: Params) -> Record:
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
     context = Context(
-        plan=Plan().but(precision=declared.precision, budget=declared.budget),
+        plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
         node=run.suite.node,
         plugin=declared.plugin.name,
         source=plugin.source,

@@ -125,11 +125,9 @@ def _merge(folder: Path) -> None:
 
 def _as_asv(folder: Path) -> None:
     """What our plugin mends in `asv`, for this process."""
-    from hpml_plugins.asv.files import name_json_errors
-    from hpml_plugins.asv.publishing import improve_publish
+    from hpml_plugins.asv.patches import apply
 
-    name_json_errors()
-    improve_publish()
+    apply()
 
 
 def _read_results(data: bytes, folder: Path) -> str:
@@ -154,23 +152,20 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv import util
     from asv.util import UserError
 
-    from hpml_plugins.asv.files import _write_declarations
-    from hpml_plugins.host import LoadedPlugin
-    from hpml_plugins.registry import PluginEntry
+    from hpml_plugins.registry import PluginSource
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines
     from hpml_plugins.report.site.result_files import Layout, measured
     from hpml_plugins.store import read_object_or_empty
     from hpml_plugins.store.declarations import keep_declared
-    from hpml_plugins.suite.declaration import _remembered
+    from hpml_plugins.suite.declaration import previous_declarations
 
     _project(folder)
     path = folder / "source" / "benchmarks.json"
     path.write_bytes(data)
     previous = read_object_or_empty(path)
     for plugin in sorted({str(each["plugin"]) for each in _declared().values()}):
-        entry = PluginEntry(plugin, module="m")
-        msgspec.json.encode(_remembered(LoadedPlugin(entry, ""), previous))
+        msgspec.json.encode(previous_declarations(PluginSource(plugin, module="m"), previous))
     keep_declared(_declared(), previous)
     with suppress(UserError):
         told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
@@ -181,7 +176,7 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         machines(folder / "source", History(), told, [_a_record()], {})
     _merge(folder)
     path.write_bytes(data)
-    _write_declarations(path, {**_declared(), "version": 2})
+    util.write_json(str(path), _declared(), 2)
     kept = json.loads(path.read_bytes())
     assert kept.keys() >= _declared().keys(), "what this node declares is gone"
     return "read" if previous else "stepped over"
@@ -192,7 +187,7 @@ def _machines() -> Sequence[bytes]:
 
 
 def _read_machine(data: bytes, folder: Path) -> str:
-    from hpml_plugins.asv.machine import facets
+    from hpml_plugins.asv.run import facets
     from hpml_plugins.model import Node
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines

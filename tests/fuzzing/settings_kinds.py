@@ -40,9 +40,9 @@ def _registries() -> Sequence[bytes]:
 
 
 def _read_registry(data: bytes, folder: Path) -> str:
-    from hpml_plugins.host.fitting import fit
 
     from hpml_plugins.host import LoadedPlugin
+    from hpml_plugins.host.loading import apply_registry
     from hpml_plugins.registry import read_registry
 
     path = folder / "registry.yaml"
@@ -53,7 +53,7 @@ def _read_registry(data: bytes, folder: Path) -> str:
     assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
     for index, entry in registry.enabled:
-        fitted = fit(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
+        fitted = apply_registry(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
         if fitted.error and "toy" in fitted.entry.grid:
             raise fitted.error
     return "read"

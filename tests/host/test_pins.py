@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hpml_plugins.cli.list_ import changes
 from support import TOY
 
+from hpml_plugins.cli.list_ import changes
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.host import Host
 from hpml_plugins.host.locating import hash_of, locate

@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
 
 TIME = Metric("time", "s", "lower")
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -274,7 +272,7 @@ def has_counted(rank: Rank, folder: str) -> list[int]:
         dist.all_reduce(told)
         time.sleep(1e-4 * rank.index)
 
-    rank.plan = Plan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
+    rank.plan = SamplingPlan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
     first = rank.time(step)
     slowest = rank.time(step, over="max", budget=0.01)
     assert first.info["ranks"] == rank.count

@@ -132,10 +132,10 @@ def test_merging_names_links_reads_none_and_replaces_those_in_its_way(tmp_path: 
     (into / "h200-x1" / result.name).symlink_to(next(outside.glob("*-node-*.json")))
     (into / "h200-x1" / "machine.json").symlink_to(outside / "machine.json")
     report = merge_results([source], into)
-    assert sum("a symbolic link; left alone" in said for said in report.skipped) == 4, report.skipped
+    assert sum("a symbolic link; ignored" in said for said in report.skipped) == 4, report.skipped
     assert contents(outside) == before
     assert not (into / "h200-x2").exists() and not list(into.rglob("passwd*"))
-    assert sum("a symbolic link; put aside as" in said for said in report.skipped) == 2, report.skipped
+    assert sum("a symbolic link; renamed to" in said for said in report.skipped) == 2, report.skipped
     assert all(path.suffix == ".damaged" for path in into.rglob("*") if path.is_symlink())
     print(f"merge: {len(report.skipped)} named; 4 links left alone, 2 in the way not written through")
 

@@ -22,11 +22,10 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Gpu, Record
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import atomic_write, lock_machine, merge_results, record_file
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
-#: "1/4": the second of four parts of the benchmarks, for hpml_plugins.asv.
-PART_VARIABLE = "HPML_PART"
 #: What queues would see where there is no GPU, separated by commas: for trying it out there.
 QUEUES_VARIABLE = "HPML_QUEUES"
 INTERFERENCE = "interference.json"
@@ -197,16 +196,20 @@ class SideBySide(AsvRun):
     def queue_command(self, queue: Queue, *, resume: bool = False) -> list[str]:
         """asv's command, with the folders of this queue."""
         words = self.command(resume=resume)
-        at = words.index("asv")
-        words[at : at + 3] = [
-            "hpml_plugins.asv.queue", str(self._folder(queue)), queue.name,
-            "run", f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}",
-        ]  # fmt: skip
+        commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
+        words[words.index(commits)] = f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}"
         return words
 
+    def _environment_of(self, queue: Queue) -> dict[str, str]:
+        own = {
+            SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
+            ASV_RESULTS_VARIABLE: str(self._folder(queue)),
+            ASV_ENVIRONMENTS_VARIABLE: queue.name,
+        }
+        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **own}
+
     def _start(self, command: list[str], queue: Queue, **streams: object) -> subprocess.Popen[bytes]:
-        part = {PART_VARIABLE: f"{queue.part}/{queue.parts}"}
-        env = {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **part}
+        env = self._environment_of(queue)
         return subprocess.Popen(command, cwd=self.project, env=env, preexec_fn=prepare_asv, **streams)  # type: ignore[call-overload, no-any-return]
 
     def _folder(self, queue: Queue) -> Path:

@@ -16,7 +16,7 @@ from asv import util
 from asv.machine import Machine
 from asv.results import Results
 
-from hpml_plugins.asv.files import write_json_atomically
+from hpml_plugins.asv.patches import apply
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import MachineLocked, append_record, lock_machine, record_file
 
@@ -73,7 +73,7 @@ def write_round(results: Path, machine: str, number: int) -> None:
 
 def live(results: Path, machine: str, told: Path, rounds: int) -> None:
     """Write until so many rounds are finished, over all lives of this machine."""
-    write_json_atomically()
+    apply()
     with lock_machine(results, machine, timeout=60):
         for number in range(len(finished(told)), rounds):
             write_round(results, machine, number)
