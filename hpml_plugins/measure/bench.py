@@ -119,15 +119,14 @@ class Bench:
 
         Each is handed a `Rank`: a Bench that knows its index, the count and its own device, with a process group that
         is up. What they check, warn of and attach goes into the Record. Start ranks before this process touches CUDA
-        or computes with torch: they are then forked, which takes milliseconds; afterwards they must be spawned, which
-        imports everything again.
+        or computes with torch: they are then forked, which takes milliseconds; afterwards they are spawned, which
+        imports everything again, and what they run must pickle (as it must with `nodes` and `launcher`).
 
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
         timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
-        i, and the function must be a module's. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start
-        them on this node, each an MPI process that may use mpi4py too; the function must be a module's, and where there
-        is no mpirun or no mpi4py the point is skipped with the reason.
+        i. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start them on this node, each an MPI
+        process that may use mpi4py too; where there is no mpirun or no mpi4py the point is skipped with the reason.
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
@@ -203,7 +202,7 @@ class Bench:
 
         train, test: how many images to take, classes balanced, by the seed; all when left out. A data set that is not
         here skips the point with the reason (`Requires(data=…)` knows before the point is started); a damaged one
-        fails it. Ranks that `measure` starts use `load_data`.
+        fails it.
         """
         if reason := why_no_data(name):
             self.skip(reason)

@@ -54,13 +54,10 @@ def package_versions() -> dict[str, str]:
 
 def torch_build() -> tuple[str, str]:
     """Versions of torch and of the CUDA it was built with, without importing it; empty strings where there is none."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.origin:
-        return "", ""
-    try:
-        facts = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-    except (OSError, SyntaxError):
-        facts = {"__version__": _version("torch")}
+    facts: dict[str, object] = {}
+    if (spec := importlib.util.find_spec("torch")) and spec.origin:
+        with suppress(OSError, SyntaxError):
+            facts = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
     return str(facts.get("__version__", "")).partition("+")[0], str(facts.get("cuda") or "")
 
 

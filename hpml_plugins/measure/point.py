@@ -19,7 +19,7 @@ from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, pac
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import MetricSamples, Record, Status, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import gpus_used, unmet
@@ -62,16 +62,12 @@ def measure_point(
     if reasons := unmet(benchmark, params, context.node):
         return replace(record, status="skipped", reason="; ".join(reasons))
 
-    at: dict[str, list[float]] = {}
-    received = False
+    answers: list[tuple[Record, dict[str, list[float]]]] = []
     warnings: list[str] = []
 
     def on_message(kind: str, payload: bytes) -> None:
-        nonlocal record, at, received
-        if kind == "record":
-            record, received = decode(payload), True
-        elif kind == "at":
-            at = msgspec.json.decode(payload, type=dict[str, list[float]])
+        if kind == "answer":
+            answers.append(msgspec.json.decode(payload, type=tuple[Record, dict[str, list[float]]]))
         elif kind == "warning":
             warnings.append(payload.decode())
         elif kind == "progress" and progress:
@@ -90,14 +86,13 @@ def measure_point(
                 monitor.check,
             )
         except GpuLost as lost:
-            record, received, outcome = _record(benchmark, params, context), False, Outcome(lost.what, "")
-        if not received:
-            record = replace(record, reason=outcome.fault or "reported nothing")
-        record = _with_what_was_seen(replace(record, warnings=record.warnings + warnings), monitor.finish(at))
+            answers, outcome = [], Outcome(lost.what, "")
+        measured, at = answers[-1] if answers else (replace(record, reason=outcome.fault or "reported nothing"), {})
+        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish(at))
     finally:
         monitor.end()
-    output = outcome.output if record.status == "failed" else ""
-    return replace(record, output=output, duration=time.monotonic() - clock)
+    output = outcome.output if measured.status == "failed" else ""
+    return replace(measured, output=output, duration=time.monotonic() - clock)
 
 
 def _measure_here(
@@ -113,13 +108,13 @@ def _measure_here(
         deadline=deadline,
     )
     metrics: dict[str, MetricSamples] = {}
+    at: dict[str, tuple[float, ...]] = {}
     status: Status = "failed"
     reason = ""
     try:
         returned = benchmark.measure(bench, **params)
         metrics, status = to_metrics(benchmark, returned), "ok"
         at = {name: value.at for name, value in returned.items() if isinstance(value, Samples)}
-        send("at", msgspec.json.encode(at))
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except HpmlError as error:
@@ -139,7 +134,7 @@ def _measure_here(
         packages=package_versions(),
         data=bench.used_data,
     )
-    send("record", encode(record))
+    send("answer", msgspec.json.encode((record, at)))
 
 
 def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSamples]:

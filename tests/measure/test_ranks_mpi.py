@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -177,11 +178,13 @@ def test_without_mpi4py_the_point_is_skipped(node: Node, monkeypatch: pytest.Mon
     )
 
 
-def test_a_function_that_no_module_has_is_refused(node: Node) -> None:
+def test_a_function_that_no_module_has_is_sent_and_one_that_cannot_be_is_refused(node: Node) -> None:
     needs_mpi()
-    record = point(node, lambda rank: 0)
+    lock = threading.Lock()
+    assert point(node, lambda rank: rank.index + 5).series["found"].columns["value"] == [5, 6]
+    record = point(node, lambda rank: lock.locked())
     assert record.status == "failed"
-    assert "ranks that mpirun starts need a function of a module" in record.reason
+    assert "the ranks' function cannot be sent to new processes: TypeError: cannot pickle" in record.reason
 
 
 def test_what_mpirun_says_of_a_rank_that_died_is_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.data_source import DataSource
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 
@@ -34,6 +36,7 @@ class RankResult:
 @dataclass(frozen=True)
 class Group:
     """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
+    sources: the data sets in force.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
     many machines they are; on more than one torch's launcher has given each its place.
@@ -48,6 +51,7 @@ class Group:
     plan: SamplingPlan
     end: float
     environment: dict[str, str]
+    sources: Mapping[str, DataSource]
     nodes: int = 1
     parent: int = 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import multiprocessing.connection
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import psutil
 
 from hpml_plugins.errors import RankFailed, Skipped, UsageError, describe
@@ -28,6 +28,7 @@ from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import mpi, slurm
 from hpml_plugins.measure.ranks.group import Backend, Group, Launcher, RankResult
 from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
+from hpml_plugins.model.data_source import known_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -60,7 +61,7 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
         group = Group(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment or {}, nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            environment or {}, known_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
@@ -109,22 +110,15 @@ class _Processes:
         fresh = "torch" not in sys.modules
         import torch.multiprocessing as mp
 
-        context = mp.get_context("fork" if fresh or psutil.Process().num_threads() == 1 else "spawn")
+        may_fork = fresh or psutil.Process().num_threads() == 1
+        context = mp.get_context("fork" if may_fork else "spawn")
+        order = (group, function, args) if may_fork else _pickled(group, function, args)
         sys.stdout.flush()
         sys.stderr.flush()
         self._group = group
-        self._processes = [
-            context.Process(target=run_rank, args=(index, index, group, function, args)) for index in range(group.count)
-        ]
-        try:
-            for process in self._processes:
-                process.start()
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            self.end()
-            raise UsageError(
-                f"ranks must be spawned, because this process has started threads (torch, CUDA), and cannot be: "
-                f"{describe(error)}; call bench.ranks before anything else, or with a function of a module"
-            ) from error
+        self._processes = [context.Process(target=run_rank, args=(i, i, order)) for i in range(group.count)]
+        for process in self._processes:
+            process.start()
 
     def wait(self) -> bool:
         """Wait a moment. Whether they run on: not once all have ended, or one failed."""
@@ -140,9 +134,8 @@ class _Processes:
     def end(self) -> str:
         """End all of them. What they print is this process's own output."""
         for process in self._processes:
-            if process.pid is not None:
-                process.kill()
-                process.join()
+            process.kill()
+            process.join()
         return ""
 
 
@@ -153,11 +146,7 @@ class _Program:
         self._group = group
         on_nodes = group.nodes > 1
         by: ModuleType = slurm if on_nodes else mpi
-        try:
-            group.file("order").write_bytes(pickle.dumps((group, function, args)))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            name = "srun" if on_nodes else "mpirun"
-            raise UsageError(f"ranks that {name} starts need a function of a module: {describe(error)}") from error
+        group.file("order").write_bytes(_pickled(group, function, args))
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
         self._grace = by.GRACE
         parent = os.getpid()
@@ -195,6 +184,17 @@ class _Program:
             output = self._log.read().decode(errors="replace")
         sys.stderr.write(output)
         return output
+
+
+def _pickled(*order: Any) -> bytes:
+    """What ranks in new processes are to do. Raises UsageError where it cannot be sent to them."""
+    try:
+        return cloudpickle.dumps(order)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise UsageError(
+            f"the ranks' function cannot be sent to new processes: {describe(error)}; "
+            "start ranks before anything computes with torch: they are then forked"
+        ) from error
 
 
 def _wait(started: _Processes | _Program, group: Group, bench: Bench, limit: float) -> None:

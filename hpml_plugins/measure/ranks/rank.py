@@ -36,6 +36,7 @@ class Rank(Bench):
         self.backend = group.backend
         self.device = f"cuda:{local}" if gpus else "cpu"
         self._group = group
+        self._torch: Any = None  # once connected
         self._control: Any = None
 
     def time(
@@ -68,27 +69,20 @@ class Rank(Bench):
 
     def barrier(self) -> None:
         """Wait until this rank's GPU is idle, and for all ranks."""
-        import torch
-        import torch.distributed as dist
-
         self.synchronize()
         # Not dist.barrier: that goes to the GPU which the default group is bound to.
-        dist.all_reduce(torch.zeros(1), group=self._control)
+        self._torch.distributed.all_reduce(self._torch.zeros(1), group=self._control)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank, on every rank. value: anything that pickles."""
-        import torch.distributed as dist
-
         everyone: list[Any] = [None] * self.count
-        dist.all_gather_object(everyone, value, group=self._control)
+        self._torch.distributed.all_gather_object(everyone, value, group=self._control)
         return everyone
 
     def share(self, value: Any = None) -> Any:
         """Rank 0's value, on every rank; what the others pass does not matter."""
-        import torch.distributed as dist
-
         box = [value if self.index == 0 else None]
-        dist.broadcast_object_list(box, 0, group=self._control)
+        self._torch.distributed.broadcast_object_list(box, 0, group=self._control)
         return box[0]
 
     def ranks(self, *_: Any, **__: Any) -> NoReturn:
@@ -97,21 +91,15 @@ class Rank(Bench):
 
     def share_numbers(self, numbers: list[float]) -> list[float]:
         """Rank 0's numbers, on every rank; all pass as many. A tenth of what `share` costs."""
-        import torch
-        import torch.distributed as dist
-
-        shared = torch.tensor(numbers, dtype=torch.float64)
-        dist.broadcast(shared, 0, group=self._control)
+        shared = self._torch.tensor(numbers, dtype=self._torch.float64)
+        self._torch.distributed.broadcast(shared, 0, group=self._control)
         return list(shared.tolist())
 
     def gather_numbers(self, numbers: list[float]) -> list[list[float]]:
         """Every rank's numbers, by rank; all pass as many."""
-        import torch
-        import torch.distributed as dist
-
-        own = torch.tensor(numbers, dtype=torch.float64)
-        everyone = [torch.empty_like(own) for _ in range(self.count)]
-        dist.all_gather(everyone, own, group=self._control)
+        own = self._torch.tensor(numbers, dtype=self._torch.float64)
+        everyone = [self._torch.empty_like(own) for _ in range(self.count)]
+        self._torch.distributed.all_gather(everyone, own, group=self._control)
         return [list(each.tolist()) for each in everyone]
 
     @contextmanager
@@ -120,6 +108,7 @@ class Rank(Bench):
         import torch
         import torch.distributed as dist
 
+        self._torch = torch
         # Fair shares: as many threads as cores on each rank would have every one wait for the others'.
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._group.per_node))
         card = None
@@ -148,6 +137,4 @@ class Rank(Bench):
     def synchronize(self) -> None:
         """Wait until this rank's GPU is idle."""
         if self.device != "cpu":
-            import torch
-
-            torch.cuda.synchronize()
+            self._torch.cuda.synchronize()

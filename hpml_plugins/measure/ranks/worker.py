@@ -22,6 +22,7 @@ from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
 from hpml_plugins.measure.ranks.group import Group, RankResult, replace_file
 from hpml_plugins.measure.ranks.rank import Rank
+from hpml_plugins.model.data_source import use_sources
 
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
 #: was first is to be seen first.
@@ -32,12 +33,15 @@ STACK_BEFORE_END = 0.2
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-def run_rank(index: int, local: int, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def run_rank(index: int, local: int, order: tuple[Group, Callable[..., Any], tuple[Any, ...]] | bytes) -> None:
     """Run the function in its place and leave a result. A rank that failed ends this process.
 
-    local: the place among the ranks of this node.
+    local: the place among the ranks of this node.  order: the group, the function and its arguments.
     """
+    group, function, args = pickle.loads(order) if isinstance(order, bytes) else order
     end_with_parent(group.parent or None)
+    if not group.parent:  # mpirun or srun killed outright takes nobody with it
+        signal.alarm(max(1, int(group.end - time.time()) + 60))
     faulthandler.enable(2)
     stack = group.file("stack", index).open("w")  # stays open: faulthandler writes to its descriptor
     faulthandler.dump_traceback_later(max(0.01, group.end - STACK_BEFORE_END - time.time()), file=stack)
@@ -51,7 +55,7 @@ def run_rank(index: int, local: int, group: Group, function: Callable[..., Any],
 
     rank = Rank(index, group, local, report)
     try:
-        with rank.connected():
+        with use_sources(group.sources), rank.connected():
             value = function(rank, *args)
             group.leave(index, RankResult(value, None, rank.checks, rank.warnings, rank.attached))
         end_compilers()
@@ -90,11 +94,9 @@ def _error(index: int, error: BaseException) -> HpmlError:
 
 def main(folder: str) -> None:
     """Read the order, take the place that the launcher gave, run."""
-    index = int(next(os.environ[name] for name in _RANKS if name in os.environ))
-    group, function, args = pickle.loads(Path(folder, "rank0.order").read_bytes())
-    signal.alarm(max(1, int(group.end - time.time()) + 60))  # mpirun or srun killed outright takes nobody with it
-    local = int(os.environ["LOCAL_RANK"]) if group.nodes > 1 else index
-    run_rank(index, local, group, function, args)
+    variable = next(name for name in _RANKS if name in os.environ)
+    local = os.environ["LOCAL_RANK" if variable == "RANK" else variable]
+    run_rank(int(os.environ[variable]), int(local), Path(folder, "rank0.order").read_bytes())
 
 
 if __name__ == "__main__":
