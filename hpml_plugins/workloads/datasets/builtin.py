@@ -103,18 +103,12 @@ def read_cifar10(folder: Path) -> Arrays:
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
-    """CIFAR-10 as JPEG files in class folders. Lossy: not to be named CIFAR-10."""
-    return read_image_folders(folder, CIFAR10_CLASSES, (3, 32, 32))
+    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named CIFAR-10.
 
-
-def read_image_folders(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Arrays:
-    """`train/<class>/*` and `test/<class>/*` by torchvision's ImageFolder.
-
-    shape: (C, H, W) that every image must have. Raises DataError naming the folder or file that is wrong.
+    Raises DataError naming the folder or file that is wrong.
     """
-    train, train_labels = _read_images(folder / "train", classes, shape)
-    test, test_labels = _read_images(folder / "test", classes, shape)
-    return Arrays(train, train_labels, test, test_labels, classes)
+    parts = [_read_images(folder / part, CIFAR10_CLASSES, (3, 32, 32)) for part in ("train", "test")]
+    return Arrays(*parts[0], *parts[1], CIFAR10_CLASSES)
 
 
 def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
