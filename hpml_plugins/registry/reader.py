@@ -65,7 +65,7 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a plugin's steps are sampled; what is left out is the default of `measuring.sampling.Plan`."""
+    """How long a plugin's steps are sampled; what is left out is the default of `measure.SamplingPlan`."""
 
     precision: (
         Annotated[

@@ -108,20 +108,19 @@ def _nodes() -> Sequence[bytes]:
 
 @functools.cache
 def _own_project() -> Any:
-    from hpml_plugins.tools.bundle.needs import read_project
+    from hpml_plugins.tools.bundle.packages import read_project
 
     return read_project(ROOT)
 
 
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.bundle.facts import read_node
-    from hpml_plugins.tools.bundle.needs import ask, plan
+    from hpml_plugins.tools.bundle.packages import read_node, requirements_for, select
 
     path = folder / "node.json"
     path.write_bytes(data)
     node = read_node(path)
-    question = ask(_own_project(), node)
-    plan({**question.preferred, "numpy": "2.4.6"}, node)
+    request = requirements_for(_own_project(), node)
+    select({**request.preferred, "numpy": "2.4.6"}, node)
     return "read"
 
 

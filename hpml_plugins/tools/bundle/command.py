@@ -1,4 +1,4 @@
-"""`hpml bundle`: one file with what a node without a network needs beside its own Python and torch."""
+"""`hpml bundle`: one file with what a node without a network needs in addition to its own Python and torch."""
 
 from __future__ import annotations
 
@@ -13,20 +13,13 @@ from hpml_plugins.cli import Settings
 
 
 @click.command("bundle")
-@click.option("--ask", is_flag=True, help="Print a script that the node's Python runs to tell what it has.")
-@click.option("--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="What the node told.")
+@click.option("--ask", is_flag=True, help="Print a script that reports what the node's Python has.")
+@click.option("--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="The node's facts.")
 @click.option("--python", metavar="3.12", help="Instead of --node: its Python.")
-@click.option("--platform", metavar="TAG", help="With --python; manylinux_2_28_x86_64 when left out.")
-@click.option("--has", metavar="NAME[==VERSION],…", help="With --python; torch,torchvision when left out.")
+@click.option("--platform", metavar="TAG", help="With --python; default: manylinux_2_28_x86_64.")
+@click.option("--has", metavar="NAME[==VERSION],…", help="With --python; default: torch,torchvision.")
 @click.option("--with", "extra", multiple=True, metavar="REQUIREMENT", help="Carry this too, for plugins of your own.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("hpml-bundle.sh"),
-    show_default=True,
-    help="The file.",
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="hpml-bundle.sh", show_default=True)
 @click.pass_obj
 def command(
     settings: Settings,
@@ -45,7 +38,7 @@ def command(
     hpml bundle --node node.json
     """
     from hpml_plugins.errors import UsageError
-    from hpml_plugins.tools.bundle import facts
+    from hpml_plugins.tools.bundle import packages
 
     if ask:
         from importlib import resources
@@ -53,11 +46,11 @@ def command(
         sys.stdout.write(resources.files("hpml_plugins.tools.bundle").joinpath("ask_node.py").read_text())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
-        raise UsageError(f"either --node, or --python with --platform and --has; {facts.ASK}")
+        raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")
     if file:
-        node = facts.read_node(file)
+        node = packages.read_node(file)
     else:
-        node = facts.assume_node(python or "", platform or facts.EXAMPLE, (has or "torch,torchvision").split(","))
+        node = packages.assume_node(python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(","))
 
     from hpml_plugins.tools.bundle.pack import make_bundle
 
@@ -65,12 +58,12 @@ def command(
         print(f"hpml: {text}", file=sys.stderr)
 
     done = make_bundle(settings.registry.resolve().parent, node, output, extra, say)
-    plan, history = done.plan, done.history
+    selection, history = done.selection, done.history
     print(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
-    print(f"carries  {_listed(plan.carried)}")
-    for name, version in plan.replaced.items():
-        print(f"         {name} {plan.carried[name]} in place of {version or 'its own'}")
-    print(f"keeps    {_listed(plan.kept)}")
+    print(f"carries  {_listed(selection.carried)}")
+    for name, version in selection.replaced.items():
+        print(f"         {name} {selection.carried[name]} in place of {version or 'its own'}")
+    print(f"keeps    {_listed(selection.kept)}")
     print(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
     print(f"\n{output}  {done.size / 1e6:.1f} MB; on the node:")
     print(f"    sh {shlex.quote(output.name)}")

@@ -16,8 +16,14 @@ from hpml_plugins.host import GROUP
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginSource, plugin_name, read_registry
-from hpml_plugins.tools.check.facts import CheckedPlugin, Loaded, Tried
-from hpml_plugins.tools.check.judging import judge_definition, judge_loading, judge_points
+from hpml_plugins.tools.check.judging import (
+    CheckedPlugin,
+    Loaded,
+    Tried,
+    judge_definition,
+    judge_loading,
+    judge_points,
+)
 
 #: s that loading may take in a fresh process, however busy the machine.
 _LOADING = 60.0

@@ -7,12 +7,62 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.model import Finding
-from hpml_plugins.tools.check.facts import Declared, Loaded, Tried
+import msgspec
+
+from hpml_plugins.host import BenchmarkInfo
+from hpml_plugins.model import Finding, Value
+from hpml_plugins.registry import PluginSource
 
 #: s of CPU time: with 200 plugins in a registry, each may take this.
 IMPORT_COST = 0.1
 RESULT = "pass what is checked through bench.result(...), which `hpml check` corrupts"
+
+
+class CheckedPlugin(msgspec.Struct, frozen=True):
+    """A plugin's source, and the folder that its path is relative to, which is also where results/ may be."""
+
+    source: PluginSource
+    folder: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What loading gave.
+
+    seconds: CPU time.  effects: what it did to the process.  problems: of its hooks.  constant: where bench.check is
+    called with a constant.
+    """
+
+    error: str
+    seconds: float
+    heavy: list[str]
+    effects: list[str]
+    benchmarks: list[BenchmarkInfo]
+    problems: list[str]
+    constant: list[str]
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What a point did. undeclared: not in `Requires`.  results: how many values went through `bench.result`."""
+
+    undeclared_imports: list[str] = []
+    undeclared_programs: list[str] = []
+    results: int = 0
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks for.
+
+    status: a Record's, or "unfinished" where the check's time ended it and not its own timeout.
+    """
+
+    benchmark: str
+    params: dict[str, Value]
+    fault: str
+    status: str
+    reason: str
+    checks: list[str]
+    observed: Observed | None
+    relaxed: bool
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
@@ -47,7 +97,7 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         yield Finding("check", "broken", f"{place}: bench.check of a constant checks nothing", "compare the result")
 
 
-def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
+def _difference(first: Sequence[BenchmarkInfo], second: Sequence[BenchmarkInfo]) -> str:
     if [each.name for each in first] != [each.name for each in second]:
         return "names of benchmarks"
     for a, b in zip(first, second, strict=True):
@@ -80,8 +130,8 @@ def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
             yield Finding("version", "ok", f"{benchmark.name}: as recorded under version {benchmark.version!r}")
 
 
-def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
-    now = {name: (unit, direction) for name, unit, direction in benchmark.metrics}
+def _changed(benchmark: BenchmarkInfo, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
+    now = {metric.name: (metric.unit, str(metric.direction)) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
         was = (old.get("si_unit"), old.get("direction"))
@@ -102,7 +152,7 @@ def judge_points(loaded: Loaded, tried: Sequence[Tried]) -> Iterator[Finding]:
         yield from _declared(benchmark.name, plain)
 
 
-def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
+def _measured(benchmark: BenchmarkInfo, plain: Sequence[Tried]) -> Iterator[Finding]:
     total = 1
     for values in benchmark.grid.values():
         total *= len(values)

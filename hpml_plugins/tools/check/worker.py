@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Offers, ask, load_plugin, locate, own_sources
+from hpml_plugins.host import BenchmarkInfo, Offers, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model import Benchmark, Params
 from hpml_plugins.node import detect_node
 from hpml_plugins.report import collect
-from hpml_plugins.tools.check.facts import CheckedPlugin, Declared, Loaded, Observed, Tried
 from hpml_plugins.tools.check.fault_injection import Fault, corrupted, disturbed_torch
+from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried
 from hpml_plugins.workloads.datasets import SOURCES
 
 HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
@@ -70,10 +70,9 @@ def load(checked: CheckedPlugin) -> Loaded:
     )
 
 
-def _declared(benchmark: Benchmark) -> Declared:
-    metrics = [(metric.name, metric.unit, str(metric.direction)) for metric in benchmark.metrics]
-    grid = {name: list(values) for name, values in benchmark.grid.items()}
-    return Declared(benchmark.name, benchmark.version, metrics, grid, benchmark.description)
+def _declared(benchmark: Benchmark) -> BenchmarkInfo:
+    metrics, grid = tuple(benchmark.metrics), {name: tuple(values) for name, values in benchmark.grid.items()}
+    return BenchmarkInfo(benchmark.name, benchmark.version, benchmark.description, metrics, grid, benchmark.timeout)
 
 
 def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
@@ -95,15 +94,7 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
 
 def smallest_first(benchmark: Benchmark) -> list[Params]:
     """The points, those of small numbers first."""
-    ranks = {
-        name: sorted(value for value in values if isinstance(value, int | float))
-        for name, values in benchmark.grid.items()
-    }
-
-    def size(params: Params) -> int:
-        return sum(ranks[name].index(value) for name, value in params.items() if value in ranks[name])
-
-    return sorted(benchmark.points(), key=size)
+    return sorted(benchmark.points(), key=lambda params: [v for v in params.values() if isinstance(v, int | float)])
 
 
 def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:

@@ -76,9 +76,9 @@ def submit(
 
 
 def _ended_well(folder: Path) -> bool:
-    from hpml_plugins.tools.cluster.jobs import read_state
+    from hpml_plugins.tools.cluster.jobs import JobState, read_file
 
-    state = read_state(folder)
+    state = read_file(folder, JobState)
     if state is None or state.phase != "done":
         reason = state.reason if state else "it never started asv; see its log"
         print(f"hpml: {folder.name}: {reason}", file=sys.stderr)

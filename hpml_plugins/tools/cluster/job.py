@@ -17,7 +17,7 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, one_line
 from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, read_state, write_state
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, read_file, write_file
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.
 SOME_FAILED, TAKEN = 2, 75
@@ -47,10 +47,10 @@ class AsvRun:
 
     def __call__(self) -> int:
         """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not measure."""
-        before = read_state(Path(self.folder))
+        before = read_file(Path(self.folder), JobState)
         attempts = before.attempts + 1 if before else 1
         state = JobState("running", socket.gethostname(), attempts, time.time())
-        write_state(Path(self.folder), state)
+        write_file(Path(self.folder), state)
         try:
             status, refusal = self._run(resume=attempts > 1)
         except BaseException as error:
@@ -72,7 +72,7 @@ class AsvRun:
 
         self._stopped = True
         self._stop()
-        before = read_state(Path(self.folder))
+        before = read_file(Path(self.folder), JobState)
         if before:
             self._end(
                 before, "interrupted", "stopped because its time is nearly up or the node is wanted; it will continue"
@@ -128,7 +128,7 @@ class AsvRun:
 
     def _end(self, state: JobState, phase: Any, reason: str) -> None:
         ended = JobState(phase, state.host, state.attempts, state.started, time.time(), reason)
-        write_state(Path(self.folder), ended)
+        write_file(Path(self.folder), ended)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_process": None, "_stopped": False}

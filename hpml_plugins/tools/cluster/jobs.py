@@ -17,7 +17,7 @@ import msgspec
 
 from hpml_plugins.store import atomic_write
 
-_T = TypeVar("_T")
+T = TypeVar("T", "JobOrder", "JobState")
 ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
 
 #: Slurm's states in which a job has not ended.
@@ -69,24 +69,15 @@ def write_commits(path: Path, commits: Sequence[str]) -> None:
     atomic_write(path, "".join(f"{commit}\n" for commit in commits).encode())
 
 
-def write_order(folder: Path, order: JobOrder) -> None:
-    """Write the order of a job's folder."""
-    atomic_write(folder / ORDER, msgspec.json.encode(order))
+def write_file(folder: Path, content: JobOrder | JobState) -> None:
+    """Write the order or the state of a job's folder."""
+    atomic_write(folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content))
 
 
-def write_state(folder: Path, state: JobState) -> None:
-    """Write what the job reports about itself."""
-    atomic_write(folder / STATE, msgspec.json.encode(state))
-
-
-def read_state(folder: Path) -> JobState | None:
-    """What the job reported last, None before it has started."""
-    return _read(folder / STATE, JobState)
-
-
-def _read(path: Path, kind: type[_T]) -> _T | None:
+def read_file(folder: Path, kind: type[T]) -> T | None:
+    """The order, or the state that the job reported last; None where there is no readable one."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode((folder / (ORDER if kind is JobOrder else STATE)).read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -125,14 +116,14 @@ class Job:
 
 def find_jobs(folder: Path) -> list[Job]:
     """All jobs of a folder, the oldest first."""
-    found = [(path, order) for path in sorted(folder.glob("*")) if (order := _read(path / ORDER, JobOrder))]
+    found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder))]
     known = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
     return [describe_job(path, order, known.get(order.id)) for path, order in found]
 
 
 def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job:
     """A job from its order, its own report and Slurm's."""
-    report = read_state(folder)
+    report = read_file(folder, JobState)
     state, reason = _state(order, report, slurm)
     progress = None if report is None else 1.0 if state == "done" else read_progress(folder / f"{order.id}_0_log.out")
     node = (slurm.nodes if slurm else "") or (report.host if report else "")

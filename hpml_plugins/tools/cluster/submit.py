@@ -23,7 +23,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from hpml_plugins.errors import HpmlError, UsageError, one_line
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, write_commits, write_order
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, write_commits, write_file
 
 NEW, ALL = "NEW", "ALL"
 
@@ -93,7 +93,7 @@ def submit(target: Target, commits: Sequence[str], request: Request, jobs: Path)
         folder.rmdir()
         raise
     write_commits(folder / COMMITS, commits)
-    write_order(folder, order)
+    write_file(folder, order)
     if target.executor == "local":
         # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -101,9 +101,9 @@ def submit(target: Target, commits: Sequence[str], request: Request, jobs: Path)
         job = executor.submit(asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
-        write_order(folder, replace(order, problem=problem))
+        write_file(folder, replace(order, problem=problem))
         raise UsageError(f"target {target.name!r} was not taken: {problem}") from None
-    write_order(folder, replace(order, id=job.job_id))
+    write_file(folder, replace(order, id=job.job_id))
     return folder, job
 
 

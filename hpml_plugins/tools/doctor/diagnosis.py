@@ -20,14 +20,49 @@ from hpml_plugins.node import detect_node, machine_name, read_health, read_users
 from hpml_plugins.registry import read_registry
 from hpml_plugins.tools.doctor.traps import TorchFacts, traps
 
-#: Libraries of one group are imported by one process, in this order; the groups run at once.
-_GROUPS = (("torch", "torchvision"), ("numba", "numba.cuda", "asv", "fvcore", "matplotlib"))
-#: library → how to fix it
-_FIXES = {
-    "torchvision": "pip install torchvision (of torch's release)",
-    "torch on GPU": "install a torch built for this driver's CUDA or an older one",
-    "numba.cuda": "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5 dropped)",
+#: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
+_LIBRARIES = {
+    "torch": (
+        "import torch; flags, cuda = torch._C._cuda_getArchFlags() or '', torch.version.cuda\n"
+        "what = f'{torch.__version__} CUDA {cuda}'\n"
+        "facts = dict(version=torch.__version__.split('+')[0], cuda=cuda or '', archs=flags.split())",
+        "pip install torch",
+    ),
+    # its compiled operators load into this torch; importing all of it takes 4 s of CPU time more
+    "torchvision": (
+        "import importlib.metadata, importlib.util, pathlib, torch; what = importlib.metadata.version('torchvision')\n"
+        "for file in pathlib.Path(importlib.util.find_spec('torchvision').origin).parent.glob('_C*.so'):\n"
+        "    torch.ops.load_library(str(file))\n"
+        "torch.ops.torchvision.nms.default",
+        "pip install torchvision (of torch's release)",
+    ),
+    "torch on GPU": (
+        "import itertools, torch; torch.ones(1, device='cuda').item(); what = torch.cuda.get_device_name()\n"
+        "pairs = list(itertools.permutations(range(torch.cuda.device_count()), 2))\n"
+        "facts = dict(peers=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None)",
+        "install a torch built for this driver's CUDA or an older one",
+    ),
+    "numba.cuda": (
+        "import numba_cuda; from numba import cuda; cuda.jit; what = numba_cuda.__version__",
+        "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5 dropped)",
+    ),
 }
+#: The libraries of one group are checked by one process, in this order; the groups run at once.
+_GROUPS = (("torch", "torchvision"), ("numba", "numba.cuda", "asv", "fvcore", "matplotlib"))
+#: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts], [name, null, reason].
+_WORKER = """
+import contextlib, json, sys
+out = sys.stdout
+for name, code in json.loads(sys.argv[1]):
+    found = {"facts": {}}
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(code, found)
+        line = [name, str(found["what"]), found["facts"]]
+    except BaseException as error:
+        line = [name, None, (f"{type(error).__name__}: {error}".splitlines() or [""])[0]]
+    print(json.dumps(line), file=out, flush=True)
+"""
 #: Measuring does not need it, and a bundle does not carry it.
 _ONLY_TO_PUBLISH = "matplotlib"
 _TIMEOUT = 120.0
@@ -50,8 +85,8 @@ def diagnose(registry: Path) -> Iterator[Finding]:
                 yield finding
                 torch = torch.with_facts(facts)
     if node.gpus:
-        facts = shared_memory(), counters_need_root(), os.geteuid() == 0
-        yield from traps(node, torch, read_users(node.gpus), *facts, read_health(node.gpus))
+        system = shared_memory(), counters_need_root(), os.geteuid() == 0
+        yield from traps(node, torch, read_users(node.gpus), *system, read_health(node.gpus))
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
@@ -64,7 +99,8 @@ def check_libraries(names: Sequence[str]) -> list[tuple[Finding, dict[str, Any]]
     """A finding for each library, and facts of it. One that crashes or hangs costs only itself."""
     left, found = list(names), []
     while left:
-        command = [sys.executable, str(Path(__file__).with_name("libraries.py")), *left]
+        codes = [(name, _LIBRARIES.get(name, (f"import {name}; what = {name}.__version__",))[0]) for name in left]
+        command = [sys.executable, "-c", _WORKER, json.dumps(codes)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
             output, problem = done.stdout, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
@@ -81,7 +117,7 @@ def check_libraries(names: Sequence[str]) -> list[tuple[Finding, dict[str, Any]]
 
 def failed_library(name: str, reason: str) -> Finding:
     """The finding for a library that does not import."""
-    fix = _FIXES.get(name, f"pip install {name}")
+    fix = _LIBRARIES[name][1] if name in _LIBRARIES else f"pip install {name}"
     if name == _ONLY_TO_PUBLISH and "No module named" in reason:
         return Finding(name, "missing", "not installed (only publishing needs it)", fix)
     return Finding(name, "broken", reason, fix)

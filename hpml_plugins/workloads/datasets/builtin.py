@@ -103,18 +103,12 @@ def read_cifar10(folder: Path) -> Arrays:
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
-    """CIFAR-10 as JPEG files in class folders. Lossy: not to be named CIFAR-10."""
-    return read_image_folders(folder, CIFAR10_CLASSES, (3, 32, 32))
+    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named CIFAR-10.
 
-
-def read_image_folders(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Arrays:
-    """`train/<class>/*` and `test/<class>/*` by torchvision's ImageFolder.
-
-    shape: (C, H, W) that every image must have. Raises DataError naming the folder or file that is wrong.
+    Raises DataError naming the folder or file that is wrong.
     """
-    train, train_labels = _read_images(folder / "train", classes, shape)
-    test, test_labels = _read_images(folder / "test", classes, shape)
-    return Arrays(train, train_labels, test, test_labels, classes)
+    parts = [_read_images(folder / part, CIFAR10_CLASSES, (3, 32, 32)) for part in ("train", "test")]
+    return Arrays(*parts[0], *parts[1], CIFAR10_CLASSES)
 
 
 def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
@@ -162,16 +156,9 @@ def idx_folder(*places: str) -> Callable[[Path], Path | None]:
     return find
 
 
-def find_cifar10(root: Path) -> Path | None:
-    """The folder of the Python version of CIFAR-10, as torchvision unpacks it."""
-    folder = root / "cifar-10-batches-py"
-    return folder if (folder / "batches.meta").is_file() and (folder / "test_batch").is_file() else None
-
-
-def find_cifar10_jpeg(root: Path) -> Path | None:
-    """A folder with `train/<class>/` and `test/<class>/`."""
-    folder = root / "cifar10-jpeg"
-    return folder if (folder / "train").is_dir() and (folder / "test").is_dir() else None
+def folder_with(folder: str, *names: str) -> Callable[[Path], Path | None]:
+    """Finds this folder under a root where it holds files or folders of these names."""
+    return lambda root: root / folder if all((root / folder / name).exists() for name in names) else None
 
 
 def find_digits(root: Path) -> Path | None:
@@ -188,27 +175,24 @@ _BUILT_IN = (
         how_to_get="pip install scikit-learn, which carries it",
         extra_roots=scikit_learn_root,
     ),
-    DataSource(
-        name="mnist",
-        find=idx_folder("MNIST/raw", "mnist"),
-        read=partial(read_idx, loader_name="MNIST"),
-        looks_for="MNIST/raw/ or mnist/ with the four idx files",
-        how_to_get="hpml data get mnist",
-        modules=("torchvision",),
-        download=download_by("MNIST"),
-    ),
-    DataSource(
-        name="fashion-mnist",
-        find=idx_folder("FashionMNIST/raw", "fashion-mnist"),
-        read=partial(read_idx, loader_name="FashionMNIST"),
-        looks_for="FashionMNIST/raw/ or fashion-mnist/ with the four idx files",
-        how_to_get="hpml data get fashion-mnist, or on Debian apt-get install dataset-fashion-mnist",
-        modules=("torchvision",),
-        download=download_by("FashionMNIST"),
+    *(
+        DataSource(
+            name=name,
+            find=idx_folder(f"{loader}/raw", name),
+            read=partial(read_idx, loader_name=loader),
+            looks_for=f"{loader}/raw/ or {name}/ with the four idx files",
+            how_to_get=f"hpml data get {name}{otherwise}",
+            modules=("torchvision",),
+            download=download_by(loader),
+        )
+        for name, loader, otherwise in (
+            ("mnist", "MNIST", ""),
+            ("fashion-mnist", "FashionMNIST", ", or on Debian apt-get install dataset-fashion-mnist"),
+        )
     ),
     DataSource(
         name="cifar10",
-        find=find_cifar10,
+        find=folder_with("cifar-10-batches-py", "batches.meta", "test_batch"),
         read=read_cifar10,
         looks_for="cifar-10-batches-py/",
         how_to_get="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",
@@ -218,7 +202,7 @@ _BUILT_IN = (
     ),
     DataSource(
         name="cifar10-jpeg",
-        find=find_cifar10_jpeg,
+        find=folder_with("cifar10-jpeg", "train", "test"),
         read=read_cifar10_jpeg,
         looks_for="cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg",
         how_to_get="hpml data add PATH/cifar10-jpeg.tar.xz",

@@ -78,7 +78,7 @@ def _of_plugins(settings: Settings) -> dict[str, Any]:
 
 
 def _list() -> None:
-    from hpml_plugins.workloads.datasets.decoding import DecodedCopy
+    from hpml_plugins.workloads.datasets.decoding import decoded_copy
     from hpml_plugins.workloads.datasets.source import DATA_VARIABLE, DataSource, roots, sources
 
     known = sources()
@@ -92,8 +92,8 @@ def _list() -> None:
         elif reason:
             print(f"{name:{width}}  unread   {reason}")
         else:
-            copy = DecodedCopy.of(name, path)
-            kept = f"; decoded, {quantity(copy.size, 'B')} in {copy.folder}" if copy.size else ""
+            copy = decoded_copy(name, path)
+            kept = f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}" if copy.exists() else ""
             print(f"{name:{width}}  here     {path}{kept}")
     print(f"\nlooked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in front)")
 

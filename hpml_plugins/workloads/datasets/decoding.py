@@ -1,6 +1,6 @@
 """From the files of a data set to a DataSet: read, checked, fingerprinted, and decoded once for all processes.
 
-A decoded copy is four .npy files and about.json in the user's cache; it is there completely or not at all.
+A decoded copy is one file of torch.save's in the user's cache, mapped into memory; written atomically.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ import hashlib
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,38 +23,32 @@ from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
 if TYPE_CHECKING:
     from hpml_plugins.workloads.datasets.dataset import DataSet
 
-#: Changes when the same files would decode to something else.
-FORMAT = 1
+#: Changes when the same files would decode to something else, or the copy is written differently.
+FORMAT = 2
 _PARTS = ("train_images", "train_labels", "test_images", "test_labels")
-_ABOUT = "about.json"
 
 
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
     """The data set at `path`, from its decoded copy or else decoded now. Raises DataError when it is damaged."""
-    import torch
-
     from hpml_plugins.workloads.datasets.dataset import DataSet, Split
 
-    copy = DecodedCopy.of(source.name, path)
-    with copy.lock():
-        stored = copy.read()
+    copy = decoded_copy(source.name, path)
+    lock = FileLock(copy.parent / f"{source.name}.lock")
+    with suppress(OSError, NotImplementedError):  # without a lock several processes may decode at once
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        stored = _read_copy(copy)
         if stored is None:
             progress(f"decoding {source.name} from {path}")
-            arrays = read(source, path)
-            stored = arrays, describe_arrays(arrays)
-            problem = copy.write(*stored)
-            kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.size, 'B')} in {copy.folder}"
+            stored = describe_arrays(read(source, path))
+            problem = _write_copy(copy, stored)
+            kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
             progress(f"{source.name}: decoded copy {kept}")
-    arrays, about = stored
-    return DataSet(
-        name=source.name,
-        classes=tuple(about["classes"]),
-        train=Split(torch.from_numpy(arrays.train_images), torch.from_numpy(arrays.train_labels)),
-        test=Split(torch.from_numpy(arrays.test_images), torch.from_numpy(arrays.test_labels)),
-        mean=tuple(about["mean"]),
-        std=tuple(about["std"]),
-        fingerprint=about["fingerprint"],
-    )
+    finally:
+        lock.release()
+    train, test = (Split(stored.pop(f"{part}_images"), stored.pop(f"{part}_labels")) for part in ("train", "test"))
+    return DataSet(name=source.name, train=train, test=test, **stored)
 
 
 def read(source: DataSource, path: Path) -> Arrays:
@@ -95,9 +86,12 @@ def _fault(arrays: Arrays) -> str:
 
 
 def describe_arrays(arrays: Arrays) -> dict[str, Any]:
-    """Classes, fingerprint, and mean and standard deviation of each channel over the training images."""
+    """What a decoded copy holds: the tensors, classes, fingerprint, mean and deviation of each channel (training)."""
+    import torch
+
     mean, std = channel_statistics(arrays.train_images)
-    return {"classes": arrays.classes, "fingerprint": fingerprint(arrays), "mean": mean, "std": std}
+    tensors = {part: torch.from_numpy(getattr(arrays, part)) for part in _PARTS}
+    return {**tensors, "classes": arrays.classes, "fingerprint": fingerprint(arrays), "mean": mean, "std": std}
 
 
 def fingerprint(arrays: Arrays) -> str:
@@ -127,86 +121,42 @@ def channel_statistics(images: Any) -> tuple[tuple[float, ...], tuple[float, ...
     return tuple(means), tuple(stds)
 
 
-@dataclass(frozen=True)
-class DecodedCopy:
-    """The decoded copy of one data set at one path, in one state of its files.
+def decoded_copy(name: str, path: Path) -> Path:
+    """The file of the decoded copy: identified by the path, and by names, sizes and modification times of its files."""
+    state = [FORMAT, *sorted(_files(path))]
+    place, version = (_short(data) for data in (os.fsencode(path.absolute()), json.dumps(state).encode()))
+    return cache() / "decoded" / f"{name}-{place}-{version}.pt"
 
-    folder: of the copy.  family: what the folders' names of all states begin with.
-    """
 
-    folder: Path
-    family: str
+def _read_copy(file: Path) -> dict[str, Any] | None:
+    """What is stored, the tensors mapped and copied on write; None where there is no complete copy."""
+    import torch
 
-    @classmethod
-    def of(cls, name: str, path: Path) -> DecodedCopy:
-        """Identified by the path, and by names, sizes and modification times of the files."""
-        family = f"{name}-{_short(os.fsencode(path.absolute()))}"
-        state = [FORMAT, *sorted(_files(path))]
-        return cls(cache() / "decoded" / f"{family}-{_short(json.dumps(state).encode())}", family)
+    try:
+        stored: dict[str, Any] = torch.load(file, mmap=True, weights_only=True)
+    except Exception:  # torch raises several kinds for a damaged file
+        return None
+    return stored if isinstance(stored, dict) and {*_PARTS, "fingerprint"} <= stored.keys() else None
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Held by one process of this machine at a time, so that one decodes and the others wait for its copy.
 
-        Where files cannot be locked nothing is held, and each decodes.
-        """
-        lock = FileLock(self.folder.parent / f"{self.family}.lock")
-        try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except (OSError, NotImplementedError):
-            yield
-            return
-        try:
-            yield
-        finally:
-            lock.release()
+def _write_copy(file: Path, content: dict[str, Any]) -> str:
+    """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
+    import torch
 
-    def read(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The arrays, mapped and copied on write, and what is known of them; None where there is no complete copy."""
-        import numpy as np
-
-        try:
-            about = json.loads((self.folder / _ABOUT).read_text())
-            parts = {part: np.load(self.folder / f"{part}.npy", mmap_mode="c", allow_pickle=False) for part in _PARTS}
-            if {part: list(array.shape) for part, array in parts.items()} != about["shapes"]:
-                return None
-            return Arrays(classes=tuple(about["classes"]), **parts), about
-        except (OSError, EOFError, ValueError, KeyError, TypeError):
-            return None
-
-    def write(self, arrays: Arrays, about: dict[str, Any]) -> str:
-        """Store the arrays, and remove copies of earlier states. Returns why that failed, or nothing."""
-        import numpy as np
-
-        parts = {part: getattr(arrays, part) for part in _PARTS}
-        about = {**about, "shapes": {part: list(array.shape) for part, array in parts.items()}}
-        for old in self.folder.parent.glob(f".{self.family}-*"):
-            shutil.rmtree(old, ignore_errors=True)  # of a process that was killed while it wrote
-        try:
-            with tempfile.TemporaryDirectory(
-                prefix=f".{self.family}-", dir=self.folder.parent, ignore_cleanup_errors=True
-            ) as folder:
-                for part, array in parts.items():
-                    np.save(Path(folder, part), array, allow_pickle=False)
-                Path(folder, _ABOUT).write_text(json.dumps(about))
-                for path in Path(folder).iterdir():  # a power cut must not leave empty files under the final name
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
-                for old in self.folder.parent.glob(f"{self.family}-*"):
-                    shutil.rmtree(old, ignore_errors=True)  # existing mappings stay valid until unmapped
-                Path(folder).rename(self.folder)
-        except OSError as error:
-            return str(error)
-        return ""
-
-    @property
-    def size(self) -> int:
-        """Bytes on disk, 0 where there is no copy."""
-        try:
-            return sum(file.stat().st_size for file in self.folder.iterdir())
-        except OSError:
-            return 0
+    partial = file.with_suffix(".partial")
+    try:
+        with partial.open("wb") as out:
+            torch.save(content, out)
+            out.flush()
+            os.fsync(out.fileno())
+        for old in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.pt"):
+            old.unlink(missing_ok=True)  # existing mappings stay valid until unmapped
+        partial.replace(file)
+    except (OSError, RuntimeError) as error:  # torch's writer raises RuntimeError for a full disk
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        return str(error)
+    return ""
 
 
 def _files(path: Path) -> Iterator[list[Any]]:

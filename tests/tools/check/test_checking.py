@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from support import TOY
 
+from hpml_plugins import Metric
+from hpml_plugins.host import BenchmarkInfo
 from hpml_plugins.testing import Finding
 from hpml_plugins.tools.check import check, find_plugin
-from hpml_plugins.tools.check.facts import Declared, Loaded
 from hpml_plugins.tools.check.fault_injection import corrupted
-from hpml_plugins.tools.check.judging import judge_definition
+from hpml_plugins.tools.check.judging import Loaded, judge_definition
 from hpml_plugins.tools.check.worker import with_dependencies
 
 Write = Callable[[str, str], Path]
@@ -145,12 +146,13 @@ def loaded(**changed: object) -> Loaded:
     values = {
         "name": "b",
         "version": "1",
-        "metrics": [("time", "s", "lower")],
-        "grid": {"size": [1]},
+        "metrics": (Metric("time", "s", "lower"),),
+        "grid": {"size": (1,)},
         "description": "",
+        "timeout": 1.0,
         **changed,
     }
-    return Loaded("", 0.0, [], [], [Declared(**values)], [], [])  # type: ignore[arg-type]
+    return Loaded("", 0.0, [], [], [BenchmarkInfo(**values)], [], [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def loaded(**changed: object) -> Loaded:
         ({"grid": {"size": [1, 2]}}, ""),  # more points are no other definition
         ({"version": "2", "grid": {"length": [1]}}, ""),
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
-        ({"metrics": [("time", "B/s", "higher")]}, "metric time was [s, lower], is [B/s, higher]"),
-        ({"metrics": [("rate", "1/s", "higher")]}, "metric time is gone"),
+        ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
+        ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
     ],
 )
 def test_a_definition_that_changed_under_one_version_is_found(

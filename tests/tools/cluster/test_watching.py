@@ -15,8 +15,7 @@ from hpml_plugins.tools.cluster.jobs import (
     describe_job,
     find_jobs,
     read_progress,
-    write_order,
-    write_state,
+    write_file,
 )
 
 ORDER = JobOrder("t", "m", "slurm", 3, 1.0, "login", id="7")
@@ -48,19 +47,19 @@ def test_a_jobs_state_is_put_together_from_all_that_is_known(
     word: SlurmState | None, told: JobState | None, state: str, reason: str, tmp_path: Path
 ) -> None:
     if told:
-        write_state(tmp_path, told)
+        write_file(tmp_path, told)
     job = describe_job(tmp_path, ORDER, word)
     assert (job.state, job.reason.startswith(reason)) == (state, True), job.reason
 
 
 def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
     order = JobOrder("t", "m", "local", 1, 1.0, socket.gethostname(), id=str(os.getpid()))
-    write_state(tmp_path, RUNNING)
+    write_file(tmp_path, RUNNING)
     assert describe_job(tmp_path, order, None).state == "lost"  # this process is alive, and no job
 
 
 def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:
-    write_order(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
+    write_file(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
     (tmp_path / "b").mkdir()
     (tmp_path / "c").write_text("")
     (job,) = find_jobs(tmp_path)
