@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,13 +10,9 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.report.site.cells import graph_link
-from hpml_plugins.report.site.own_pages import write_own_pages
-from hpml_plugins.report.site.page import fill
+from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.site.page import fill, graph_link
 from hpml_plugins.report.tables import as_csv, numeric, spelled
-from hpml_plugins.store.records import Damaged
-from hpml_plugins.store.selection import newest, read_all
 
 #: Where charts and their data go, below the published folder.
 FOLDER = "figures"
@@ -67,14 +63,13 @@ class ShownOrigin:
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from.  pages: title → address."""
+    """The page of one plugin. origins: where the code of the shown Records came from."""
 
     plugin: str
     address: str
     benchmarks: tuple[ShownBenchmark, ...]
     figures: tuple[ShownFigure, ...]
     origins: tuple[ShownOrigin, ...] = ()
-    pages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -83,24 +78,18 @@ class Problems:
 
     lines: list[str] = field(default_factory=list)
 
-    def damaged(self, damage: Damaged) -> None:
-        """Take in a line of the store that is no Record."""
-        self.lines.append(str(damage))
-
 
 def write_plugin_pages(
     plugins: Sequence[LoadedPlugin],
-    results: Path,
+    records: Sequence[Record],
     html_dir: Path,
     project: str,
-    order: Mapping[str, int],
 ) -> tuple[list[PluginPage], list[str]]:
     """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
 
-    results: asv's folder.  order: commit → its place in history.
+    records: the current ones, one per machine and point.
     """
     problems = Problems()
-    records = newest(read_all(results, problems.damaged), versions(plugins), order)
     pages = [_page(plugin, records, html_dir, project, problems) for plugin in plugins if not plugin.error]
     for page in pages:
         text = fill("plugin.html", here=page.address, page=page, project=project)
@@ -121,10 +110,8 @@ def _page(
         figures = []
     shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
-    own, faults = write_own_pages(plugin, records, html_dir, project)
-    problems.lines += faults
     of_plugin = [record for record in records if record.plugin == name]
-    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin), own)
+    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin))
 
 
 def _origins(records: Sequence[Record]) -> tuple[ShownOrigin, ...]:
