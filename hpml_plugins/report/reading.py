@@ -367,8 +367,6 @@ class _Reader:
 
     def take(self, line: _Line, file: int, offset: int, length: int) -> None:
         """Take in one Record."""
-        if line.commit and line.commit not in self.revisions:
-            return
         started = line.started
         if file >= 0 and started >= self.last.get(line.machine, (-np.inf,))[0]:
             self.last[line.machine] = started, file, offset, length
@@ -381,7 +379,7 @@ class _Reader:
             point = benchmark.known[spelled] = self._point(benchmark.points, spelled)
         machine = self.machines.setdefault(line.machine, len(self.machines))
         row = len(self.records) // _COLUMNS
-        revision = self.revisions[line.commit] if line.commit else -1
+        revision = self.revisions.get(line.commit, -1)
         status = STATUS[line.status]
         self.records.extend((machine, revision, point, status, started, file, offset, length, benchmark.number))
         if status == OK:
@@ -414,9 +412,10 @@ def read_history(
     dates: Mapping[str, float],
     on_damage: Callable[[Damaged], None],
 ) -> History:
-    """All Records of the commits in `revisions` (commit → its place in history) and of none, as one history.
+    """All Records as one history.
 
-    metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results of benchmarks
+    revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
+    the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results of benchmarks
     that are not ours are imported.  dates: of the commits, ms since 1970.
     """
     was_on = gc.isenabled()
@@ -497,23 +496,22 @@ def _point_names(reader: _Reader) -> list[tuple[str, str]]:
 
 def _lines(reader: _Reader, table: np.ndarray, measured: np.ndarray, history: History) -> Iterator[tuple[str, Lines]]:
     """Each metric's arrays. Of several Records of a point at a commit the measured one started last counts."""
-    shape = len(history.machines), len(history.commits), reader.count
+    if not history.commits:
+        return
     rows = np.flatnonzero(measured)
     rows = rows[np.lexsort((table[rows, _STARTED], table[rows, _STATUS] == OK))]
-    column = np.searchsorted(history.revisions, table[:, _COMMIT]) if history.revisions else np.zeros(len(table))
+    column = np.searchsorted(history.revisions, table[:, _COMMIT])
     at = np.stack([table[:, _MACHINE], column, table[:, _POINT]]).astype(np.int64)
-    chosen = np.full(shape, -1, np.int64)
+    chosen = np.full((len(history.machines), len(history.commits), reader.count), -1, np.int64)
     chosen[tuple(at[:, rows])] = rows  # of one place the last row stays
+    status = np.where(chosen >= 0, table[chosen, _STATUS], NOTHING).astype(np.uint8)
+    started = np.where(chosen >= 0, table[chosen, _STARTED], np.nan)
     values = np.frombuffer(reader.values).reshape(-1, 5)
     of = values[:, 0].astype(np.int64)
-    counts = measured[of] & (chosen[tuple(np.where(measured[of], at[:, of], 0))] == of) & np.isfinite(values[:, 2])
+    counts = measured[of] & (chosen[tuple(at[:, of])] == of) & np.isfinite(values[:, 2])
     values, of = values[counts], of[counts]
     order = np.argsort(values[:, 1], kind="stable")
     bounds = np.searchsorted(values[order, 1], np.arange(len(reader.metrics) + 1))
-    status = np.where(chosen >= 0, table[chosen, _STATUS], NOTHING).astype(np.uint8) if len(table) else None
-    started = np.where(chosen >= 0, table[chosen, _STARTED], np.nan) if len(table) else None
-    if status is None or started is None:
-        return
     for number, metric in enumerate(reader.metrics):
         ids = metric.points.ids
         if not (of_metric := status[:, :, ids]).any():

@@ -56,12 +56,6 @@ def fails(text):
     def table(records):
         raise ValueError(text)
     return table
-
-@hookimpl
-def hpml_pages():
-    for i, text in enumerate(TEXTS):
-        yield Page(f"escaped{{i}}", text, ("toy0",), lambda records, text=text: f"<p>{{html.escape(text)}}</p>")
-        yield Page(f"raw{{i}}", text, ("toy0",), lambda records, text=text: f"<p>{{text}}</p>")
 """
 
 
@@ -120,7 +114,9 @@ def _benchmarks(results: Path) -> dict[str, Any]:
     for number, each in enumerate(TEXTS):
         named = number % 4 == 0 and len(each) < 60 and not set("/.(\x1b") & set(each)
         name = f"group {each}.track_{each}" if named else f"group{number % 7}.b{number}.track_y"
-        ours = {} if number % 3 else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
+        ours = (
+            {} if number % 3 else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
+        )
         made[name] = benchmark(
             name,
             {text(number + 1): [text(number + 2), text(number + 3)]},

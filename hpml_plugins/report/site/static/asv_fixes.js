@@ -28,9 +28,12 @@
         }
     }
 
+    /* Put in front of what may be the name of an event handler, which a browser reports even where nothing can run. */
+    var MARK = '\ue000';
+
     $.htmlPrefilter = function (html) {
         var holder = document.createElement('template');
-        holder.innerHTML = html;
+        holder.innerHTML = html.replace(/on(?=[a-z]+\s*=)/gi, MARK + '$&');
         holder.content.querySelectorAll('*').forEach(function (element) {
             if (!ELEMENTS.test(element.localName) || element.namespaceURI !== 'http://www.w3.org/1999/xhtml') {
                 element.replaceWith(document.createTextNode(element.outerHTML));
@@ -43,7 +46,7 @@
                 }
             });
         });
-        return holder.innerHTML;
+        return holder.innerHTML.replace(new RegExp(MARK, 'g'), '');
     };
 
     function escape_all(object) {
