@@ -9,11 +9,6 @@ from typing import Any
 from asv import step_detect
 
 
-def detect_steps_faster() -> None:
-    """Let asv's step detection use `choose_levels`. Half of `asv publish` over a long history is spent there."""
-    step_detect.solve_potts_autogamma = choose_levels
-
-
 def choose_levels(y: list[float], w: list[float], beta: float | None = None, **more: Any) -> Any:
     """Piecewise constant levels of a series, with the penalty for a jump that minimizes an information measure.
 

@@ -30,12 +30,12 @@ def command(
     from hpml_plugins.errors import UsageError
     from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
-    from hpml_plugins.store.selection import commit_order, read_all
+    from hpml_plugins.store import commit_order, read_records
 
     repository = settings.registry.resolve().parent
     records = [
         record
-        for record in read_all(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr))
+        for record in read_records(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr))
         if benchmark in (None, record.benchmark) and machine in (None, record.machine)
     ]
 

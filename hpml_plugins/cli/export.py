@@ -17,8 +17,8 @@ from hpml_plugins.cli import Settings
 def command(settings: Settings, file: Path, results: Path) -> int:
     """Write every Record to FILE as Parquet, for DuckDB, pandas and their like. A row is one metric of one Record."""
     from hpml_plugins.report.export import write_parquet
-    from hpml_plugins.store.selection import read_all
+    from hpml_plugins.store import read_records
 
-    rows = write_parquet(read_all(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)), file)
+    rows = write_parquet(read_records(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)), file)
     print(f"{file}: {rows} rows")
     return 0

@@ -12,7 +12,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.host.host import nearest
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.store.selection import commit_order, newest, read_all
+from hpml_plugins.store import commit_order, current_records, read_records
 
 
 def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
@@ -35,8 +35,8 @@ def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dra
             chosen.append((plugin, wanted))
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
-    records = newest(
-        read_all(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)),
+    records = current_records(
+        read_records(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)),
         versions(host.plugins),
         commit_order(settings.registry.resolve().parent),
     )

@@ -18,13 +18,13 @@ def command(settings: Settings, name: str | None, as_json: bool, dry_run: bool) 
     """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""
     import msgspec
 
-    from hpml_plugins.asv.machine import facets, save_machine
+    from hpml_plugins.asv.run import facets, record_machine
     from hpml_plugins.node import detect_node, machine_name
 
     node = detect_node()
     facts = facets(node, name or machine_name(node), {})
     if not dry_run:
-        save_machine(facts)
+        record_machine(facts)
     if as_json:
         print(json.dumps({**facts, "node": msgspec.to_builtins(node)}, indent=2))
         return 0

@@ -20,9 +20,9 @@ def command(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
     The order does not matter, and merging again changes nothing. Of a benchmark that two have measured the newer result
     counts. Exit status 1 when something was damaged or not ours, and so left out.
     """
-    from hpml_plugins.store.merge import merge_folders
+    from hpml_plugins.store import merge_results
 
-    report = merge_folders(folders, into, dry_run=dry_run)
+    report = merge_results(folders, into, dry_run=dry_run)
     for conflict in report.conflicts:
         print(f"hpml: {conflict}", file=sys.stderr)
     for skipped in report.skipped:

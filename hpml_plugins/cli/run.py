@@ -23,7 +23,7 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.node.needs import data_used
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.store import append, check_writable
+from hpml_plugins.store import append_record, check_writable
 
 Task = tuple[LoadedPlugin, Benchmark, Params]
 
@@ -79,7 +79,7 @@ def command(
             records.append(done)
             display.finish(done)
             if record:
-                append(record, done)
+                append_record(record, done)
             if as_json:
                 from hpml_plugins.model.record import encode
 

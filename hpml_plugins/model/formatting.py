@@ -79,7 +79,8 @@ def estimate(value: float, low: float | None, high: float | None, unit: str) -> 
     text = quantity(value, unit)
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
         return text
-    return f"{text} ± {_digits((high - low) / 2 / abs(value) * 100, 2)} %"
+    percent = (high - low) / 2 / abs(value) * 100
+    return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
 
 
 def better_by(value: float, base: float, direction: str | None) -> float | None:
@@ -107,7 +108,12 @@ def judge(times: float) -> Judgement:
 
 def format_point(params: Mapping[str, object]) -> str:
     """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters."""
-    return ", ".join(f"{name}={unquoted(repr(value))}" for name, value in params.items())
+    return format_point_texts({name: repr(value) for name, value in params.items()})
+
+
+def format_point_texts(texts: Mapping[str, str]) -> str:
+    """The same where values are spelled as Python's repr, as asv spells them."""
+    return ", ".join(f"{name}={unquoted(text)}" for name, text in texts.items())
 
 
 def unquoted(value: str) -> str:

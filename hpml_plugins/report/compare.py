@@ -9,7 +9,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
-from hpml_plugins.store.selection import newest
+from hpml_plugins.store import current_records
 
 #: Samples below which the range of all of them does not hold the median at 95 %: 2 · 0.5⁵ = 6 %.
 ENOUGH = 6
@@ -92,18 +92,12 @@ def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int
 
 
 def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[tuple[str, str, str], Record]:
-    """(machine, or "" where machines are compared; benchmark; point) → its current Record, by `newest`.
+    """(machine, or "" where machines are compared; benchmark; point) → its current Record.
 
     Another version of a benchmark is another point.
     """
-    by_version: dict[str, list[Record]] = {}
-    for record in records:
-        by_version.setdefault(record.version, []).append(record)
-    found = {}
-    for version, those in by_version.items():
-        for record in newest(those, dict.fromkeys((each.benchmark for each in those), version), order):
-            found["" if across else record.machine, record.benchmark, record.point] = record
-    return found
+    found = current_records(records, None, order)
+    return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
 def _compare(machine: str, record: Record, name: str, metric: MetricSamples, other: MetricSamples) -> Compared:

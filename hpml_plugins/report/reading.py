@@ -19,11 +19,11 @@ import numpy as np
 
 from hpml_plugins.errors import describe
 from hpml_plugins.host import Host
-from hpml_plugins.model.formatting import unquoted
+from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.model.record import MetricSamples, Record, Status, decode
+from hpml_plugins.store import Damaged, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
-from hpml_plugins.store.json_objects import object_or_nothing
-from hpml_plugins.store.records import Damaged
+from hpml_plugins.store.projection import asv_name
 
 #: asv's declarations, as benchmarks.json has them: asv's name → entry.
 Declarations = Mapping[str, Mapping[str, Any]]
@@ -100,18 +100,13 @@ class Points:
 
     def add(self, texts: dict[str, str], number: int) -> int:
         """The id of the point with these values; `number` becomes the id of a new one."""
-        label = point_label(texts)
+        label = format_point_texts(texts)
         if label not in self.place:
             self.place[label] = len(self.labels)
             self.labels.append(label)
             self.texts.append(texts)
             self.ids.append(number)
         return self.ids[self.place[label]]
-
-
-def point_label(texts: Mapping[str, str]) -> str:
-    """`format_point` of values that are spelled as Python's repr."""
-    return ", ".join(f"{name}={unquoted(text)}" for name, text in texts.items())
 
 
 @dataclass(frozen=True)
@@ -264,7 +259,7 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
         grid = {name: [repr(value) for value in values] for name, values in benchmark.grid.items()}
         points = _declared_points(benchmark.version, grid, numbers)
         for metric in benchmark.metrics:
-            name = f"{benchmark.name}.track_{metric.name}"
+            name = asv_name(benchmark.name, metric.name)
             found[name] = TrackedMetric(
                 name, benchmark.name, metric.name, plugin.entry.name, metric.unit, metric.direction, benchmark.name,
                 points,
@@ -415,16 +410,15 @@ def read_history(
     """All Records as one history.
 
     revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
-    the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results of benchmarks
-    that are not ours are imported.  dates: of the commits, ms since 1970.
+    the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results
+    of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
     was_on = gc.isenabled()
     gc.disable()  # millions of numbers, all alive: the collector would look at them again and again
     try:
         reader = _Reader(metrics, revisions)
-        for path in sorted(results.glob("*/records/*.jsonl")):
-            if not any(each.is_symlink() for each in (path, path.parent, path.parent.parent)):
-                reader.read(path, on_damage)
+        for path in record_files(results):
+            reader.read(path, on_damage)
         for record in import_results(results, declarations):
             reader.take(_imported(record), -1, 0, 0)
         return _history(reader, results, revisions, dates)
@@ -476,7 +470,7 @@ def _machines(
     results: Path, names: Iterable[str], last: Mapping[str, Record | None]
 ) -> tuple[list[Machine], dict[str, int]]:
     """The machines in the order of pages, and each one's place."""
-    stored = {path.parent.name: object_or_nothing(path) for path in results.glob("*/machine.json")}
+    stored = {path.parent.name: read_object_or_empty(path) for path in results.glob("*/machine.json")}
     found = []
     for name in names:
         facts, record = stored.get(name, {}), last.get(name)

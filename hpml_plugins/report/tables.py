@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.figure import Cell, Table
+from hpml_plugins.model.formatting import quantity
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8

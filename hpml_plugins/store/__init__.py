@@ -1,5 +1,43 @@
-"""The record store: one JSON line a Record, appended, under results/<machine>/records/."""
+"""The results folder: Records as JSON lines, which are the truth, and asv's files, which are written from them."""
 
-from hpml_plugins.store.records import Damaged, append, check_writable, read, record_file
+from hpml_plugins.store.files import atomic_write, read_object, read_object_or_empty
+from hpml_plugins.store.locks import Lock, Locked, MachineLocked, lock_declarations, lock_machine
+from hpml_plugins.store.merge import MergeReport, merge_results
+from hpml_plugins.store.projection import count_missing, project
+from hpml_plugins.store.records import (
+    Damaged,
+    append_record,
+    check_writable,
+    commit_order,
+    current_records,
+    decode_file,
+    read_file,
+    read_records,
+    record_file,
+    record_files,
+)
 
-__all__ = ["Damaged", "append", "check_writable", "read", "record_file"]
+__all__ = [
+    "Damaged",
+    "Lock",
+    "Locked",
+    "MachineLocked",
+    "MergeReport",
+    "append_record",
+    "atomic_write",
+    "check_writable",
+    "commit_order",
+    "count_missing",
+    "current_records",
+    "decode_file",
+    "lock_declarations",
+    "lock_machine",
+    "merge_results",
+    "project",
+    "read_file",
+    "read_object",
+    "read_object_or_empty",
+    "read_records",
+    "record_file",
+    "record_files",
+]

@@ -17,7 +17,7 @@ import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store.json_objects import parse
+from hpml_plugins.store.files import parse_json
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
@@ -89,7 +89,7 @@ def _read(path: Path) -> _ResultFile | None:
         except msgspec.ValidationError:
             return None
         except msgspec.DecodeError:  # most often NaN, which asv writes and JSON does not have
-            return msgspec.convert(parse(content), _ResultFile)
+            return msgspec.convert(parse_json(content), _ResultFile)
     except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return None
 

@@ -1,31 +1,30 @@
-"""Merging results folders, file by file, into one."""
+"""Merging results folders: the union of Records line by line, of declarations, of machines; then asv's files again.
+
+The result does not depend on the order of merging, and merging twice changes nothing.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.store import merge_declarations as declared
-from hpml_plugins.store import merge_records as lines
-from hpml_plugins.store import merge_results as results
-from hpml_plugins.store.atomic_write import remove_partial, write_whole
-from hpml_plugins.store.json_objects import read_object
-from hpml_plugins.store.lock import Lock, take
-from hpml_plugins.store.machine_lock import take_machine
-
-DECLARED, MACHINE, RECORDS = "benchmarks.json", "machine.json", "records"
-#: s to wait for another writer of benchmarks.json, who needs milliseconds.
-PATIENCE = 30.0
+from hpml_plugins.model.record import Record, decode
+from hpml_plugins.store.declarations import DECLARATIONS, join_benchmarks, join_machine
+from hpml_plugins.store.files import atomic_write, read_object, remove_partial_files
+from hpml_plugins.store.locks import lock_declarations, lock_machine
+from hpml_plugins.store.projection import MACHINE, join_results, measured_here, project
+from hpml_plugins.store.records import RECORDS, decode_file
 
 Join = Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], list[str]]]
 
 
 @dataclass
-class Report:
+class MergeReport:
     """What a merge did. records: new ones, by machine.  files: written.  conflicts: decided.  skipped: left alone."""
 
     records: dict[str, int] = field(default_factory=dict)
@@ -37,174 +36,171 @@ class Report:
 def find_results(folder: Path) -> Path:
     """The results folder that is meant: the folder itself, or `results` in it. Raises UsageError for neither."""
     for found in (folder, folder / "results"):
-        if (found / DECLARED).is_file() or any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl")):
+        machines = any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl"))
+        if machines or (found / DECLARATIONS).is_file():
             return found
     raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
 
 
-def lock_declarations(folder: Path) -> Lock:
-    """The lock of benchmarks.json, which every node writes whole."""
-    return take(folder / ".benchmarks.lock", wait=PATIENCE)
-
-
-def merge_folders(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> Report:
+def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> MergeReport:
     """Put the union of all into one results folder; the others are only read.
 
-    A machine that is being measured in `into` is not waited for: MachineTaken says so. A file that is damaged or not
-    ours is named and left alone, and the rest goes on.  locked: a machine that the caller has taken in `into`.
+    A machine that is being measured in `into` is not waited for: MachineLocked says so. A file that is damaged or not
+    a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
     """
-    report = Report()
+    merge = _Merge(into, dry_run, MergeReport())
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
-        _merge_declared(source, into, report, dry_run)
+        merge.declarations(source)
         for folder in sorted(path for path in source.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            if not _is_link(folder, report):
-                _merge_machine(folder, into, report, dry_run, locked=folder.name == locked)
-        _name_foreign(source, report, lambda path: path.is_dir() or path.name == DECLARED)
-    return report
+            if not merge.is_link(folder):
+                merge.machine(folder, locked=folder.name == locked)
+        merge.name_others(source, lambda path: path.is_dir() or path.name == DECLARATIONS)
+    if not dry_run:
+        merge.report.files += project(into, force=True)
+    return merge.report
 
 
-def _merge_declared(source: Path, into: Path, report: Report, dry_run: bool) -> None:
-    if not (source / DECLARED).exists() or _is_link(source / DECLARED, report):
-        return
-    if dry_run:
-        _merge_json(source / DECLARED, into / DECLARED, declared.join_benchmarks, report, dry_run)
-        return
-    with lock_declarations(into):
-        remove_partial(into, DECLARED)
-        _merge_json(source / DECLARED, into / DECLARED, declared.join_benchmarks, report, dry_run)
+@dataclass
+class _Merge:
+    """One merge under way."""
 
+    into: Path
+    dry_run: bool
+    report: MergeReport
 
-def _merge_machine(folder: Path, into: Path, report: Report, dry_run: bool, *, locked: bool) -> None:
-    target = into / folder.name
-    found = [path for path in (*folder.glob("*.json"), *(folder / RECORDS).glob("*.jsonl")) if path.is_file()]
-    if not found:
-        report.skipped.append(f"{folder}: not a machine's folder")
-        return
-    records = sorted((folder / RECORDS).glob("*.jsonl"))
-    if (folder / RECORDS).is_dir() and _is_link(folder / RECORDS, report):
-        records = []
-    lock = None if dry_run or locked else take_machine(into, folder.name)
-    try:
+    def declarations(self, source: Path) -> None:
+        if not (source / DECLARATIONS).exists() or self.is_link(source / DECLARATIONS):
+            return
+        if self.dry_run:
+            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
+            return
+        with lock_declarations(self.into):
+            remove_partial_files(self.into, DECLARATIONS)
+            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
+
+    def machine(self, folder: Path, *, locked: bool) -> None:
+        found = [path for path in (*folder.glob("*.json"), *(folder / RECORDS).glob("*.jsonl")) if path.is_file()]
+        if not found:
+            self.report.skipped.append(f"{folder}: not a machine's folder")
+            return
+        lock = None if self.dry_run or locked else lock_machine(self.into, folder.name)
+        try:
+            self._files_of_machine(folder)
+        finally:
+            if lock:
+                lock.release()
+        self.name_others(folder, lambda path: path.suffix == ".json" or path.name == RECORDS)
+        if (folder / RECORDS).is_dir():
+            self.name_others(folder / RECORDS, lambda path: path.suffix == ".jsonl")
+
+    def _files_of_machine(self, folder: Path) -> None:
+        target = self.into / folder.name
+        if (folder / RECORDS).is_dir() and not self.is_link(folder / RECORDS):
+            for path in sorted((folder / RECORDS).glob("*.jsonl")):
+                if not self.is_link(path):
+                    self._records(path, target / RECORDS / path.name)
         for path in sorted(folder.glob("*.json"), key=lambda path: (path.name != MACHINE, path.name)):
-            if _is_link(path, report):
+            if self.is_link(path):
                 continue
             if path.name == MACHINE:
-                _merge_json(path, target / MACHINE, declared.join_machine, report, dry_run, folder.name)
+                self._json(path, target / MACHINE, join_machine, machine=folder.name)
             else:
-                _merge_results(path, target / path.name, report, dry_run)
-        for path in records:
-            if not _is_link(path, report):
-                _merge_records(path, target / RECORDS / path.name, report, dry_run)
-    finally:
-        if lock:
-            lock.release()
-    _name_foreign(folder, report, lambda path: path.suffix == ".json" or path.name == RECORDS)
-    if (folder / RECORDS).is_dir():
-        _name_foreign(folder / RECORDS, report, lambda path: path.suffix == ".jsonl")
+                join = partial(join_results, measured_here(target, path.name))
+                self._json(path, target / path.name, join, machine=folder.name)
 
-
-def _merge_json(source: Path, target: Path, join: Join, report: Report, dry_run: bool, machine: str = "") -> None:
-    if not source.exists():
-        return
-    try:
-        theirs = read_object(source)
-        if machine and theirs.get("machine") != machine:
-            raise HpmlError(f"it is of machine {theirs.get('machine')!r}", str(source))
-    except HpmlError as error:
-        report.skipped.append(str(error))
-        return
-    ours: dict[str, Any] = {}
-    if _is_there(target, report, dry_run):
+    def _json(self, source: Path, target: Path, join: Join, machine: str = "") -> None:
         try:
-            ours = read_object(target)
+            theirs = read_object(source)
+            join({}, theirs)  # refuses what is not of the shape
+            facts = theirs.get("params", theirs)
+            if machine and facts.get("machine") != machine:
+                raise HpmlError(f"it is of machine {facts.get('machine')!r}", str(source))
         except HpmlError as error:
-            _put_aside(target, str(error), report, dry_run)
-    joined, said = join(ours, theirs)
-    report.conflicts += [f"{target}: {word}" for word in said]
-    if joined != ours:
-        report.files.append(target)
-        if not dry_run:
-            write_whole(target, json.dumps(joined, indent=4, sort_keys=True).encode())  # as asv writes it
-
-
-def _merge_results(source: Path, target: Path, report: Report, dry_run: bool) -> None:
-    try:
-        theirs = results.load(source)
-    except results.NotResults as error:
-        report.skipped.append(str(error))
-        return
-    ours = None
-    if _is_there(target, report, dry_run):
+            self.report.skipped.append(str(error) if error.where else f"{source}: {error}")
+            return
+        ours: dict[str, Any] = {}
+        if self._exists(target):
+            try:
+                ours = read_object(target)
+                join({}, ours)
+            except HpmlError as error:
+                ours = {}
+                self._put_aside(target, f"{target}: {error.what}")
         try:
-            ours = results.load(target)
-        except results.NotResults as error:
-            _put_aside(target, str(error), report, dry_run)
-    if ours is None:
-        joined, before = theirs, ""
-    elif (ours.commit_hash, ours.env_name) != (theirs.commit_hash, theirs.env_name):
-        report.skipped.append(
-            f"{source}: of commit {theirs.commit_hash} in {theirs.env_name}, and {target} of {ours.commit_hash} in "
-            f"{ours.env_name}"
-        )
-        return
-    else:
-        joined, before = ours, results.spelled(ours)
-        report.conflicts += [f"{target}: {word}" for word in results.join(joined, theirs)]
-    if results.spelled(joined) != before:
-        report.files.append(target)
-        if not dry_run:
-            from hpml_plugins.asv.files import write_json_atomically
+            joined, decided = join(ours, theirs)
+        except HpmlError as error:
+            self.report.skipped.append(f"{source}: {error}")
+            return
+        self.report.conflicts += [f"{target}: {each}" for each in decided]
+        if joined != ours:
+            self.report.files.append(target)
+            if not self.dry_run:
+                compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
+                text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
+                atomic_write(target, text.encode())
 
-            write_json_atomically()
-            joined.save(str(target.parent.parent))
+    def _records(self, source: Path, target: Path) -> None:
+        machine = target.parent.parent.name
+        theirs = self._lines(source)
+        foreign = {line for line, record in theirs.items() if record.machine != machine}
+        if foreign:
+            self.report.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
+        ours = self._lines(target) if self._exists(target) else {}
+        joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
+        new = len(joined) - len(ours)
+        if not new:
+            return
+        self.report.records[machine] = self.report.records.get(machine, 0) + new
+        self.report.conflicts += [f"{target}: {each}" for each in _contradictions(joined.values())]
+        self.report.files.append(target)
+        if not self.dry_run:
+            ordered = sorted(joined, key=lambda line: (joined[line].started, line))
+            atomic_write(target, b"".join(ordered))
 
+    def _lines(self, path: Path) -> dict[bytes, Record]:
+        """The complete lines of a file of Records; what is none is reported and left out."""
 
-def _merge_records(source: Path, target: Path, report: Report, dry_run: bool) -> None:
-    def damaged(damage: Any) -> None:
-        report.skipped.append(str(damage))
+        def damaged(damage: object) -> None:
+            self.report.skipped.append(str(damage))
 
-    theirs = lines.read_lines(source, damaged)
-    foreign = {line for line, record in theirs.items() if record.machine != target.parent.parent.name}
-    if foreign:
-        report.skipped.append(f"{source}: {len(foreign)} records of another machine; stepped over")
-    ours = lines.read_lines(target, damaged) if _is_there(target, report, dry_run) else {}
-    joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
-    new = len(joined) - len(ours)
-    if not new:
-        return
-    machine = target.parent.parent.name
-    report.records[machine] = report.records.get(machine, 0) + new
-    report.conflicts += [f"{target}: {word}" for word in lines.contradictions(joined.values())]
-    report.files.append(target)
-    if not dry_run:
-        write_whole(target, lines.spell(joined))
+        return dict(decode_file(path, lambda line: (line, decode(line)), damaged))
 
+    def is_link(self, path: Path) -> bool:
+        """Whether it is a symbolic link: it may point at anything of this machine, so it is named and left alone."""
+        if path.is_symlink():
+            self.report.skipped.append(f"{path}: a symbolic link; ignored")
+        return path.is_symlink()
 
-def _is_link(path: Path, report: Report) -> bool:
-    """Whether it is a symbolic link: it may point at anything of this machine, so it is named and left alone."""
-    if path.is_symlink():
-        report.skipped.append(f"{path}: a symbolic link; left alone")
-    return path.is_symlink()
+    def _exists(self, target: Path) -> bool:
+        """Whether there is a file to unite with; a link in its place is put aside, neither read nor written through."""
+        if target.is_symlink():
+            self._put_aside(target, f"{target}: a symbolic link")
+            return False
+        return target.exists()
 
+    def _put_aside(self, target: Path, problem: str) -> None:
+        aside = target.with_name(f"{target.name}.damaged")
+        self.report.skipped.append(f"{problem}; renamed to {aside.name}")
+        if not self.dry_run:
+            target.replace(aside)
 
-def _is_there(target: Path, report: Report, dry_run: bool) -> bool:
-    """Whether there is a file to unite with; a link in its place is put aside, neither read nor written through."""
-    if target.is_symlink():
-        _put_aside(target, f"{target}: a symbolic link", report, dry_run)
-        return False
-    return target.exists()
-
-
-def _put_aside(target: Path, problem: str, report: Report, dry_run: bool) -> None:
-    aside = target.with_name(f"{target.name}.damaged")
-    report.skipped.append(f"{problem}; put aside as {aside.name}")
-    if not dry_run:
-        target.replace(aside)
+    def name_others(self, folder: Path, expected: Callable[[Path], bool]) -> None:
+        """Report files that no results folder has."""
+        for path in sorted(folder.iterdir()):
+            if not path.name.startswith(".") and not expected(path) and not path.name.endswith(".damaged"):
+                self.report.skipped.append(f"{path}: not a result; ignored")
 
 
-def _name_foreign(folder: Path, report: Report, ours: Callable[[Path], bool]) -> None:
-    for path in sorted(folder.iterdir()):
-        if not path.name.startswith(".") and not ours(path) and not path.name.endswith(".damaged"):
-            report.skipped.append(f"{path}: not one of ours")
+def _contradictions(records: Iterable[Record]) -> list[str]:
+    """Points with two different Records of one run. A run measures a point once, so one of the two was edited."""
+    first: dict[tuple[str, ...], Record] = {}
+    found = []
+    for record in records:
+        key = (record.run, record.commit, record.environment, record.machine, record.point)
+        if record.run and first.setdefault(key, record) != record:
+            found.append(
+                f"run {record.run[:8]} has two Records of {record.benchmark} {dict(record.params)}; both are kept"
+            )
+    return found

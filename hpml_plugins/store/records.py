@@ -1,18 +1,23 @@
-"""Appending and reading Records. A crash, a full disk or a second writer loses nothing that was written."""
+"""The Records of a results folder: JSON lines under results/<machine>/records/, appended, never rewritten in place."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
+from typing import TypeVar
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record, decode, encode
-from hpml_plugins.store.atomic_write import sync_folder
+from hpml_plugins.store.files import sync_folder
+
+RECORDS = "records"
+
+#: What a decoder makes of a line: a Record, or the part of it that a reader needs.
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
@@ -24,20 +29,32 @@ class Damaged:
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: not a whole record ({self.problem}); stepped over"
+        return f"{self.path}:{self.line}: not a complete Record ({self.problem}); ignored"
+
+
+OnDamage = Callable[[Damaged], None]
 
 
 def record_file(results: Path, machine: str, commit: str) -> Path:
-    """The file of a machine's Records for a commit. asv walks results/ for `*.json` and leaves `.jsonl` alone."""
-    return results / machine / "records" / f"{commit[:8] or 'uncommitted'}.jsonl"
+    """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores `.jsonl`."""
+    return results / machine / RECORDS / f"{commit[:8] or 'uncommitted'}.jsonl"
 
 
-def append(path: Path, record: Record) -> None:
+def record_files(results: Path) -> list[Path]:
+    """Every file of Records below a results folder, by machine and name. Symbolic links are ignored."""
+    return [
+        path
+        for path in sorted(results.glob(f"*/{RECORDS}/*.jsonl"))
+        if not any(each.is_symlink() for each in (path, path.parent, path.parent.parent))
+    ]
+
+
+def append_record(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
-    A line that a crash left half-written is closed first, so that it costs only itself. Raises HpmlError when the
-    file system refuses, with what it said, and where the file is a symbolic link: results that somebody else made must
-    not have us write elsewhere.
+    A line that a crash left half-written is closed first, so that it costs only itself. Raises Unwritable when the
+    file system refuses, and where the file is a symbolic link: results made by somebody else must not have us write
+    elsewhere.
     """
     line = encode(record) + b"\n"
     try:
@@ -47,7 +64,7 @@ def append(path: Path, record: Record) -> None:
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             rest = memoryview(line)
-            while rest:  # a disk that takes only a part says why when it is offered the rest
+            while rest:  # a full disk takes a part, and names the error when it is offered the rest
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
             if not size:
@@ -59,11 +76,81 @@ def append(path: Path, record: Record) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise what `append` would, before anything is measured for nothing. Leaves a file, which may be empty."""
+    """Raise what `append_record` would, before anything is measured for nothing. Leaves a file, which may be empty."""
     try:
         os.close(_open(path))
     except OSError as error:
         raise _refused(error, path) from None
+
+
+def decode_file(
+    path: Path, decode_line: Callable[[bytes], Content], on_damage: OnDamage | None = None
+) -> Iterator[Content]:
+    """What a decoder makes of each line of a file of Records. A damaged line is reported and skipped.
+
+    A file may be read while it is written: a last line without its line break is not yet a Record.
+    decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no Record.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                if not line.endswith(b"\n"):
+                    raise ValueError("no line break at its end")
+                content = decode_line(line)
+            except (ValueError, RecursionError) as error:
+                if on_damage:
+                    on_damage(Damaged(path, number, str(error)))
+            else:
+                yield content
+
+
+def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
+    """The Records of a file in the order written; see `decode_file`."""
+    return decode_file(path, decode, on_damage)
+
+
+def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
+    """Every Record below a results folder, machine by machine, file by file."""
+    for path in record_files(results):
+        yield from read_file(path, on_damage)
+
+
+def commit_order(repository: Path) -> dict[str, int]:
+    """Commit → its position in history, the newest highest. Empty where there is no git repository to ask."""
+    command = ["git", "rev-list", "--all", "--date-order", "--reverse"]
+    try:
+        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {commit: position for position, commit in enumerate(done.stdout.split())}
+
+
+def age(record: Record, order: Mapping[str, int]) -> tuple[int, float]:
+    """Sorts Records by the commit's position in history, then by when they were started. Unknown commits come first."""
+    return order.get(record.commit, -1), record.started
+
+
+def current_records(
+    records: Iterable[Record], versions: Mapping[str, str] | None, order: Mapping[str, int]
+) -> list[Record]:
+    """The Record that stands for each point on each machine: measured, of the newest commit, of one commit the latest.
+
+    Every command and page chooses by this function.  versions: benchmark → declared version; Records of other
+    benchmarks and versions are left out. None: every version is a point of its own.  order: see `commit_order`.
+    Sorted by machine and benchmark; the points of a benchmark in the order in which they were first met.
+    """
+    found: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        if record.status != "ok" or (versions is not None and versions.get(record.benchmark) != record.version):
+            continue
+        key = (record.machine, record.benchmark, record.point)
+        if key not in found or age(record, order) >= age(found[key], order):
+            found[key] = record
+    return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))
 
 
 def _open(path: Path) -> int:
@@ -73,28 +160,5 @@ def _open(path: Path) -> int:
 
 def _refused(error: OSError, path: Path) -> Unwritable:
     if error.errno == errno.ELOOP:
-        return Unwritable("cannot write the record: it is a symbolic link; put the file itself there", str(path))
-    return Unwritable(f"cannot write the record: {error.strerror}; free space or mend permissions", str(path))
-
-
-def read(path: Path, on_damage: Callable[[Damaged], None] | None = None) -> Iterator[Record]:
-    """The Records of a file in the order written. A damaged line is reported and stepped over.
-
-    A file may be read while it is written: the last line without its line break is then not yet a Record.
-    """
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            problem = ""
-            if not line.endswith(b"\n"):
-                problem = "no line break at its end"
-            else:
-                try:
-                    yield decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    problem = str(error)
-            if problem and on_damage:
-                on_damage(Damaged(path, number, problem))
+        return Unwritable("cannot write the Record: the file is a symbolic link; replace it by a file", str(path))
+    return Unwritable(f"cannot write the Record: {error.strerror}; free space or fix permissions", str(path))

@@ -4,7 +4,24 @@ This package is imported there at the commit under test, so it must not import a
 compatible with suites that newer commits wrote.
 """
 
-from hpml_plugins.suite.declaration import Declared, Suite, declare, load_suite
+from hpml_plugins.suite.declaration import (
+    ASV_ENVIRONMENTS_VARIABLE,
+    ASV_RESULTS_VARIABLE,
+    SHARD_VARIABLE,
+    Declared,
+    Suite,
+    declare,
+    load_suite,
+)
 from hpml_plugins.suite.functions import track_functions
 
-__all__ = ["Declared", "Suite", "declare", "load_suite", "track_functions"]
+__all__ = [
+    "ASV_ENVIRONMENTS_VARIABLE",
+    "ASV_RESULTS_VARIABLE",
+    "SHARD_VARIABLE",
+    "Declared",
+    "Suite",
+    "declare",
+    "load_suite",
+    "track_functions",
+]

@@ -17,7 +17,7 @@ from hpml_plugins.measure.sampling import Plan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.node.needs import data_used
-from hpml_plugins.store import append, read, record_file
+from hpml_plugins.store import append_record, read_file, record_file
 from hpml_plugins.suite.declaration import Declared, Suite
 
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.
@@ -65,7 +65,7 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         record = _measure(suite, declared, params, place)
     if suite.keep:
         try:
-            append(record_file(suite.results, suite.machine, place.commit), record)
+            append_record(record_file(suite.results, suite.machine, place.commit), record)
         except Unwritable as error:
             Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
             raise
@@ -87,7 +87,7 @@ def _take_stored(suite: Suite, place: _Place, folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Record] = {}
-    for record in read(record_file(suite.results, suite.machine, place.commit)):
+    for record in read_file(record_file(suite.results, suite.machine, place.commit)):
         if record.environment == place.environment:
             found[record.point] = record
     for point, record in found.items():
@@ -135,7 +135,7 @@ def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Bench
 
 def _stored(suite: Suite, place: _Place, key: str) -> Record | None:
     newest = None
-    for record in read(record_file(suite.results, suite.machine, place.commit)):
+    for record in read_file(record_file(suite.results, suite.machine, place.commit)):
         if record.point == key and record.environment == place.environment:
             newest = record
     return newest

@@ -24,6 +24,10 @@ SUITE_VARIABLE = "HPML_SUITE"
 PROFILE_VARIABLE = "HPML_PROFILE"
 RESULTS_VARIABLE = "HPML_RESULTS"
 MACHINE_VARIABLE = "HPML_MACHINE"
+#: "1/4": `asv run` measures the second of four shards of the benchmarks.  Unset: all of them.
+SHARD_VARIABLE = "HPML_SHARD"
+#: Results and environments in other folders than asv.conf.json says: for several runs side by side on one node.
+ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_ENVIRONMENTS"
 
 
 class DeclaredMetric(msgspec.Struct, frozen=True):

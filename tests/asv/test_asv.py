@@ -11,7 +11,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 REGISTRY = """
 version: 1
@@ -79,7 +79,9 @@ def machine(project: Project) -> Path:
 
 
 def records(project: Project, commit: str = "") -> list[Record]:
-    return [record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read(path)]
+    return [
+        record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read_file(path)
+    ]
 
 
 def results(project: Project) -> list[dict[str, object]]:
@@ -108,7 +110,7 @@ def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Projec
         "hangs": "timed out after 2 s",
     }
     log = (ran.path / "log.txt").read_text()
-    assert "failed: ValueError: no such thing" in log
+    assert "failed: how=raises: ValueError: no such thing" in log
     assert "Traceback" not in log
 
 
@@ -152,8 +154,12 @@ def test_declarations_carry_direction_and_unit(ran: Project) -> None:
 
 
 def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
-    assert "faulty.track_time" in ran.asv("show", "main").stdout
-    assert "toy.track_time" in ran.asv("compare", "main~2", "main").stdout
+    shown = ran.asv("show", "main").stdout
+    assert "faulty.track_time" in shown
+    assert "3/4 failed" in shown
+    assert re.search(r"how=works: \d+\.\d+ ns ± [\d.]+ %", shown)
+    compared = ran.asv("compare", "main~2", "main").stdout
+    assert re.search(r"\| \S+ns±\S+% +\| \S+ns±\S+% +\| \S+ +\| toy.track_time\(10\)", compared), compared
     done = ran.asv("publish")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ran.path / "html" / "gpus.html").exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
 
-from hpml_plugins.store import Damaged, read
+from hpml_plugins.store import Damaged, read_file
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,14 @@ def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict
     assert processes(project) == []
     for file in project.path.glob("results/**/*.json"):
         json.loads(file.read_text())
-    kept = [record for path in project.path.glob("results/*/records/*.jsonl") for record in read(path)]
+    kept = [record for path in project.path.glob("results/*/records/*.jsonl") for record in read_file(path)]
 
     done = project.asv("run", "--skip-existing")
     assert done.returncode in (0, 2), done.stdout + done.stderr
     assert outcome(project) == expected
     (path,) = project.path.glob("results/*/records/*.jsonl")
     damage: list[Damaged] = []
-    records = list(read(path, damage.append))
+    records = list(read_file(path, damage.append))
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
     assert records[: len(kept)] == kept
@@ -77,7 +77,7 @@ def wait_for_records(project: Project, count: int) -> None:
     """Wait until a run has stored so many Records. The clock would not do: a busy machine takes its time."""
     patience = time.monotonic() + 60
     while time.monotonic() < patience:
-        if sum(1 for path in project.path.glob("results/*/records/*.jsonl") for _ in read(path)) >= count:
+        if sum(1 for path in project.path.glob("results/*/records/*.jsonl") for _ in read_file(path)) >= count:
             return
         time.sleep(0.02)
     raise AssertionError(f"no {count} records after a minute")

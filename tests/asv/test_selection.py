@@ -11,7 +11,8 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.selection import narrow, selection_of
+from hpml_plugins.asv.run import Prepared, keep_shard, narrow, select_points, shard
+from hpml_plugins.asv.terminal import RunReport
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.suite.declaration import declare
@@ -32,36 +33,73 @@ def asv_benchmarks(selection: dict[str, int], regex: list[str] | None = None) ->
     return Benchmarks(SimpleNamespace(benchmark_dir="benchmarks"), entries, regex)
 
 
-def test_a_point_that_the_node_lacks_something_for_is_asked_for_once(tmp_path: Path, node: Node) -> None:
+def prepared(selection: dict[str, set[int]], metrics: dict[str, list[str]]) -> Prepared:
+    return Prepared("m", Path(), selection, metrics, RunReport(Path(), {}))
+
+
+def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path, node: Node) -> None:
     (tmp_path / "toy.py").write_text(PLUGIN)
     (tmp_path / "registry.yaml").write_text(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
     )
     host = make_host(read_registry(tmp_path / "registry.yaml"))
     assert not host.broken, host.broken
-    full = selection_of(declare(host, node, "m", tmp_path), host, node)
-    assert full["pair.track_time"] == {0, 1}  # needs 10 and 1000 GPUs: said by the first metric
-    assert full["pair.track_rate"] == set()
-    assert full["toy.track_time"] == {0, 1}
-    quick = selection_of(declare(host, node, "m", tmp_path, profile="quick"), host, node)
-    assert quick["toy.track_time"] == {0}
-    assert quick["one.track_time"] == {0}
+    full = select_points(declare(host, node, "m", tmp_path), host, node)
+    assert full == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 10 and 1000 GPUs, which a Record says
+    quick = select_points(declare(host, node, "m", tmp_path, profile="quick"), host, node)
+    assert quick == {"toy": {0}, "pair": {0, 1}, "one": {0}}
 
 
-def test_what_asv_was_asked_for_and_the_profile_are_both_held() -> None:
+def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:
     points = {"a.track_x": 3, "b.track_x": 2, "c.track_x": 0, "foreign.track_y": 2}
     found = asv_benchmarks(points, [r"^a.*\([12]\)", "^b", "^c", "^foreign"])
-    selection = {"a.track_x": {0, 1}, "b.track_x": set(), "c.track_x": {0}}
-    narrow(found, selection)
+    selection = {"a": {0, 1}, "b": set(), "c": {0}}
+    narrow(found, prepared(selection, {name: [f"{name}.track_x"] for name in "abc"}))
     assert sorted(found) == ["a.track_x", "c.track_x", "foreign.track_y"]
     assert found.benchmark_selection["a.track_x"] == [1]
     assert found.benchmark_selection["foreign.track_y"] == [0, 1]
 
 
+def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
+    metrics = {"a": ["a.track_x", "a.track_y", "a.track_z"]}
+    found = asv_benchmarks(dict.fromkeys(metrics["a"], 2))
+    narrow(found, prepared({"a": {0, 1}}, metrics))
+    assert list(found) == ["a.track_x"]
+    found = asv_benchmarks(dict.fromkeys(metrics["a"], 2), ["track_[yz]"])
+    narrow(found, prepared({"a": {0, 1}}, metrics))
+    assert list(found) == ["a.track_y"]
+
+
 def test_a_benchmark_without_parameters_that_is_left_out_is_not_run() -> None:
     found = asv_benchmarks({"c.track_x": 0})
-    narrow(found, {"c.track_x": set()})
+    narrow(found, prepared({"c": set()}, {"c": ["c.track_x"]}))
     assert not found
+
+
+def test_the_heaviest_goes_first_to_the_lightest_shard() -> None:
+    # 7 → 0; 6 → 1; 5 → 1 (6 < 7) = 11; 4 → 0 (7 < 11) = 11; 3 → 0 (a tie: the first) = 14; 2 → 1 = 13
+    weights = {"two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0}
+    assert shard(weights, 2) == [["seven", "four", "three"], ["six", "five", "two"]]
+    assert shard(dict(reversed(weights.items())), 2) == shard(weights, 2)
+    assert shard({"b": 1, "a": 1}, 3) == [["a"], ["b"], []]
+
+
+def test_shards_are_disjoint_and_together_everything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # a has 3 points, b 2, c one: a → shard 0, b and c → shard 1
+    def kept(variable: str) -> set[str]:
+        monkeypatch.setenv("HPML_SHARD", variable)
+        found = asv_benchmarks({"a.track_x": 3, "b.track_x": 2, "c.track_x": 0})
+        keep_shard(found)
+        return set(found)
+
+    assert (kept("0/2"), kept("1/2")) == ({"a.track_x"}, {"b.track_x", "c.track_x"})
+    assert kept("0/1") == {"a.track_x", "b.track_x", "c.track_x"}
+    with pytest.raises(SystemExit) as ended:
+        kept("3/4")
+    assert ended.value.code == 0
+    assert "shard 4 of 4 has nothing to measure: there are 3 benchmarks" in capsys.readouterr().out
 
 
 @pytest.fixture

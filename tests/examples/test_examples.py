@@ -13,7 +13,7 @@ import pytest
 from asv_project import Project
 from support import ROOT, unavailable
 
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 EXAMPLES = ROOT / "examples"
 NAMES = {"hpml-softmax": "softmax", "hpml-wrapped-cli": "openssl_speed"}
@@ -65,7 +65,7 @@ def test_both_are_available_then_measured_by_asv_and_on_the_page(
     assert json.loads(project.run(*hpml, "list", "--available", "--json", **path).stdout) == []
     ran = project.asv("run", **path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    records = [record for file in project.path.glob("results/*/records/*.jsonl") for record in read(file)]
+    records = [record for file in project.path.glob("results/*/records/*.jsonl") for record in read_file(file)]
     assert {record.benchmark for record in records if record.status == "ok"} == {"softmax", "openssl_speed"}
     for record in records:
         name = {own: name for name, own in NAMES.items()}[record.plugin]

@@ -44,8 +44,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     from hpml_plugins.report.site.nodes import machines
     from hpml_plugins.report.site.page import fill
     from hpml_plugins.report.site.record_files import RecordFiles
-    from hpml_plugins.store import read
-    from hpml_plugins.store.selection import newest
+    from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
 
     good = _records()[0] + b"\n"
@@ -53,7 +52,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(good + data + b"\n" + good)
     damage: list[Any] = []
-    found = list(read(path, damage.append))
+    found = list(read_file(path, damage.append))
     assert len(found) >= 2 and encode(found[0]) == encode(found[-1]), "a damaged line cost a whole one"
     for problem in damage:
         str(problem).encode()
@@ -66,7 +65,7 @@ def _read_record(data: bytes, folder: Path) -> str:
             if record.status != "failed":  # which ends the process, as asv wants it
                 to_asv(record, name)
     Table.of_records(inner, *(name for record in inner for name in record.metrics))
-    list(newest(inner, {record.benchmark: record.version for record in inner}, {}))
+    list(current_records(inner, {record.benchmark: record.version for record in inner}, {}))
     for record in inner:
         compare(Side("machine", record.machine), Side("commit", record.commit), inner, {})
     write_parquet(found, folder / "out.parquet")
@@ -117,20 +116,18 @@ def _project(folder: Path) -> None:
 
 
 def _merge(folder: Path) -> None:
-    from hpml_plugins.store.merge import merge_folders
+    from hpml_plugins.store import merge_results
 
-    report = merge_folders([folder / "source"], folder / "into")
+    report = merge_results([folder / "source"], folder / "into")
     for line in (*report.conflicts, *report.skipped):
         line.encode()  # it is printed
 
 
 def _as_asv(folder: Path) -> None:
     """What our plugin mends in `asv`, for this process."""
-    from hpml_plugins.asv.files import name_json_errors
-    from hpml_plugins.asv.publishing import improve_publish
+    from hpml_plugins.asv.patches import apply
 
-    name_json_errors()
-    improve_publish()
+    apply()
 
 
 def _read_results(data: bytes, folder: Path) -> str:
@@ -155,24 +152,23 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv import util
     from asv.util import UserError
 
-    from hpml_plugins.asv.files import _write_declarations
     from hpml_plugins.host.loading import LoadedPlugin
     from hpml_plugins.registry.schema import PluginEntry
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines
     from hpml_plugins.report.site.result_files import Layout, measured
-    from hpml_plugins.store.json_objects import object_or_nothing
-    from hpml_plugins.store.merge_declarations import keep_known
+    from hpml_plugins.store import read_object_or_empty
+    from hpml_plugins.store.declarations import keep_declared
     from hpml_plugins.suite.declaration import _remembered
 
     _project(folder)
     path = folder / "source" / "benchmarks.json"
     path.write_bytes(data)
-    previous = object_or_nothing(path)
+    previous = read_object_or_empty(path)
     for plugin in sorted({str(each["plugin"]) for each in _declared().values()}):
         entry = PluginEntry(plugin, module="m")
         msgspec.json.encode(_remembered(LoadedPlugin(entry, ""), previous))
-    keep_known(_declared(), previous)
+    keep_declared(_declared(), previous)
     with suppress(UserError):
         told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
         for entry in told.values():
@@ -182,7 +178,7 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         machines(folder / "source", History(), told, [_a_record()], {})
     _merge(folder)
     path.write_bytes(data)
-    _write_declarations(path, {**_declared(), "version": 2})
+    util.write_json(str(path), _declared(), 2)
     kept = json.loads(path.read_bytes())
     assert kept.keys() >= _declared().keys(), "what this node declares is gone"
     return "read" if previous else "stepped over"
@@ -193,17 +189,17 @@ def _machines() -> Sequence[bytes]:
 
 
 def _read_machine(data: bytes, folder: Path) -> str:
-    from hpml_plugins.asv.machine import facets
+    from hpml_plugins.asv.run import facets
     from hpml_plugins.model import Node
     from hpml_plugins.report.site.history import History
     from hpml_plugins.report.site.nodes import machines
     from hpml_plugins.report.site.page import fill
-    from hpml_plugins.store.json_objects import object_or_nothing
+    from hpml_plugins.store import read_object_or_empty
 
     _project(folder)
     machine = folder / "source" / Path(_result_file()[0]).parent
     (machine / "machine.json").write_bytes(data)
-    known = object_or_nothing(machine / "machine.json")
+    known = read_object_or_empty(machine / "machine.json")
     facets(Node("Linux", "x86_64", "C", 2, 1.0, "3"), machine.name, known)
     _merge(folder)
     (machine / "machine.json").write_bytes(data)

@@ -16,7 +16,7 @@ from hpml_plugins.host.changes import changes
 from hpml_plugins.host.locating import hash_of, locate
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry.schema import PluginSource
-from hpml_plugins.store import append
+from hpml_plugins.store import append_record
 
 HostOf = Callable[..., Host]
 #: Leaves a trace when imported.
@@ -90,7 +90,7 @@ def test_changes_since_the_last_run_are_said_once_there_was_one(host_of: HostOf,
         record = Record(
             benchmark="toy", plugin="toy", version="1", params={}, status="ok", started=started, source=source
         )
-        append(results / "m" / "records" / "c.jsonl", record)
+        append_record(results / "m" / "records" / "c.jsonl", record)
 
     ran(86400.0, path="toy.py", sha256="0" * 64)
     assert changes(host.plugins, results) == {

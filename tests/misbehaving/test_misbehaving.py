@@ -13,7 +13,7 @@ import pytest
 from asv_project import Project
 
 from hpml_plugins.model.record import Record, decode
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 HERE = Path(__file__).parent
 AT_IMPORT = sorted(path.stem for path in HERE.glob("at_import_*.py"))
@@ -134,7 +134,7 @@ def test_under_asv_run_the_victims_points_are_untouched_too(make_project: Callab
     done = project.asv("run", "--bench", "victim|misbehaves", HPML_IMPORT_LIMIT="2", HPML_PROCESS_LIMIT="30")
     assert "SIGSEGV" in done.stdout + done.stderr
     (folder,) = [path.parent for path in project.path.glob("results/*/machine.json")]
-    found = [record for path in folder.glob("records/*.jsonl") for record in read(path)]
+    found = [record for path in folder.glob("records/*.jsonl") for record in read_file(path)]
     assert untouched([record for record in found if record.benchmark == "victim"])
     assert faults([record for record in found if record.benchmark == "misbehaves"]) == FAULTS
     result = json.loads(next(iter(folder.glob("*-node-*.json"))).read_text())

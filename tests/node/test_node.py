@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from hpml_plugins.asv.machine import facets
+from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.node.detect import visible

@@ -11,7 +11,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.charts import render
 from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.store.selection import newest, read_all
+from hpml_plugins.store import current_records, read_records
 
 REGISTRY = read_registry(ROOT / "registry.yaml")
 
@@ -20,7 +20,7 @@ REGISTRY = read_registry(ROOT / "registry.yaml")
 def drawables() -> list[Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
-    records = newest(read_all(ROOT / "results", lambda damage: None), versions(host.plugins), {})
+    records = current_records(read_records(ROOT / "results", lambda damage: None), versions(host.plugins), {})
     with host.offers.in_force():
         return [one for plugin in host.plugins for one in tabulate(plugin, collect(plugin), records)]
 

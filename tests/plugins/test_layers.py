@@ -18,7 +18,7 @@ from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_t
 from hpml_plugins.plugins.layers.interleaved_timing import time_in_turns
 from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
 from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
-from hpml_plugins.store.selection import newest
+from hpml_plugins.store import current_records
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
@@ -315,6 +315,6 @@ def test_records_of_a_point_an_order_are_not_drawn() -> None:
     rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
     old = [record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")]
     new = swap_record("here", [1.6], (400.0, 300.0))
-    assert newest([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
+    assert current_records([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
     assert len(swap_table(old)) == 0
     assert swap_table([*old, new]) == swap_table([new])

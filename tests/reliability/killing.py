@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 #: How many kills in all; `run`, `publish`, `merge` and `submit` have these shares of them.
 KILLS = int(os.environ.get("HPML_KILLS", "200"))
@@ -83,7 +83,7 @@ def whole_files(folder: Path) -> int:
 
 def records_below(results: Path) -> list[Record]:
     """The whole Records, in the order written: what a reader sees, however the writer ended."""
-    return [record for path in sorted(results.glob("*/records/*.jsonl")) for record in read(path)]
+    return [record for path in sorted(results.glob("*/records/*.jsonl")) for record in read_file(path)]
 
 
 def dice(seed: int) -> random.Random:

@@ -20,7 +20,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.store import Damaged, append, read
+from hpml_plugins.store import Damaged, append_record, read_file
 
 REGISTRY = "version: 1\nplugins:\n  - {name: large, path: large.py}\n"
 #: Each Record is of 60 kB.
@@ -57,9 +57,7 @@ def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(project
     results, kept = project.path / "results", tmp_path / "kept"
     shutil.rmtree(results, ignore_errors=True)
     done = run_on(SMALL, results, project.path, project.home, "asv", "run", size=256 << 10, kept=kept)
-    one_line(
-        done, "cannot write the record: No space left on device; free space or mend permissions; the points before"
-    )
+    one_line(done, "cannot write the Record: No space left on device; free space or fix permissions; the points before")
     killing.whole_files(kept)
     finished = killing.records_below(kept)
     assert 0 < len(finished) < 12
@@ -89,12 +87,12 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
     words = ("hpml_plugins", "run", "large", "--record", str(target / "r.jsonl"))
     one_line(
         run_on(SMALL, target, project.path, project.home, *words, size=256 << 10, kept=kept),
-        "cannot write the record: No space left on device",
+        "cannot write the Record: No space left on device",
     )
-    finished = list(read(kept / "r.jsonl"))
+    finished = list(read_file(kept / "r.jsonl"))
     assert [record.params["number"] for record in finished] == list(range(1, len(finished) + 1)) != []
     refused = run_on(READ_ONLY, target, project.path, project.home, *words, "--json")
-    one_line(refused, "cannot write the record: Read-only file system")
+    one_line(refused, "cannot write the Record: Read-only file system")
     assert refused.stdout == ""  # nothing was measured for nothing
 
 
@@ -121,11 +119,11 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
     words = ("hpml_plugins", "merge", str(ROOT / "results"), "--into", str(into))
     one_line(
         run_on(SMALL, into, tmp_path, home, *words, size=2 << 20, kept=kept),
-        "cannot be written: No space left on device; free space or mend permissions",
+        "cannot be written: No space left on device; free space or fix permissions",
     )
     files = killing.whole_files(kept)
     damage: list[Damaged] = []
-    records = [record for path in kept.glob("*/records/*.jsonl") for record in read(path, damage.append)]
+    records = [record for path in kept.glob("*/records/*.jsonl") for record in read_file(path, damage.append)]
     assert files and damage == [] and not list(kept.rglob("*.partial"))
     one_line(run_on(READ_ONLY, into, tmp_path, home, *words), "Read-only file system")
     shutil.copytree(kept, into, dirs_exist_ok=True)
@@ -139,20 +137,20 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
 def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     record = Record(benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", reason="x" * 300)
-    append(path, record)
+    append_record(path, record)
     whole = path.stat().st_size
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_FSIZE, (whole + whole // 2, whole + whole // 2))
         try:
-            append(path, record)
+            append_record(path, record)
         except Unwritable as error:
-            os._exit(7 if "cannot write the record" in str(error) else 8)
+            os._exit(7 if "cannot write the Record" in str(error) else 8)
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert path.stat().st_size == whole + whole // 2
-    append(path, record)
+    append_record(path, record)
     damage: list[Damaged] = []
-    assert list(read(path, damage.append)) == [record, record]
+    assert list(read_file(path, damage.append)) == [record, record]
     assert len(damage) == 1
     assert json.loads(path.read_bytes().splitlines()[0])["reason"] == "x" * 300

@@ -16,10 +16,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.site.prices import FILE, read_costs
-from hpml_plugins.store import Damaged, append, read, record_file
-from hpml_plugins.store.machine_lock import take_machine
-from hpml_plugins.store.merge import merge_folders
-from hpml_plugins.store.selection import read_all
+from hpml_plugins.store import Damaged, append_record, lock_machine, merge_results, read_file, read_records, record_file
 from hpml_plugins.tools.cluster.reader import read_cluster
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -84,12 +81,12 @@ def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(tmp_path: 
     (source / "m" / "01234567-env.json").write_text(deep)
     (source / "benchmarks.json").write_text(deep)
     path = source / "m" / "records" / "01234567.jsonl"
-    append(path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"))
+    append_record(path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"))
     whole = path.read_bytes()
     path.write_bytes(b'{"later":' + deep.encode() + b"," + whole[1:] + whole)
     damage: list[Damaged] = []
-    assert len(list(read(path, damage.append))) == 1 == len(damage)
-    report = merge_folders([source], tmp_path / "into")
+    assert len(list(read_file(path, damage.append))) == 1 == len(damage)
+    report = merge_results([source], tmp_path / "into")
     assert len(report.skipped) == 3, report.skipped
     assert report.records == {"m": 1}
 
@@ -115,8 +112,8 @@ def test_nothing_is_written_through_a_link_in_results(tmp_path: Path, outside: P
         link = results / place
         link.parent.mkdir(parents=True)
         link.symlink_to(next(outside.glob("records/*.jsonl")) if place.endswith(("l", "k")) else outside)
-        with pytest.raises(HpmlError, match="symbolic link"), take_machine(results, "m"):
-            append(record_file(results, "m", "01234567"), record)
+        with pytest.raises(HpmlError, match="symbolic link"), lock_machine(results, "m"):
+            append_record(record_file(results, "m", "01234567"), record)
         tried += 1
         assert contents(outside) == before
     print(f"results: {tried} links, nothing was written through one")
@@ -134,11 +131,11 @@ def test_merging_names_links_reads_none_and_replaces_those_in_its_way(tmp_path: 
     result = next((source / "h200-x1").glob("*-node-*.json"))
     (into / "h200-x1" / result.name).symlink_to(next(outside.glob("*-node-*.json")))
     (into / "h200-x1" / "machine.json").symlink_to(outside / "machine.json")
-    report = merge_folders([source], into)
-    assert sum("a symbolic link; left alone" in said for said in report.skipped) == 4, report.skipped
+    report = merge_results([source], into)
+    assert sum("a symbolic link; ignored" in said for said in report.skipped) == 4, report.skipped
     assert contents(outside) == before
     assert not (into / "h200-x2").exists() and not list(into.rglob("passwd*"))
-    assert sum("a symbolic link; put aside as" in said for said in report.skipped) == 2, report.skipped
+    assert sum("a symbolic link; renamed to" in said for said in report.skipped) == 2, report.skipped
     assert all(path.suffix == ".damaged" for path in into.rglob("*") if path.is_symlink())
     print(f"merge: {len(report.skipped)} named; 4 links left alone, 2 in the way not written through")
 
@@ -146,4 +143,4 @@ def test_merging_names_links_reads_none_and_replaces_those_in_its_way(tmp_path: 
 def test_links_are_not_read_for_the_page(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "h200-x2").symlink_to(outside)
-    assert list(read_all(tmp_path / "results")) == []
+    assert list(read_records(tmp_path / "results")) == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from asv_project import Project
 
-from hpml_plugins.store import Damaged, read
+from hpml_plugins.store import Damaged, read_file
 
 POINTS = int(os.environ.get("HPML_LONG_RUN_POINTS", "10000"))
 PLUGIN = f"""
@@ -84,7 +84,7 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
 
     (path,) = project.path.glob("results/*/records/*.jsonl")
     damage: list[Damaged] = []
-    records = list(read(path, damage.append))
+    records = list(read_file(path, damage.append))
     assert damage == []
     assert [(record.params["number"], record.status) for record in records] == [(n, "ok") for n in range(POINTS)]
 

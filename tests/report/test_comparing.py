@@ -12,7 +12,7 @@ from support import ROOT, unavailable
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.compare import Side, compare, find_side
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -83,7 +83,7 @@ def test_a_side_is_a_machine_an_environment_or_what_git_calls_a_commit() -> None
 def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
     for each in RECORDS:
-        append(record_file(folder / "results", each.machine, each.commit), each)
+        append_record(record_file(folder / "results", each.machine, each.commit), each)
     command = [sys.executable, "-m", "hpml_plugins", *words]
     return subprocess.run(command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
 

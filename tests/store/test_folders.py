@@ -13,8 +13,7 @@ from support import ROOT
 
 from hpml_plugins.cli.merge import command
 from hpml_plugins.errors import UsageError
-from hpml_plugins.store.machine_lock import MachineTaken, take_machine
-from hpml_plugins.store.merge import merge_folders
+from hpml_plugins.store import MachineLocked, lock_machine, merge_results
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -49,9 +48,9 @@ def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Pa
     whole = tree(ROOT / "results")
     for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):
         into = tmp_path / f"into{number}"
-        assert merge_folders(order, into).skipped == []
+        assert merge_results(order, into).skipped == []
         assert tree(into) == whole
-        assert merge_folders(order, into).files == []
+        assert merge_results(order, into).files == []
 
 
 def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Path], tmp_path: Path) -> None:
@@ -73,10 +72,10 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[
     records = next(machine.glob("records/*.jsonl"))
     with records.open("ab") as file:
         file.write(b'{"benchmark": "half')
-    report = merge_folders([source], into)
+    report = merge_results([source], into)
     said = "\n".join(report.skipped)
-    assert "0bad0bad-env.json: not asv's results" in said
-    assert "notes.txt: not one of ours" in said
+    assert "0bad0bad-env.json: cannot be read" in said
+    assert "notes.txt: not a result" in said
     assert "elsewhere: not a machine's folder" in said
     assert f"{records}:" in said and "no line break at its end" in said
     assert len(report.skipped) == 4
@@ -85,13 +84,13 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[
 
 def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], tmp_path: Path) -> None:
     into = tmp_path / "into"
-    merge_folders([parts[0]], into)
+    merge_results([parts[0]], into)
     before = tree(into)
     (into / "benchmarks.json").write_text("{")
     victim = next(into.glob("*/*-node-*.json"))
     victim.write_text("[]")
-    report = merge_folders([parts[0]], into)
-    assert len(report.skipped) == 2 and all("put aside as" in said for said in report.skipped)
+    report = merge_results([parts[0]], into)
+    assert len(report.skipped) == 2 and all("renamed to" in said for said in report.skipped)
     after = tree(into)
     assert {name: data for name, data in after.items() if not name.endswith(".damaged")} == before
     assert after["benchmarks.json.damaged"] == b"{"
@@ -100,22 +99,22 @@ def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], 
 def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(parts: list[Path], tmp_path: Path) -> None:
     machine = parts[0] / "h200-x1"
     machine.rename(parts[0] / "other")
-    report = merge_folders([parts[0]], tmp_path / "into")
+    report = merge_results([parts[0]], tmp_path / "into")
     assert not list((tmp_path / "into" / "other").glob("**/*.json*"))
     assert any("it is of machine 'h200-x1'" in said for said in report.skipped)
-    assert any("records of another machine" in said for said in report.skipped)
+    assert any("Records of another machine" in said for said in report.skipped)
 
 
 def test_a_machine_that_is_being_measured_is_not_merged_into(parts: list[Path], tmp_path: Path) -> None:
     into = tmp_path / "into"
     with (
-        take_machine(into, "h200-x1"),
-        pytest.raises(MachineTaken, match=r"machine 'h200-x1' is being measured by .*process"),
+        lock_machine(into, "h200-x1"),
+        pytest.raises(MachineLocked, match=r"machine 'h200-x1' is being measured: held by .*process"),
     ):
-        merge_folders([parts[0]], into)
+        merge_results([parts[0]], into)
 
 
 def test_a_folder_without_results_is_said(tmp_path: Path, write: Callable[[str, str], Path]) -> None:
     write("notes/a.txt", "")
     with pytest.raises(UsageError, match="no results here"):
-        merge_folders([tmp_path / "notes"], tmp_path / "into")
+        merge_results([tmp_path / "notes"], tmp_path / "into")

@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from asv.results import Results
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml_plugins.model.record import Record, decode, encode
-from hpml_plugins.store import merge_declarations as declared
-from hpml_plugins.store import merge_records as lines
-from hpml_plugins.store import merge_results as results
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model.record import Record, encode
+from hpml_plugins.store import declarations as declared
+from hpml_plugins.store import merge_results, read_file
+from hpml_plugins.store.projection import COLUMNS, join_results
 
 NAMES = st.sampled_from(["a.track_x", "a.track_y", "b.track_x"])
 VALUES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([1.0, 2.5]))
 GRID = ["1", "2", "10"]
 
 
+HEAD = {"commit_hash": "0" * 40, "env_name": "env", "params": {"machine": "m"}, "result_columns": list(COLUMNS)}
+
+
 @st.composite
-def result(draw: st.DrawFn) -> Results:
-    facts = {"machine": "m", "ram": draw(st.sampled_from(["1", "2"]))}
-    made = Results(facts, {}, "0" * 40, draw(st.integers(0, 2)), "3.11", "env", {})
-    for name in draw(st.sets(NAMES)):
-        made._results[name] = draw(st.lists(VALUES, min_size=3, max_size=3))
-        made._benchmark_params[name] = [GRID]
-        made._samples[name] = made._stats[name] = made._profiles[name] = None
-        made._started_at[name] = draw(st.integers(1, 3))
-        made._duration[name] = 1.0
-        made._benchmark_version[name] = draw(st.sampled_from(["1", "2"]))
-    if draw(st.booleans()):
-        made._duration["<build>"] = draw(st.sampled_from([1.0, 2.0]))
-    return made
-
-
-def joined(items: tuple[Results, ...]) -> str:
-    first, *others = (copy.deepcopy(item) for item in items)
-    for other in others:
-        results.join(first, other)
-    return results.spelled(first)
+def result(draw: st.DrawFn) -> dict[str, Any]:
+    """A result file of a plain asv suite."""
+    rows = {
+        name: [draw(st.lists(VALUES, min_size=3, max_size=3)), [GRID], "1", draw(st.integers(1, 3)), 1.0]
+        for name in draw(st.sets(NAMES))
+    }
+    return {**HEAD, "date": draw(st.integers(0, 2)), "results": dict(sorted(rows.items()))}
 
 
 @settings(deadline=None)
 @given(st.lists(result(), min_size=1, max_size=3))
-def test_results_join_to_the_same_whatever_the_order_and_however_often(items: list[Results]) -> None:
-    expected = joined(tuple(items))
-    for order in itertools.permutations(items):
-        assert joined(order) == expected
-    assert joined((*items, *items)) == expected
-    if len(items) == 3:
-        right = copy.deepcopy(items[1])
-        results.join(right, items[2])
-        assert joined((items[0], right)) == expected
+def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[str, Any]]) -> None:
+    def union(parts: tuple[dict[str, Any], ...]) -> str:
+        return json.dumps(functools.reduce(lambda one, other: join_results(set(), one, other)[0], parts))
+
+    expected = union(tuple(items))
+    assert {union(order) for order in itertools.permutations(items)} == {expected}
+    assert union((*items, *items)) == expected
+
+
+def test_rows_of_benchmarks_with_records_are_left_to_the_projection() -> None:
+    ours = {**HEAD, "results": {"b.track_x": [[1.0], [], "1", 5], "c.time_y": [[1.0], [], "1", 5]}}
+    theirs = {**HEAD, "results": {"b.track_x": [[9.0], [], "1", 6], "c.time_y": [[2.0], [], "1", 6]}}
+    joined, _ = join_results({"b"}, ours, theirs)
+    assert (joined["results"]["b.track_x"][0], joined["results"]["c.time_y"][0]) == ([1.0], [2.0])
+    with pytest.raises(HpmlError, match=r"commit_hash is '1{40}', but '0{40}' in the file to join it with"):
+        join_results(set(), ours, {**theirs, "commit_hash": "1" * 40})
+    with pytest.raises(HpmlError, match="not an asv result file"):
+        join_results(set(), {}, {"results": 1})
 
 
 ENTRIES = st.dictionaries(
@@ -102,33 +103,40 @@ def test_facts_of_a_machine_join_to_the_same_whatever_the_order(items: list[dict
 
 def record(number: int, started: float) -> Record:
     return Record(
-        benchmark="toy", plugin="p", version="1", params={"n": number}, status="ok", started=started, run=f"r{number}"
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"n": number},
+        status="ok",
+        started=started,
+        run=f"r{number}",
+        machine="m",
+        commit="0" * 40,
+        environment="env",
     )
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.sets(st.tuples(st.integers(0, 3), st.sampled_from([1.0, 2.0]))), min_size=1, max_size=3))
 def test_records_are_a_set_of_lines_in_the_order_started(items: list[set[tuple[int, float]]]) -> None:
-    def spell(parts: tuple[set[tuple[int, float]], ...]) -> bytes:
-        found = [encode(record(*pair)) for part in parts for pair in part]
-        return lines.spell({line: decode(line) for line in found})
-
-    expected = spell(tuple(items))
-    assert {spell(order) for order in itertools.permutations(items)} == {expected}
-    started = [decode(line).started for line in expected.splitlines()]
+    with tempfile.TemporaryDirectory() as name:
+        clones = []
+        for number, part in enumerate(items):
+            file = Path(name, f"clone{number}", "m", "records", "00000000.jsonl")
+            file.parent.mkdir(parents=True)
+            file.write_bytes(b"".join(encode(record(*pair)) + b"\n" for pair in part))
+            clones.append(file.parents[2])
+        merged = set()
+        for number, order in enumerate(itertools.permutations(clones)):
+            into = Path(name, f"into{number}")
+            merge_results(order, into)
+            merge_results(order, into)
+            file = into / "m" / "records" / "00000000.jsonl"
+            merged.add(file.read_bytes() if file.exists() else b"")
+        assert len(merged) == 1
+        started = [each.started for each in read_file(file)]
     assert started == sorted(started)
     assert len(started) == len(set().union(*items))
-
-
-def test_the_newer_measurement_of_a_benchmark_counts_and_what_it_lacks_is_said() -> None:
-    old = Results({"machine": "m"}, {}, "0" * 40, 1, "3.11", "env", {})
-    new = copy.deepcopy(old)
-    for made, started, values in ((old, 5, [1.0, 2.0]), (new, 6, [1.5, float("nan")])):
-        made._results["toy.track_x"], made._benchmark_params["toy.track_x"] = values, [["10", "20"]]
-        made._started_at["toy.track_x"], made._benchmark_version["toy.track_x"] = started, "1"
-        made._stats["toy.track_x"] = made._samples["toy.track_x"] = None
-    said = results.join(old, new)
-    assert old.get_result_value("toy.track_x", [["10", "20"]])[0] == 1.5
-    assert said == ["toy.track_x: the newer run has no number for 1 point that an older has; the Records keep them"]
 
 
 def test_a_grid_keeps_the_order_of_the_one_that_has_all_values() -> None:
@@ -146,6 +154,6 @@ def test_a_writer_of_benchmarks_json_keeps_what_others_declared() -> None:
         "t": {"version": "1", "param_names": ["n"], "params": [["1", "2"]]},
         "other": {"version": "1", "param_names": [], "params": []},
     }
-    assert declared.keep_known(mine, there) == {**there, "t": {**mine["t"], "params": [["2", "1"]]}}
+    assert declared.keep_declared(mine, there) == {**there, "t": {**mine["t"], "params": [["2", "1"]]}}
     newer = {"t": {"version": "2", "param_names": ["n"], "params": [["2"]]}}
-    assert declared.keep_known(newer, there)["t"] == newer["t"]
+    assert declared.keep_declared(newer, there)["t"] == newer["t"]

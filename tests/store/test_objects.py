@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store.json_objects import object_or_nothing, parse, read_object
+from hpml_plugins.store import read_object, read_object_or_empty
+from hpml_plugins.store.files import parse_json
 
 
 @pytest.mark.parametrize(
@@ -27,10 +28,10 @@ def test_what_is_no_object_that_can_be_written_again_is_one_line(content: bytes,
     with pytest.raises(HpmlError, match=message) as caught:
         read_object(path)
     assert str(caught.value).isprintable()
-    assert object_or_nothing(path) == {}
+    assert read_object_or_empty(path) == {}
 
 
 def test_whole_characters_and_asvs_nan_are_read() -> None:
-    found = parse('{"a": "\\ud83d\\ude80 ünï", "b": NaN}'.encode())
+    found = parse_json('{"a": "\\ud83d\\ude80 ünï", "b": NaN}'.encode())
     assert found["a"] == "🚀 ünï"
     assert math.isnan(found["b"])

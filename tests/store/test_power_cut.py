@@ -7,8 +7,7 @@ from pathlib import Path
 from support import ROOT
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import Damaged, append, read
-from hpml_plugins.store.merge_records import read_lines
+from hpml_plugins.store import Damaged, append_record, read_file
 
 KILOBYTE = 1024
 
@@ -20,7 +19,7 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
     path.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:5]))
     new = Record(benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok")
     for number in range(12):
-        append(path, Record(benchmark="toy", plugin="p", version="1", params={"size": number}, status="ok"))
+        append_record(path, Record(benchmark="toy", plugin="p", version="1", params={"size": number}, status="ok"))
     whole = path.read_bytes()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]
     cuts = zeroed = 0
@@ -29,10 +28,9 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
         for rest in (b"", bytes(len(whole) - cut)):  # a file system may have written the length and not the blocks
             path.write_bytes(whole[:cut] + rest)
             damage: list[Damaged] = []
-            assert len(list(read(path, damage.append))) == kept
-            assert len(read_lines(path, damage.append)) == kept
-            append(path, new)
-            found = list(read(path))
+            assert len(list(read_file(path, damage.append))) == kept
+            append_record(path, new)
+            found = list(read_file(path))
             # a line cut exactly before its line break is closed by the next append, and is whole
             assert found[-1] == new and len(found) in ((kept + 1,) if rest else (kept + 1, kept + 2))
             cuts, zeroed = cuts + (not rest), zeroed + bool(rest)

@@ -9,7 +9,7 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import MetricSamples, Record, Series, decode, encode
-from hpml_plugins.store import Damaged, append, read, record_file
+from hpml_plugins.store import Damaged, append_record, read_file, record_file
 
 
 def record(number: int = 0) -> Record:
@@ -53,23 +53,23 @@ def test_the_file_is_of_the_machine_and_the_commit_and_asv_leaves_it_alone(tmp_p
 def test_records_come_back_in_the_order_written(tmp_path: Path) -> None:
     path = tmp_path / "a" / "records.jsonl"
     for number in range(5):
-        append(path, record(number))
-    assert [found.params["size"] for found in read(path)] == [0, 1, 2, 3, 4]
+        append_record(path, record(number))
+    assert [found.params["size"] for found in read_file(path)] == [0, 1, 2, 3, 4]
 
 
 def test_a_file_cut_at_any_byte_gives_every_whole_record_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     for number in range(3):
-        append(path, record(number))
+        append_record(path, record(number))
     whole = path.read_bytes()
     lengths = [len(encode(record(number))) + 1 for number in range(3)]
     cuts = 0
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
         kept = sum(cut >= sum(lengths[: count + 1]) for count in range(3))
-        assert len(list(read(path))) == kept
-        append(path, record(9))
-        found = [item.params["size"] for item in read(path)]
+        assert len(list(read_file(path))) == kept
+        append_record(path, record(9))
+        found = [item.params["size"] for item in read_file(path)]
         # a line cut exactly before its line break is closed by the next append, and is whole
         assert found in ([*range(kept), 9], [*range(kept + 1), 9])
         cuts += 1
@@ -78,19 +78,19 @@ def test_a_file_cut_at_any_byte_gives_every_whole_record_and_goes_on(tmp_path: P
 
 def test_a_damaged_line_is_reported_with_its_place_and_stepped_over(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    append(path, record(1))
+    append_record(path, record(1))
     with path.open("ab") as file:
         file.write(b'{"benchmark": "to\n\xff\xfe\n')
-    append(path, record(2))
+    append_record(path, record(2))
     damage: list[Damaged] = []
-    assert [found.params["size"] for found in read(path, damage.append)] == [1, 2]
+    assert [found.params["size"] for found in read_file(path, damage.append)] == [1, 2]
     assert [item.line for item in damage] == [2, 3]
-    assert "stepped over" in str(damage[0])
+    assert "ignored" in str(damage[0])
 
 
 def _append_many(path: Path, first: int) -> None:
     for number in range(first, first + 50):
-        append(path, record(number))
+        append_record(path, record(number))
 
 
 def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -102,29 +102,29 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     damage: list[Damaged] = []
-    assert sorted(int(found.params["size"]) for found in read(path, damage.append)) == list(range(400))
+    assert sorted(int(found.params["size"]) for found in read_file(path, damage.append)) == list(range(400))
     assert damage == []
 
 
 def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(HpmlError, match=r"cannot write the record: .*; free space or mend permissions"):
-        append(tmp_path / "file" / "records.jsonl", record())
+    with pytest.raises(HpmlError, match=r"cannot write the Record: .*; free space or fix permissions"):
+        append_record(tmp_path / "file" / "records.jsonl", record())
 
 
 def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
     if not os.access("/dev/full", os.W_OK):
         pytest.skip("no /dev/full on this system")
     with pytest.raises(HpmlError, match="No space left on device"):
-        append(Path("/dev/full"), record())
+        append_record(Path("/dev/full"), record())
 
 
 def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    append(path, record(1))
+    append_record(path, record(1))
     with path.open("ab") as file:
         file.write(encode(record(3)).replace(b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"') + b"\n")
-    append(path, record(2))
+    append_record(path, record(2))
     damage: list[Damaged] = []
-    assert [found.params["size"] for found in read(path, damage.append)] == [1, 2]
+    assert [found.params["size"] for found in read_file(path, damage.append)] == [1, 2]
     assert damage[0].problem == "nested too deep"

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from hpml_plugins.report.reading import OK, History, point_label
+from hpml_plugins.model.formatting import format_point_texts
+from hpml_plugins.report.reading import OK, History
 from hpml_plugins.report.site.page import POLICY, SiteError, static, write_static
 
 #: asv's navigation ends with the title of the graph; our pages are linked in front of it.
@@ -215,7 +216,7 @@ def select_first_lines(history: History, declarations: Mapping[str, dict[str, An
             continue
         counts = (history.lines[name].status == OK).sum(axis=(0, 1))
         place = history.metrics[name].points.place
-        labels = (point_label(dict(zip(names, values, strict=False))) for values in itertools.product(*params))
+        labels = (format_point_texts(dict(zip(names, values, strict=False))) for values in itertools.product(*params))
         grid = np.array([counts[place[label]] if label in place else 0 for label in labels])
         if grid.any():
             entry[FIRST_LINES] = first_lines(grid.reshape([len(values) for values in params]))

@@ -50,6 +50,8 @@ def _publication(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: 
 
     from hpml_plugins.report.site.writing import Publication
 
+    # `asv.patches` keeps asv from listing regressions by its own rule; ours go by the settings as they were.
+    conf.regressions_first_commits = getattr(conf, "hpml_regressions_first_commits", conf.regressions_first_commits)
     branches = {}
     for branch in conf.branches if revisions else ():
         commits = reversed(repo.get_branch_commits(branch))  # the last one comes first

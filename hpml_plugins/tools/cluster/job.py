@@ -17,13 +17,12 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, one_line
 from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.store.lock import SILENCE
 from hpml_plugins.tools.cluster.state import COMMITS, JobState, read_state, write_state
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.
 SOME_FAILED, TAKEN = 2, 75
-#: s to go on asking for a machine that is taken: a node that died seems to hold it so long.  s between two questions.
-PATIENCE, PAUSE = SILENCE + 60, 5.0
+#: s to go on asking for a machine that is locked, and s between two attempts.
+PATIENCE, PAUSE = 180.0, 5.0
 #: s to wait for the end that a SIGTERM has announced: a job that ends by itself meanwhile is not queued again.
 FAREWELL = 600.0
 

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.asv.sharding import PART_VARIABLE
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.store.atomic_write import write_whole
-from hpml_plugins.store.machine_lock import take_machine
-from hpml_plugins.store.merge import merge_folders
-from hpml_plugins.store.records import record_file
+from hpml_plugins.store import atomic_write, lock_machine, merge_results, record_file
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster import interference
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
 from hpml_plugins.tools.cluster.queues import Queue, gpus_side_by_side, share_queues
@@ -44,7 +41,7 @@ class SideBySide(AsvRun):
         gpus = gpus_side_by_side(self.environment())
         commits = Path(self.folder, COMMITS).read_text().split()
         queues = share_queues(commits, gpus)
-        lock = take_machine(Path(self.results), self.machine, wait=PATIENCE)
+        lock = lock_machine(Path(self.results), self.machine, timeout=PATIENCE)
         try:
             self._merge()  # of an attempt that was killed
             self._measure_interference(queues)
@@ -95,16 +92,17 @@ class SideBySide(AsvRun):
     def queue_command(self, queue: Queue, *, again: bool = False) -> list[str]:
         """asv's command, with the folders of this queue."""
         words = self.command(again=again)
-        words[words.index("asv") : words.index("run")] = [
-            "hpml_plugins.asv.queue", str(self._folder(queue)), queue.name,
-        ]  # fmt: skip
         commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
         words[words.index(commits)] = f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}"
         return words
 
     def _environment_of(self, queue: Queue) -> dict[str, str]:
-        part = {PART_VARIABLE: f"{queue.part}/{queue.parts}"}
-        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **part}
+        own = {
+            SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
+            ASV_RESULTS_VARIABLE: str(self._folder(queue)),
+            ASV_ENVIRONMENTS_VARIABLE: queue.name,
+        }
+        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **own}
 
     def _folder(self, queue: Queue) -> Path:
         return Path(self.folder, queue.name)
@@ -114,7 +112,7 @@ class SideBySide(AsvRun):
 
     def _prepare(self, queue: Queue) -> None:
         """Give the queue what the machine has of its commits already: what a quick run leaves out stays as it was."""
-        write_whole(
+        atomic_write(
             Path(self.folder, f"{queue.name}-{COMMITS}"), "".join(f"{commit}\n" for commit in queue.commits).encode()
         )
         ours, theirs = Path(self.results), self._folder(queue)
@@ -132,7 +130,7 @@ class SideBySide(AsvRun):
         """Put what the queues have measured into the project's results; a queue's folder goes when it is in there."""
         for folder in sorted(path for path in Path(self.folder).glob("queue-*") if path.is_dir()):
             try:
-                report = merge_folders([folder], Path(self.results), locked=self.machine)
+                report = merge_results([folder], Path(self.results), locked=self.machine)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for said in [*report.conflicts, *report.skipped] if report else []:
@@ -151,7 +149,7 @@ class SideBySide(AsvRun):
         except HpmlError as error:
             print(f"interference: not measured: {error}", flush=True)
             return
-        write_whole(file, msgspec.json.encode(found))
+        atomic_write(file, msgspec.json.encode(found))
         for ratio in found:
             print(ratio.line(), flush=True)
 

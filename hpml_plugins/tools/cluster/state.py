@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from hpml_plugins.store.atomic_write import write_whole
+from hpml_plugins.store import atomic_write
 
 _T = TypeVar("_T")
 ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
@@ -45,12 +45,12 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def write_order(folder: Path, order: JobOrder) -> None:
     """Write the order of a job's folder."""
-    write_whole(folder / ORDER, msgspec.json.encode(order))
+    atomic_write(folder / ORDER, msgspec.json.encode(order))
 
 
 def write_state(folder: Path, state: JobState) -> None:
     """Write what the job says of itself."""
-    write_whole(folder / STATE, msgspec.json.encode(state))
+    atomic_write(folder / STATE, msgspec.json.encode(state))
 
 
 def read_order(folder: Path) -> JobOrder | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError, one_line
-from hpml_plugins.store.atomic_write import write_whole
+from hpml_plugins.store import atomic_write
 from hpml_plugins.tools.cluster import executors
 from hpml_plugins.tools.cluster.plan import Order, Planned
 from hpml_plugins.tools.cluster.state import COMMITS, JobOrder, write_order
@@ -35,7 +35,7 @@ def submit(planned: Planned, order: Order, jobs: Path) -> tuple[Path, Any]:
     except HpmlError:
         folder.rmdir()
         raise
-    write_whole(folder / COMMITS, "".join(f"{commit}\n" for commit in planned.commits).encode())
+    atomic_write(folder / COMMITS, "".join(f"{commit}\n" for commit in planned.commits).encode())
     write_order(folder, said)
     if target.executor == "local":
         # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.

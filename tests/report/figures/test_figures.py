@@ -14,7 +14,7 @@ from hpml_plugins.registry.schema import PluginEntry
 from hpml_plugins.report.charts import render
 from hpml_plugins.report.figures import Drawable, collect, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
-from hpml_plugins.store.selection import newest
+from hpml_plugins.store import current_records
 
 Load = Callable[[str], LoadedPlugin]
 
@@ -75,7 +75,9 @@ def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measur
     new_commit = record(10, 1.0, commit="bbb", started=100)
     again = record(10, 2.0, commit="bbb", started=150)
     unknown_commit = record(10, 7.0, commit="zzz", started=300)
-    found = newest([new_commit, again, old_commit_measured_later, unknown_commit], {"toy": "1"}, {"aaa": 0, "bbb": 1})
+    found = current_records(
+        [new_commit, again, old_commit_measured_later, unknown_commit], {"toy": "1"}, {"aaa": 0, "bbb": 1}
+    )
     assert found == [again]
 
 
@@ -83,8 +85,8 @@ def test_records_of_another_version_or_without_a_number_do_not_stand_for_a_point
     import msgspec
 
     failed = msgspec.structs.replace(record(10, 1.0), status="failed")
-    assert newest([record(10, 1.0)], {"toy": "2"}, {}) == []
-    assert newest([failed], {"toy": "1"}, {}) == []
+    assert current_records([record(10, 1.0)], {"toy": "2"}, {}) == []
+    assert current_records([failed], {"toy": "1"}, {}) == []
 
 
 def test_figures_of_a_plugin_become_charts_and_tables(load: Load) -> None:

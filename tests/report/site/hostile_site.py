@@ -14,7 +14,7 @@ from hostile_texts import REFERENCES, TEXTS
 from site_history import H200, Project, benchmark
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
 import html
@@ -84,7 +84,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     benchmarks = _benchmarks(made.results)
     for number in range(len(TEXTS)):
         _machine(made, number, benchmarks)
-        append(record_file(made.results, f"m{number}", made.commits[-1][0]), _record(number, made.commits[-1][0]))
+        append_record(
+            record_file(made.results, f"m{number}", made.commits[-1][0]), _record(number, made.commits[-1][0])
+        )
     said = made.publish()
     yield Hostile(made.html, said, tuple(benchmarks))
 
@@ -114,9 +116,7 @@ def _benchmarks(results: Path) -> dict[str, Any]:
     for number, each in enumerate(TEXTS):
         named = number % 4 == 0 and len(each) < 60 and not set("/.(\x1b") & set(each)
         name = f"group {each}.track_{each}" if named else f"group{number % 7}.b{number}.track_y"
-        ours = (
-            {} if number % 3 else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
-        )
+        ours = {} if number % 3 else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
         made[name] = benchmark(
             name,
             {text(number + 1): [text(number + 2), text(number + 3)]},

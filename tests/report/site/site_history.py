@@ -21,7 +21,7 @@ from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.reading import History, read_history, tracked_metrics
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, is_ours, value_of
 
 NAN = math.nan
@@ -86,18 +86,19 @@ def write_result(
     started: float = 0.0,
     environment: str = "node-py3.11",
 ) -> Any:
-    """What a run leaves: one result file, as asv writes it, and the Records of the benchmarks that are ours."""
+    """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as asv writes it."""
     from asv.machine import Machine
     from asv.results import Results
     from asv.util import write_json
 
     result = Results(dict(machine), {}, commit, date, "3.11", environment, {})
     for name, samples in values.items():
-        result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
+        if not is_ours(benchmarks[name]):
+            result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
     write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
     for record in records_of(machine["machine"], commit, values, benchmarks, started, environment):
-        append(record_file(folder, record.machine, commit), record)
+        append_record(record_file(folder, record.machine, commit), record)
     return result
 
 
@@ -265,7 +266,7 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
             benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
             machine=NASTY, commit=commit,
         )  # fmt: skip
-        append(record_file(folder / "results", "node1", commit), record)
+        append_record(record_file(folder / "results", "node1", commit), record)
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:

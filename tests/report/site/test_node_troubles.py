@@ -10,7 +10,7 @@ from site_history import TIME, read
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.site.nodes import MOST_WARNINGS, Coverage, find_nodes
 from hpml_plugins.report.site.page import fill
-from hpml_plugins.store import append, record_file
+from hpml_plugins.store import append_record, record_file
 
 BENCHMARKS = {TIME["name"]: TIME}
 THROTTLED = "the GPU held its clocks down while this was measured: power cap"
@@ -28,7 +28,7 @@ def record(n: int, mode: str, status: str = "ok", reason: str = "", warnings: tu
 
 def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     for each in records:
-        append(record_file(results, each.machine, each.commit), each)
+        append_record(record_file(results, each.machine, each.commit), each)
     found = find_nodes(read(results, BENCHMARKS))
     page = fill("nodes.html", machines=found, project="p")
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())

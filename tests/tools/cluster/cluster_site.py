@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from asv_project import Project
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import read
+from hpml_plugins.store import read_file
 
 PLUGIN = """
     import os
@@ -53,4 +53,4 @@ class Site:
 
     def records(self, machine: str) -> list[Record]:
         files = self.project.path.glob(f"results/{machine}/records/*.jsonl")
-        return [record for path in files for record in read(path)]
+        return [record for path in files for record in read_file(path)]

@@ -12,7 +12,7 @@ import pytest
 import writing_nodes
 from asv_project import Project
 
-from hpml_plugins.store.machine_lock import take_machine
+from hpml_plugins.store import lock_machine
 
 
 def test_sixteen_writers_and_kills_at_random_lose_nothing_that_was_finished(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(
     make_project: Callable[[str], Project],
 ) -> None:
     project = make_project("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
-    with take_machine(project.path / "results", "node"):
+    with lock_machine(project.path / "results", "node"):
         done = project.asv("run", "--machine", "node")
         assert done.returncode == 75
         assert "machine 'node' is being measured by" in done.stderr

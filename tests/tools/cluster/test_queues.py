@@ -6,23 +6,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from asv.benchmarks import Benchmarks
 
-from hpml_plugins.asv.sharding import keep_part, share_out
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.tools.cluster.interference import compare, overlap
 from hpml_plugins.tools.cluster.queues import Queue, gpu_names, gpus_side_by_side, share_queues
 from hpml_plugins.tools.cluster.side_by_side import SideBySide
-
-
-def test_the_heaviest_goes_first_to_the_lightest_part() -> None:
-    # 7 → 0; 6 → 1; 5 → 1 (6 < 7) = 11; 4 → 0 (7 < 11) = 11; 3 → 0 (a tie: the first) = 14; 2 → 1 = 13
-    weights = {"two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0}
-    assert share_out(weights, 2) == [["seven", "four", "three"], ["six", "five", "two"]]
-    assert share_out(dict(reversed(weights.items())), 2) == share_out(weights, 2)
-    assert share_out({"b": 1, "a": 1}, 3) == [["a"], ["b"], []]
 
 
 def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_otherwise() -> None:
@@ -34,36 +24,6 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
         Queue(0, "GPU-a", ("c1",), 0, 2),
         Queue(1, "GPU-b", ("c1",), 1, 2),
     ]
-
-
-class _Found(dict):  # type: ignore[type-arg]
-    """asv's Benchmarks as far as a part looks at them."""
-
-    def __init__(self, selection: dict[str, list[int] | None]) -> None:
-        super().__init__(dict.fromkeys(selection))
-        self.benchmark_selection = selection
-
-
-def _kept(selection: dict[str, list[int] | None], index: int, count: int) -> set[str]:
-    found = _Found(selection)
-    keep_part(found, index, count)  # type: ignore[arg-type]
-    return set(found)
-
-
-def test_all_metrics_of_a_benchmark_are_in_one_part_and_the_parts_are_everything() -> None:
-    # a has 3 points in its first metric, b 2, c one: a → part 0, b and c → part 1
-    selection = {"a.track_x": [0, 1, 2], "a.track_y": [0], "b.track_x": [0, 1], "c.track_x": None}
-    assert issubclass(Benchmarks, dict)
-    assert _kept(selection, 0, 2) == {"a.track_x", "a.track_y"}
-    assert _kept(selection, 1, 2) == {"b.track_x", "c.track_x"}
-    assert _kept(selection, 0, 1) == set(selection)
-
-
-def test_a_part_of_nothing_ends_well_and_a_selection_of_nothing_is_left_to_asv() -> None:
-    with pytest.raises(SystemExit) as ended:
-        _kept({"a.track_x": None}, 1, 2)
-    assert ended.value.code == 0
-    assert _kept({}, 1, 2) == set()
 
 
 def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:

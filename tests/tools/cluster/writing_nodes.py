@@ -16,10 +16,9 @@ from asv import util
 from asv.machine import Machine
 from asv.results import Results
 
-from hpml_plugins.asv.files import write_json_atomically
+from hpml_plugins.asv.patches import apply
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import append, record_file
-from hpml_plugins.store.machine_lock import MachineTaken, take_machine
+from hpml_plugins.store import MachineLocked, append_record, lock_machine, record_file
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 
@@ -61,7 +60,7 @@ def write_round(results: Path, machine: str, number: int) -> None:
         commit=COMMIT,
         started=float(number),
     )
-    append(record_file(results, machine, COMMIT), done)
+    append_record(record_file(results, machine, COMMIT), done)
     stored = results_of(machine)
     stored.load_data(str(results))
     stored._results[benchmark(name)] = [float(number)]
@@ -74,8 +73,8 @@ def write_round(results: Path, machine: str, number: int) -> None:
 
 def live(results: Path, machine: str, told: Path, rounds: int) -> None:
     """Write until so many rounds are finished, over all lives of this machine."""
-    write_json_atomically()
-    with take_machine(results, machine, wait=60):
+    apply()
+    with lock_machine(results, machine, timeout=60):
         for number in range(len(finished(told)), rounds):
             write_round(results, machine, number)
             with told.open("ab") as file:
@@ -123,7 +122,7 @@ def run(folder: Path, *, machines: int, rounds: int, kills: int, seed: int) -> O
 
 
 def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
-    from hpml_plugins.store import Damaged, read
+    from hpml_plugins.store import Damaged, read_file
 
     results = folder / "results"
     missing = []
@@ -133,7 +132,7 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
         if len(told) != rounds:
             missing.append(f"{name}: ended after {len(told)} of {rounds} rounds")
         damage: list[Damaged] = []
-        records = {record.benchmark for record in read(record_file(results, name, COMMIT), damage.append)}
+        records = {record.benchmark for record in read_file(record_file(results, name, COMMIT), damage.append)}
         (path,) = results.glob(f"{name}/*-env.json")
         stored = Results.load(str(path), machine_name=name)
         for number in told:
@@ -145,8 +144,8 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
             if stored.get_result_value(benchmark(point), []) != [float(number)]:
                 missing.append(f"result {point}")
         try:
-            take_machine(results, name, wait=5).release()
-        except MachineTaken as error:
+            lock_machine(results, name, timeout=5).release()
+        except MachineLocked as error:
             missing.append(str(error))
     if left := list(results.rglob("*.partial")):
         missing.append(f"left over: {left}")

@@ -1,4 +1,4 @@
-"""The union of benchmarks.json and of machine.json: what one knows, all know."""
+"""benchmarks.json and machine.json: the union of what several nodes declare, and what of it asv can read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 from packaging.version import Version
 
-#: Of one benchmark. Its values are spelled out in a line or two, their combinations nowhere.
-MOST_POINTS = 10**6
-#: Bytes of a benchmark's name. Files are called after it, by a longer name while they are written; 255 is the end.
-MOST_NAME = 200
+#: Points of one benchmark at most: a grid of a few lines can unfold to any number.
+MAX_POINTS = 10**6
+#: Bytes of a benchmark's name: files are named after it, with a longer name while they are written; 255 is the limit.
+MAX_NAME = 200
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
 FORMAT = "version"
+DECLARATIONS = "benchmarks.json"
 
 
 def join_benchmarks(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
@@ -25,23 +26,23 @@ def join_benchmarks(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple
     Of two versions of a benchmark the higher one; of one version a grid with the values of both, so that no point that
     a node measured is missing from the page.
     """
-    joined, said = dict(ours), []
+    joined, decided = dict(ours), []
     for name, entry in theirs.items():
         if name not in joined:
             joined[name] = entry
         elif name != FORMAT and joined[name] != entry:
-            joined[name], words = _join_entry(joined[name], entry)
-            said += [f"{name}: {word}" for word in words]
+            joined[name], reasons = _join_entry(joined[name], entry)
+            decided += [f"{name}: {reason}" for reason in reasons]
         elif name == FORMAT:
             joined[name] = max(joined[name], entry, key=_format)
-    return joined, said
+    return joined, decided
 
 
-def keep_known(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
-    """What to write when one node declares `written` and the folder knows `found`.
+def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
+    """What to write when one node declares `written` and the folder already declares `found`.
 
-    The writer's own words count, but nothing is lost: benchmarks that it does not have stay, and a grid of the same
-    version keeps its values, the writer's first.
+    The writer's declarations override, but nothing is lost: benchmarks that it does not have stay, and a grid of the
+    same version keeps its values, the writer's first.
     """
     kept = dict(written)
     for name, entry in found.items():
@@ -58,15 +59,15 @@ def keep_known(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
 
 def join_machine(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
     """The facts of both. Where they differ the one that sorts last, said in words: no order of merging is better."""
-    joined, said = dict(ours), []
+    joined, decided = dict(ours), []
     for key, value in theirs.items():
         if key in joined and joined[key] != value:
             chosen = max(joined[key], value, key=_canonical)
-            said.append(f"{key} is {joined[key]!r} and {value!r}; {chosen!r} is kept")
+            decided.append(f"{key} is {joined[key]!r} and {value!r}; {chosen!r} is kept")
             joined[key] = chosen
         else:
             joined[key] = value
-    return joined, said
+    return joined, decided
 
 
 def _join_entry(ours: Any, theirs: Any) -> tuple[Any, list[str]]:
@@ -120,18 +121,18 @@ def _same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(one["version"] == other["version"] and one["param_names"] == other["param_names"])
 
 
-def sound_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+def valid_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
     """What asv can read of a benchmarks.json, and the names of what is no declaration: asv ends at the first."""
-    sound = {
+    valid = {
         name: entry
         for name, entry in found.items()
         if _is_entry(entry)
         and entry.get("name") == name
         and all(isinstance(entry.get(key, ""), str) for key in ("unit", "type", "version", "pretty_name", "code"))
-        and math.prod(map(len, entry["params"])) <= MOST_POINTS
-        and len(name.encode()) <= MOST_NAME
+        and math.prod(map(len, entry["params"])) <= MAX_POINTS
+        and len(name.encode()) <= MAX_NAME
     }
-    return sound, [name for name in found if name not in sound and name != FORMAT]
+    return valid, [name for name in found if name not in valid and name != FORMAT]
 
 
 def _is_entry(entry: Any) -> bool:

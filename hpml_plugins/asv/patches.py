@@ -1,0 +1,338 @@
+"""Every attribute of asv that is replaced, each with the reason, because asv has no extension point there.
+
+asv is bounded to the versions that were tried (pyproject.toml); another one that lacks an attribute, or gives it other
+parameters, ends with a line that names it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import asv
+from asv import benchmarks, results, runner, step_detect, util
+from asv.commands import Command, compare, run
+from asv.console import log
+
+from hpml_plugins.asv import terminal
+from hpml_plugins.asv.run import Prepared, facets, keep_shard, narrow, prepare, record_machine
+from hpml_plugins.asv.steps import choose_levels
+from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
+from hpml_plugins.model import formatting
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.store import MachineLocked, atomic_write, lock_declarations, project, read_object_or_empty
+from hpml_plugins.store.declarations import DECLARATIONS, keep_declared, valid_declarations
+from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
+from hpml_plugins.store.projection import MACHINE, is_result_file, measured_here
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
+from hpml_plugins.suite.current import UNWRITABLE
+
+#: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
+LOCKED = 75
+#: asv's commands that measure, and those of them that store results.
+_MEASURING, _WRITING = ("Run", "Continuous", "Find", "Profile"), ("Run", "Continuous", "Find")
+
+#: What the measuring command under way works with.
+_prepared: list[Prepared] = []
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """One attribute of asv. parameters: their names in the versions that were tried.  why: one line."""
+
+    owner: Any
+    name: str
+    parameters: str
+    replacement: Callable[..., Any]
+    why: str
+
+    @property
+    def title(self) -> str:
+        """`asv.runner.log_benchmark_result`."""
+        owner = (
+            self.owner.__name__ if inspect.ismodule(self.owner) else f"{self.owner.__module__}.{self.owner.__name__}"
+        )
+        return f"{owner}.{self.name}"
+
+
+def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
+    """What happens around each command."""
+    try:
+        return _run_command(original, cls, conf, args, options)
+    except MachineLocked as error:
+        end(error, LOCKED)
+    except HpmlError as error:
+        end(error)
+    except OSError as error:
+        refused = unwritable(error)
+        if refused is None:
+            raise
+        end(refused)
+
+
+def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
+    command = cls.__name__
+    if command == "Machine":
+        return _record_machine(args)
+    conf.results_dir = os.environ.get(ASV_RESULTS_VARIABLE) or conf.results_dir
+    if name := os.environ.get(ASV_ENVIRONMENTS_VARIABLE):
+        conf.env_dir = str(Path(conf.env_dir, name))
+    if command not in _MEASURING:
+        project(Path(conf.results_dir))
+        if command == "Publish":
+            return _publish(original, cls, conf, args, options)
+        return original(cls, conf, args, **options)
+    prepared = prepare(conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False))
+    _prepared[:] = [prepared]
+    try:
+        return original(cls, conf, args, **options)
+    finally:
+        log.flush()
+        for line in prepared.report.summary(Path(conf.results_dir)):
+            print(line, flush=True)
+
+
+def _record_machine(args: Any) -> None:
+    """`asv machine`: the detected facts, where the command line gives no others; asv would ask for them."""
+    node = detect_node()
+    found = facets(node, args.machine or machine_name(node), {})
+    given = {name: value for name in found if (value := getattr(args, name, None))}
+    record_machine({**found, **given})
+    print("\n".join(f"{key}: {value}" for key, value in {**found, **given}.items()))
+
+
+def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
+    """Without asv's own list of regressions, which takes a rising throughput for one, and without the collector.
+
+    Python's garbage collector would look at millions of numbers, all alive, again and again.
+    """
+    conf.hpml_regressions_first_commits = conf.regressions_first_commits
+    conf.regressions_first_commits = {".*": None}
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return original(cls, conf, args, **options)
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def end(error: HpmlError, status: int = 2) -> NoReturn:
+    """End asv with one line on stderr."""
+    log.flush()
+    print(f"hpml: {error}", file=sys.stderr)
+    sys.exit(status)
+
+
+def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any) -> Any:
+    """asv's benchmarks, of ours one metric each and the points of the profile."""
+    found = original(cls, conf, repo, environments, commits, **options)
+    if _prepared:
+        narrow(found, _prepared[0])
+        keep_shard(found)
+        ours = [(each, found.benchmark_selection.get(name)) for name, each in found.items() if "benchmark" in each]
+        _prepared[0].report.expect(ours, len(commits) * len(environments))
+    return found
+
+
+def save_results(original: Any, self: Any, result_dir: str) -> None:
+    """Store what asv has, then the projection of the machine's Records over it."""
+    original(self, result_dir)
+    project(Path(result_dir), machine=str(self.params.get("machine")), force=True)
+
+
+def results_without_records(original: Any, results_dir: str, machine: str, commit: str) -> Any:
+    """What `--skip-existing` looks at: a benchmark of ours is skipped point by point, by its Records."""
+    for result in original(results_dir, machine, commit):
+        ours = measured_here(Path(results_dir, machine), result.commit_hash[:8])
+        for name in [name for name in result.get_all_result_keys() if name.partition(".track_")[0] in ours]:
+            result.remove_result(name)
+        yield result
+
+
+def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **options: Any) -> Any:
+    """One point, with progress. A run whose Records cannot be stored ends: the next points would be lost too."""
+    if "benchmark" not in benchmark or not _prepared:
+        return original(benchmark, spawner, param_idx, **options)
+    values = next(itertools.islice(itertools.product(*benchmark["params"]), param_idx, None), ())
+    report = _prepared[0].report
+    report.start_point(benchmark, values)
+    result = original(benchmark, spawner, param_idx, **options)
+    report.finish_point(benchmark, values)
+    refused = _prepared[0].scratch / UNWRITABLE
+    if refused.exists():
+        reason = refused.read_text(encoding="utf-8")
+        end(Unwritable(f"{reason}; the points before it are kept, asv run --skip-existing continues after them"))
+    return result
+
+
+def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = False) -> None:
+    """A compact table of all metrics of a benchmark of ours; asv's own output for others."""
+    if "benchmark" not in benchmark or not _prepared:
+        original(found, benchmark, show_stderr=show_stderr)
+        return
+    errors = found.stderr.get(benchmark["name"])
+    log.add_padded("ok" if not found.errcode.get(benchmark["name"]) else "failed")
+    if text := _prepared[0].report.finish_benchmark():
+        log.info(text, color="default")
+    if errors and show_stderr:
+        log.error(errors)
+
+
+def format_value(original: Any, value: Any, unit: str, err: float | None = None) -> str:
+    """Numbers as every command and page of ours writes them."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        return terminal.value_for_asv(value, unit, err)
+    return str(original(value, unit, err=err))
+
+
+def format_without_spaces(original: Any, value: Any, unit: str, err: float | None = None) -> str:
+    """The same for `asv compare`, which splits its lines into columns at spaces."""
+    return "".join(format_value(original, value, unit, err).split())
+
+
+def format_measured(original: Any, result: Any, benchmark: Any, max_width: int | None = None) -> list[str]:
+    """A line for each measured point; asv prints a grid full of n/a."""
+    if "benchmark" not in benchmark:
+        return list(original(result, benchmark, max_width))
+    lines = []
+    for values, (value, error) in zip(itertools.product(*benchmark["params"]), result, strict=True):
+        if value is None or value == value:
+            point = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
+            lines.append(f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}")
+    return lines or ["no point was measured"]
+
+
+def write_json(original: Any, path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
+    """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old content.
+
+    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared. Files of the site
+    can be made again, and are not synced to the disk one by one.
+    """
+    # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json may be one.
+    target = Path(path).absolute()
+    if target.name.startswith("."):
+        target = target.resolve()
+    if api_version is not None:
+        data = {**data, "version": api_version}
+    if target.name == DECLARATIONS:
+        with lock_declarations(target.parent):
+            remove_partial_files(target.parent, target.name)
+            data = keep_declared(data, read_object_or_empty(target))
+            atomic_write(target, json.dumps(data, indent=4, sort_keys=True).encode())
+        return
+    text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
+    lasting = target.name == MACHINE or target.name.startswith(".") or (target.parent / MACHINE).exists()
+    atomic_write(target, text.encode(), durable=lasting)
+
+
+def load_json(original: Any, path: str, api_version: int | None = None, *arguments: Any, **options: Any) -> Any:
+    """Name any file that is not what asv takes it for: asv expects text that is no JSON, and nothing else."""
+    file = Path(path)
+    try:
+        found = original(path, api_version, *arguments, **options)
+        refuse_lone_surrogates(file.read_bytes(), found)
+        if file.name == DECLARATIONS:
+            return _valid_declarations(path, found)
+        if file.name == MACHINE and (not isinstance(found, dict) or found.get("machine") != file.parent.name):
+            raise ValueError("not a machine's facts")
+        if (file.parent / MACHINE).exists() and file.name != MACHINE and not is_result_file(found):
+            raise ValueError("not an asv result file")
+        return found
+    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError) as error:
+        if file.name == MACHINE and api_version is None:  # `asv publish` would end at one machine's damaged file
+            log.warning(f"{path} is not a machine's facts; shown by the name of its folder")
+            return {"machine": file.parent.name}
+        if isinstance(error, util.UserError):
+            raise
+        raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
+
+
+def _valid_declarations(path: str, found: Any) -> Any:
+    if not isinstance(found, dict):
+        raise TypeError("not a JSON object")
+    valid, left_out = valid_declarations(found)
+    for name in left_out:
+        log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
+    return valid
+
+
+def faster_levels(original: Any, *arguments: Any, **options: Any) -> Any:
+    """Half of `asv publish` over a long history is spent in these sums."""
+    return choose_levels(*arguments, **options)
+
+
+_VALUE = "value, unit, err"
+REPLACED = (
+    Replaced(benchmarks.Benchmarks, "discover", "conf, repo, environments, commit_hash, regex, check", discover,
+             "asv selects points by --bench alone; starting a process for each metric of each point takes longest"),
+    Replaced(results.Results, "save", "self, result_dir", save_results, "the Records have every metric, asv only one"),
+    Replaced(results, "_format_benchmark_result", "result, benchmark, max_width", format_measured, "a grid of n/a"),
+    Replaced(run, "iter_results_for_machine_and_hash", "results, machine_name, commit", results_without_records,
+             "--skip-existing takes a benchmark with one measured point for done"),
+    Replaced(runner, "_run_benchmark_single_param", "benchmark, spawner, param_idx, profile, extra_params, cwd",
+             run_point, "asv is silent while the points of a benchmark are measured"),
+    Replaced(runner, "log_benchmark_result", "results, benchmark, show_stderr", log_result, "one table, all metrics"),
+    Replaced(util, "human_value", _VALUE, format_value, "asv scales seconds and bytes only"),
+    Replaced(compare, "human_value", _VALUE, format_without_spaces, "`asv compare` has a name of its own for it"),
+    Replaced(util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"),
+    Replaced(util, "load_json", "path, api_version, js_comments", load_json, "a foreign file ends asv in a traceback"),
+    Replaced(step_detect, "solve_potts_autogamma", "y, w, beta, **kw", faster_levels, "half of the time to publish"),
+)  # fmt: skip
+#: The twelfth, of each of asv's commands: facts of the node, stale projections, errors in one line.
+COMMAND = Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command")
+
+
+def changed() -> list[str]:
+    """What this asv does not have as it was in the versions that were tried, one line each."""
+    found = []
+    for each in (*REPLACED, COMMAND):
+        function = _function(inspect.getattr_static(each.owner, each.name, None))
+        function = getattr(function, "hpml_original", function)
+        if not callable(function) or _parameters(function) != each.parameters:
+            found.append(f"asv {asv.__version__} changed {each.title}")
+    return found
+
+
+def _function(attribute: Any) -> Any:
+    """The function behind a method of a class."""
+    return getattr(attribute, "__func__", attribute)
+
+
+def _parameters(function: Callable[..., Any]) -> str:
+    names = [str(each).split(":")[0].split("=")[0].strip() for each in inspect.signature(function).parameters.values()]
+    return ", ".join(name for name in names if name != "cls")
+
+
+def apply() -> None:
+    """Replace all of them, once. Raises asv's UserError, naming what is different, for another asv."""
+    if differences := changed():
+        raise util.UserError(f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'")
+    for each in REPLACED:
+        _replace(each.owner, each.name, each.replacement)
+    for command in util.iter_subclasses(Command):
+        _replace(command, "run_from_conf_args", run_command)
+
+
+def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Put `replacement`, which takes the original as its first argument, in the place of an attribute."""
+    attribute = inspect.getattr_static(owner, name)
+    original = _function(attribute)
+    if hasattr(original, "hpml_original"):
+        return
+
+    @functools.wraps(original)
+    def replaced(*arguments: Any, **options: Any) -> Any:
+        return replacement(original, *arguments, **options)
+
+    replaced.hpml_original = original  # type: ignore[attr-defined]
+    setattr(owner, name, classmethod(replaced) if isinstance(attribute, classmethod) else replaced)

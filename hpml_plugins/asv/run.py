@@ -1,0 +1,230 @@
+"""Before `asv run` measures: the node and its name, the suite for the benchmark processes, the points to measure."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from asv.benchmarks import Benchmarks
+from asv.console import log
+from asv.machine import MachineCollection
+
+from hpml_plugins.asv.terminal import RunReport
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.host import Host, make_host
+from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.model.node import Node
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.registry import read_registry
+from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.store import lock_machine, read_file, read_object_or_empty
+from hpml_plugins.store.declarations import DECLARATIONS
+from hpml_plugins.store.projection import MACHINE, asv_name
+from hpml_plugins.store.records import RECORDS
+from hpml_plugins.suite.declaration import (
+    MACHINE_VARIABLE,
+    PROFILE_VARIABLE,
+    SHARD_VARIABLE,
+    SUITE_VARIABLE,
+    Suite,
+    declare,
+)
+
+#: s that loading all plugins may take; each has a limit of its own.
+_LOADING = 3600.0
+
+#: asv's benchmark name → the indices of its points, counted as asv counts them.
+Selection = dict[str, set[int]]
+
+
+class Prepared(msgspec.Struct):
+    """What a measuring command works with. metrics: our benchmark → asv's names of its metrics, in declared order."""
+
+    machine: str
+    scratch: Path
+    selection: Selection
+    metrics: dict[str, list[str]]
+    report: RunReport
+
+
+def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
+    """Validate the registry, detect the node, and write the suite that the benchmark processes read.
+
+    args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock the machine's folder
+    for this process. Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it
+    is not, and MachineLocked when another process, here or on another node, writes this machine's results.
+    """
+    registry = read_registry()
+    node = detect_node()
+    args.machine = machine = getattr(args, "machine", None) or machine_name(node)
+    results = Path(conf.results_dir)
+    if writes:
+        atexit.register(lock_machine(results, machine).release)
+    os.environ[MACHINE_VARIABLE] = machine
+    scratch = _make_scratch()
+    file = scratch / "suite.json"
+
+    def write_suite(send: Send) -> None:
+        try:
+            host = make_host(registry, facts=True)
+            suite = declare(
+                host,
+                node,
+                machine,
+                scratch,
+                profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
+                previous=read_object_or_empty(results / DECLARATIONS),
+                keep=writes,
+                reuse=_reused_statuses(args),
+            )
+        except HpmlError as error:
+            send("error", str(error).encode())
+            return
+        file.write_bytes(msgspec.json.encode(suite))
+        send("selection", msgspec.json.encode(select_points(suite, host, node)))
+        for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
+            send("warning", str(problem).encode())
+
+    messages = _in_another_process(write_suite)
+    os.environ[SUITE_VARIABLE] = str(file)
+    record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
+    suite = msgspec.json.decode(file.read_bytes(), type=Suite)
+    metrics = {each.benchmark: [asv_name(each.benchmark, m.name) for m in each.metrics] for each in suite.benchmarks}
+    selection = msgspec.json.decode(messages["selection"], type=Selection)
+    return Prepared(machine, scratch, selection, metrics, RunReport(scratch, _past_durations(results / machine)))
+
+
+def select_points(suite: Suite, host: Host, node: Node) -> Selection:
+    """The points of each benchmark that this run's profile chooses; those that lack something write a Record why."""
+    declared = {each.benchmark: each for each in suite.benchmarks}
+    return {
+        benchmark.name: {
+            index for index, params in enumerate(benchmark.points()) if declared[benchmark.name].is_chosen(params)
+        }
+        for _, benchmark in host.benchmarks()
+    }
+
+
+def narrow(benchmarks: Benchmarks, prepared: Prepared) -> None:
+    """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the profile.
+
+    The process of that metric measures the point for all metrics, and the projection gives the others to asv.
+    """
+    for name, metrics in prepared.metrics.items():
+        asked = [metric for metric in metrics if metric in benchmarks]
+        for metric in asked[1:]:
+            del benchmarks[metric]
+        if not asked or name not in prepared.selection:  # a plugin that is broken here keeps what it declared
+            continue
+        chosen = prepared.selection[name]
+        active = benchmarks.benchmark_selection.get(asked[0])
+        if active is not None:
+            active[:] = [index for index in active if index in chosen]
+        if not (chosen if active is None else active):
+            del benchmarks[asked[0]]
+
+
+def keep_shard(benchmarks: Benchmarks) -> None:
+    """Keep the benchmarks of this process's shard. Raises SystemExit(0) when it has none and others have some."""
+    index, _, count = os.environ.get(SHARD_VARIABLE, "0/1").partition("/")
+    active = benchmarks.benchmark_selection
+    weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
+    mine = shard(weights, int(count))[int(index)]
+    if weights and not mine:
+        print(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        raise SystemExit(0)
+    for name in set(benchmarks) - set(mine):
+        del benchmarks[name]
+
+
+def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:
+    """Names in shards of about equal weight: the heaviest first, each to the shard that is lightest so far.
+
+    The same for everybody who asks: ties go by name, and to the first shard. At most 4/3 of the optimum.
+    Source: Graham, Bounds on multiprocessing timing anomalies, 1969.
+    """
+    shards: list[list[str]] = [[] for _ in range(count)]
+    filled = [0.0] * count
+    for name in sorted(weights, key=lambda name: (-weights[name], name)):
+        lightest = filled.index(min(filled))
+        shards[lightest].append(name)
+        filled[lightest] += weights[name]
+    return shards
+
+
+def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
+    """asv's six facts of a machine, and `gpu` and `num_gpu`.
+
+    Each different value splits asv's graphs, so what changes between two boots of one node type (kernel, a virtual
+    machine's memory, the host's CPU) is kept as it was first recorded under this name; every Record has the truth.
+    """
+    found = {
+        "machine": machine,
+        "os": node.os.split()[0],
+        "arch": node.arch,
+        "cpu": node.cpu,
+        "num_cpu": str(node.num_cpu),
+        "ram": f"{node.ram / 2**30:.0f} GiB",
+        "gpu": node.gpu,
+        "num_gpu": str(node.num_gpu),
+    }
+    if all(known.get(key) == found[key] for key in ("gpu", "num_gpu")):
+        found |= {key: str(known[key]) for key in found if key in known}
+    return found
+
+
+def record_machine(facts: dict[str, str]) -> None:
+    """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there."""
+    MachineCollection.save(facts["machine"], facts)
+
+
+def _in_another_process(function: Callable[[Send], None]) -> dict[str, bytes]:
+    """Run it in a fork, so that no plugin is imported into asv itself. Returns its messages, by kind.
+
+    Its `warning`s are shown. Raises HpmlError for its `error`s.
+    """
+    errors: list[str] = []
+    messages: dict[str, bytes] = {}
+
+    def on_message(kind: str, payload: bytes) -> None:
+        if kind == "error":
+            errors.append(payload.decode())
+        elif kind == "warning":
+            log.warning(payload.decode())
+        else:
+            messages[kind] = payload
+
+    outcome = run_isolated(function, _LOADING, on_message)
+    if errors or outcome.fault:
+        raise HpmlError(errors[0] if errors else f"loading the plugins {outcome.fault}: {outcome.output[-500:]}")
+    return messages
+
+
+def _reused_statuses(args: Any) -> list[str]:
+    """The statuses that asv was told to skip. A skipped point counts as successful, as asv counts its NaN."""
+    everything = getattr(args, "skip_existing", False) or getattr(args, "skip_existing_commits", False)
+    successful = ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
+    return successful + (["failed"] if everything or getattr(args, "skip_existing_failed", False) else [])
+
+
+def _past_durations(machine: Path) -> dict[str, float]:
+    """Point → how long it took when it was last measured on this machine, s."""
+    records = [record for path in sorted((machine / RECORDS).glob("*.jsonl")) for record in read_file(path)]
+    return {record.point: record.duration for record in sorted(records, key=lambda record: record.started)}
+
+
+def _make_scratch() -> Path:
+    """A folder for this command alone; those of commands that were killed are removed."""
+    for left in Path(tempfile.gettempdir()).glob("hpml-[0-9]*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"hpml-{os.getpid()}-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return scratch
