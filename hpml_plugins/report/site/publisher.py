@@ -50,8 +50,6 @@ def _publication(conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: 
 
     from hpml_plugins.report.site.writing import Publication
 
-    # `asv.patches` keeps asv from listing regressions by its own rule; ours go by the settings as they were.
-    conf.regressions_first_commits = getattr(conf, "hpml_regressions_first_commits", conf.regressions_first_commits)
     branches = {}
     for branch in conf.branches if revisions else ():
         commits = reversed(repo.get_branch_commits(branch))  # the last one comes first
@@ -87,12 +85,15 @@ def _limit(conf: Any, repo: Any, revisions: Mapping[str, int]) -> Limit:
 
     from asv.plugins.regressions import _GraphDataFilter
 
-    chosen = _GraphDataFilter(conf, repo, revisions) if revisions else None
-
     def limit(entry: str, branch: str, steps: list[Step]) -> tuple[list[Step], float] | None:
         graph = SimpleNamespace(params={"branch": branch}, get_steps=lambda: steps)
-        for _, _, kept, threshold in chosen.get_graph_data(graph, {"name": entry}) if chosen else ():
+        for _, _, kept, threshold in chosen.get_graph_data(graph, {"name": entry}):
             return kept, threshold
         return None
 
+    if not revisions:
+        return lambda entry, branch, steps: None
+    # `asv.patches` keeps asv from listing regressions by its own rule; ours go by the settings as they were.
+    conf.regressions_first_commits = getattr(conf, "hpml_regressions_first_commits", conf.regressions_first_commits)
+    chosen = _GraphDataFilter(conf, repo, revisions)
     return limit

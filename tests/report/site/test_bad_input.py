@@ -19,7 +19,7 @@ NAMES = (
 
 
 def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(project: Any) -> None:
-    project.add(H200, 0, {FLOP["name"]: [8.2e9]})
+    project.add(H200, 0, {FLOP["name"]: [8.2e9], FOREIGN["name"]: [1.0, 2.0]})
     folder = project.results / "node1"
     good = next(path for path in folder.glob("*.json") if path.name != "machine.json").read_text()
     (folder / "half.json").write_text(good[: len(good) // 2])
