@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +10,9 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.report.site.cells import graph_link
-from hpml_plugins.report.site.page import fill
+from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.site.page import fill, graph_link
 from hpml_plugins.report.tables import as_csv, numeric, spelled
-from hpml_plugins.store import Damaged, current_records, read_records
 
 #: Where charts and their data go, below the published folder.
 FOLDER = "figures"
@@ -80,24 +78,18 @@ class Problems:
 
     lines: list[str] = field(default_factory=list)
 
-    def damaged(self, damage: Damaged) -> None:
-        """Take in a line of the store that is no Record."""
-        self.lines.append(str(damage))
-
 
 def write_plugin_pages(
     plugins: Sequence[LoadedPlugin],
-    results: Path,
+    records: Sequence[Record],
     html_dir: Path,
     project: str,
-    order: Mapping[str, int],
 ) -> tuple[list[PluginPage], list[str]]:
     """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
 
-    results: asv's folder.  order: commit → its place in history.
+    records: the current ones, one per machine and point.
     """
     problems = Problems()
-    records = current_records(read_records(results, problems.damaged), versions(plugins), order)
     pages = [_page(plugin, records, html_dir, project, problems) for plugin in plugins if not plugin.error]
     for page in pages:
         text = fill("plugin.html", here=page.address, page=page, project=project)
