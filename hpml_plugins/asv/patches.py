@@ -182,7 +182,7 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
         return
     errors = found.stderr.get(benchmark["name"])
     log.add_padded("ok" if not found.errcode.get(benchmark["name"]) else "failed")
-    if text := _prepared[0].report.table(benchmark["benchmark"]):
+    if text := _prepared[0].report.finish_benchmark():
         log.info(text, color="default")
     if errors and show_stderr:
         log.error(errors)

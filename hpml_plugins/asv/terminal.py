@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from asv.console import log
+
 from hpml_plugins.model import formatting
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record, decode, point_key
@@ -30,9 +32,12 @@ class RunReport:
 
     def __init__(self, scratch: Path, durations: Mapping[str, float]) -> None:
         self.records: list[Record] = []
+        self._of_benchmark: list[Record | None] = []
         self._scratch = scratch
         self._durations = durations
         self._points: list[str] = []
+        self._done = 0
+        self._read: set[Path] = set()
         self._started = self._spoke = time.monotonic()
 
     def expect(self, benchmarks: Iterable[tuple[Mapping[str, Any], Sequence[int] | None]], times: int) -> None:
@@ -52,7 +57,8 @@ class RunReport:
         if not terminal and time.monotonic() - self._spoke < INTERVAL:
             return
         self._spoke = time.monotonic()
-        done, total = len(self.records), max(len(self._points), len(self.records) + 1)
+        done, total = self._done, max(len(self._points), self._done + 1)
+        log.flush()
         name = formatting.point(benchmark["param_names"], list(values))
         left = f", about {_spell_time(self._time_left())} left" if done or self._durations else ""
         text = f"point {done + 1} of {total}{left}: {benchmark['benchmark']} {name}".rstrip()
@@ -61,25 +67,29 @@ class RunReport:
         sys.stderr.flush()
 
     def finish_point(self, benchmark: Mapping[str, Any], values: Sequence[str]) -> None:
-        """Take in the Record that the point left."""
+        """Take in the Record that the point left; a commit from before the suite leaves none."""
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-        files = sorted(self._scratch.glob(f"*/*/{point_of(benchmark, values)}.json"), key=lambda p: p.stat().st_mtime)
-        if files:
-            self.records.append(decode(files[-1].read_bytes()))
+        files = list(self._scratch.rglob(f"{point_of(benchmark, values)}.json"))
+        new = [path for path in files if path not in self._read]
+        self._read.update(new)
+        self._of_benchmark.append(decode(new[-1].read_bytes()) if new else None)
+        self._done += 1
+        self.records += [record for record in self._of_benchmark[-1:] if record]
 
-    def table(self, name: str) -> str:
-        """The newest points of a benchmark: measured ones as a table, the others by reason."""
-        records = list({r.commit + r.point: r for r in self.records if r.benchmark == name}.values())
-        newest = [record for record in records if record.commit == records[-1].commit]
-        lines = [*_tables([record for record in newest if record.status == "ok"])]
+    def finish_benchmark(self) -> str:
+        """The points of the benchmark that was just run: measured ones as a table, the others by reason."""
+        records, self._of_benchmark = self._of_benchmark, []
+        lines = [*_tables([record for record in records if record and record.status == "ok"])]
         reasons: dict[tuple[str, str], list[str]] = {}
-        for record in newest:
-            if record.status != "ok":
-                reasons.setdefault((record.status, record.reason), []).append(_point(record))
+        for record in records:
+            status: str = record.status if record else "skipped"
+            reason = record.reason if record else "not available at this commit"
+            if status != "ok":
+                reasons.setdefault((status, reason), []).append(_point(record) if record else "")
         for (status, reason), points in reasons.items():
-            which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(newest)} points"
+            which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
             lines.append(f"{status}: {which}: {reason}")
         return "\n".join(lines)
 
@@ -110,7 +120,7 @@ class RunReport:
         """s: what each point took the last time it was measured; others like the mean of this run."""
         measured = [record.duration for record in self.records] or list(self._durations.values()) or [0.0]
         usual = sum(measured) / len(measured)
-        return sum(self._durations.get(point, usual) for point in self._points[len(self.records) :])
+        return sum(self._durations.get(point, usual) for point in self._points[self._done :])
 
 
 def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
