@@ -5,8 +5,7 @@ The public names, all that a plugin needs, are these. Importing them loads no to
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.hookspecs import hookimpl
-from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks.rank import Rank
+from hpml_plugins.measure import Bench, Rank
 from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
 from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
 from hpml_plugins.report.drawing import dots, legend_below, panels

@@ -12,8 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork
+from hpml_plugins.measure import Context, import_before_fork, measure_point
 from hpml_plugins.tools.doctor.finding import Finding
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]

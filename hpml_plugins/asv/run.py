@@ -18,7 +18,7 @@ from asv.machine import MachineCollection
 from hpml_plugins.asv.terminal import RunReport
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, make_host
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry

@@ -14,13 +14,10 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Host, LoadedPlugin, make_host_for
 from hpml_plugins.host.host import is_one_of, nearest
 from hpml_plugins.host.offers import data_sources
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork, shared
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.needs import data_used
+from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.store import append_record, check_writable
@@ -67,7 +64,7 @@ def command(
         for plugin, benchmark, params in tasks:
             display.start(benchmark.name, params)
             sampling = plugin.entry.sampling
-            plan = Plan().but(precision=precision or sampling.precision, budget=budget or sampling.budget)
+            plan = SamplingPlan().but(precision=precision or sampling.precision, budget=budget or sampling.budget)
             context = Context(
                 node=node,
                 plugin=plugin.entry.name,

@@ -15,7 +15,7 @@ from hpml_plugins.host.fitting import fit
 from hpml_plugins.host.guard import put_back
 from hpml_plugins.host.loading import load_plugin
 from hpml_plugins.host.offers import Offered, Offers, ask, merge
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.registry.reader import Registry
 from hpml_plugins.registry.schema import PluginEntry
 
@@ -104,10 +104,9 @@ def _load_in_one_process(
             since = time.monotonic()
             found.append(msgspec.json.decode(payload, type=Surveyed))
 
-    def watch() -> float:
+    def watch() -> None:
         if time.monotonic() - since > limit:
             raise _StuckError
-        return min(0.5, limit / 4)
 
     try:
         outcome = run_isolated(

@@ -12,11 +12,10 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import load_plugin
 from hpml_plugins.host.offers import Offers, data_sources
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, measure_point
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.record import Record, decode, encode, point_key
-from hpml_plugins.node.needs import data_used
+from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, read_file, record_file
 from hpml_plugins.suite.declaration import Declared, Suite
 
@@ -161,7 +160,7 @@ def _without_measuring(
 
 def _context(suite: Suite, declared: Declared, place: _Place, source: dict[str, str]) -> Context:
     return Context(
-        plan=Plan().but(precision=declared.precision, budget=declared.budget),
+        plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
         node=suite.node,
         plugin=declared.plugin.name,
         source=source,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.measure.preload import import_before_fork, shared
+from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.measure import import_before_fork, shared
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
 from hpml_plugins.suite.current import record_of

@@ -18,9 +18,7 @@ import msgspec
 from hpml_plugins.host.loading import load_plugin
 from hpml_plugins.host.locating import locate
 from hpml_plugins.host.offers import Offers, own_sources
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork, shared
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Benchmark, Params, Value
 from hpml_plugins.node import detect_node
 from hpml_plugins.tools.check.fault_injection import Kind, disturbed_torch, spoilt
@@ -28,7 +26,7 @@ from hpml_plugins.tools.check.observation import Watching
 from hpml_plugins.tools.check.target import Target
 
 #: Short samples: it is the code that is checked, not the machine.
-PLAN = Plan(budget=0.05, warm_up=0.01, fewest=3)
+PLAN = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
 _MARK = "hpml check: "
 
 

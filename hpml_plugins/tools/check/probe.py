@@ -18,7 +18,7 @@ import msgspec
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.host.locating import locate
 from hpml_plugins.host.offers import ask
-from hpml_plugins.measure.preload import SHARED
+from hpml_plugins.measure import SHARED
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.tools.check.target import Target
 

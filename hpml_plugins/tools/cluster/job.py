@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, one_line
-from hpml_plugins.isolation.parent_death import end_with_parent
+from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.tools.cluster.state import COMMITS, JobState, read_state, write_state
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
-from hpml_plugins.node.detect import visible
-from hpml_plugins.node.nvml import read_gpus
+from hpml_plugins.node import read_gpus, visible
 
 #: What queues would see where there is no GPU, with commas between: for trying it out there.
 QUEUES_VARIABLE = "HPML_QUEUES"

@@ -12,8 +12,7 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.nvml import read_health, read_users
+from hpml_plugins.node import detect_node, machine_name, read_health, read_users
 from hpml_plugins.registry import read_registry
 from hpml_plugins.tools.doctor import facts
 from hpml_plugins.tools.doctor.finding import Finding

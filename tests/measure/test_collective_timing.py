@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer
-from hpml_plugins.measure.ranks.collective_timing import _COMBINE, _TogetherOnGpu
+from hpml_plugins.measure.ranks.collective_timing import _COMBINE, CollectiveGpuTimer
 
 
-def timer(over: Any, others: list[float], told: list[list[float]]) -> _TogetherOnGpu:
+def timer(over: Any, others: list[float], told: list[list[float]]) -> CollectiveGpuTimer:
     """Rank 0's timer, beside one other rank that answers so; what is told to all is put into `told`."""
-    made = object.__new__(_TogetherOnGpu)
+    made = object.__new__(CollectiveGpuTimer)
     made._combine, made._uses_graph, made.batch, made._sleep = _COMBINE[over], False, 8, 1e-4
     made.cache, made.launch = "hot", "hidden"
     made._rank = SimpleNamespace(  # type: ignore[assignment]
@@ -61,7 +61,7 @@ def test_what_is_not_waited_for_is_not_gathered(own_answers: None) -> None:
 
 def test_others_take_batch_sleep_and_graph_from_the_order(own_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     captured: list[int] = []
-    monkeypatch.setattr(_TogetherOnGpu, "_capture", lambda self: captured.append(self.batch))
+    monkeypatch.setattr(CollectiveGpuTimer, "_capture", lambda self: captured.append(self.batch))
     made = timer("mean", [2.0, 1.0], [])
-    made.obey([1.0, 50.0, 0.02, 1.0, 1.0, 1.0])
+    made.carry_out([1.0, 50.0, 0.02, 1.0, 1.0, 1.0])
     assert (made.batch, made._sleep, captured) == (50, 0.02, [50])

@@ -1,4 +1,4 @@
-"""The watcher over a simulated NVML: no machine that tests has a card to throttle."""
+"""The sampler over a simulated NVML: no machine that tests has a card to throttle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
-from hpml_plugins.measure.gpu_monitor import Watching
-from hpml_plugins.measure.nvml_sampler import INTERVAL, MOST_ROWS, Watcher
-from hpml_plugins.measure.out_of_memory import out_of_gpu_memory
-from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure import Context, measure_point
+from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Sampler
+from hpml_plugins.measure.libraries import out_of_gpu_memory
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
 
@@ -31,7 +30,7 @@ class NvmlError(Exception):
 
 
 class Nvml(types.ModuleType):
-    """What the watcher asks, answered by numbers that a test sets."""
+    """What the sampler asks, answered by numbers that a test sets."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
     NVML_VOLATILE_ECC = 0
@@ -55,7 +54,7 @@ class Nvml(types.ModuleType):
         return uuid
 
     def _unless_lost(self) -> None:
-        """A file says that the card is lost: the watcher asks from a process of its own."""
+        """A file says that the card is lost: the sampler asks from a process of its own."""
         if "lost_file" in self.answers and self.answers["lost_file"].exists():
             raise NvmlError(15, "GPU is lost")
 
@@ -103,25 +102,26 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvml: Callable[..., None]) -> None:
     nvml()
-    watcher = Watcher([CARD])
-    watcher.look()
-    series = watcher.finish()["gpu0"]
+    sampler = Sampler([CARD])
+    sampler.look()
+    seen = sampler.finish({})
+    series = seen.series["gpu0"]
     assert series.columns["sm_clock"] == [1.98e9]
     assert series.columns["utilization"] == [0.9]
     assert series.columns["temperature"] == [55.0]
     assert "power" not in series.columns  # this card refuses to tell, and 0 W would be a claim
     assert "power" not in series.units
     assert series.units["sm_clock"] == "Hz"
-    assert watcher.energy == 2.0
+    assert seen.energy == 2.0
 
 
 def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x4)
-    watching = Watching([CARD])
+    monitor = GpuMonitor([CARD])
     started = time.monotonic()
     time.sleep(0.4)
     ended = time.monotonic()
-    seen = watching.finish({"time": [(started + ended) / 2], "other": []})
+    seen = monitor.finish({"time": [(started + ended) / 2], "other": []})
     assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
     assert seen.energy == 2.0  # 7,000 to 9,000 mJ
     assert seen.throttled == {"time": [0], "other": []}
@@ -130,11 +130,11 @@ def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., 
 
 def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callable[..., None]) -> None:
     nvml()
-    watching = Watching([CARD])
-    assert watching._process is not None
-    watching._process.kill()
-    watching._process.join()
-    assert watching.finish({}).warnings == ["what the GPUs did is not known: the process that watched them died"]
+    monitor = GpuMonitor([CARD])
+    assert monitor._process is not None
+    monitor._process.kill()
+    monitor._process.join()
+    assert monitor.finish({}).warnings == ["what the GPUs did is not known: the process that watched them died"]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -157,23 +157,23 @@ def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatc
     nvml()
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    watcher = Watcher([CARD])
+    sampler = Sampler([CARD])
     for _ in range(50_000):
         now[0] += 0.05
-        watcher.look()
-    columns = watcher.finish()["gpu0"].columns
+        sampler.look()
+    columns = sampler.finish({}).series["gpu0"].columns
     assert MOST_ROWS // 2 <= len(columns["time"]) <= MOST_ROWS
     assert columns["time"][-1] > 2400
 
 
 def test_samples_taken_while_throttled_are_marked_and_the_point_warned(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x4)
-    watcher = Watcher([CARD])
-    watcher.look()
+    sampler = Sampler([CARD])
+    sampler.look()
     now = time.monotonic()
-    assert watcher.throttled([now - 60, now, now + 60]) == [1]
-    watcher.finish()
-    assert watcher.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+    seen = sampler.finish({"time": [now - 60, now, now + 60]})
+    assert seen.throttled == {"time": [1]}
+    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
 
 
 def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
@@ -182,33 +182,36 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
     nvml()
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    watcher = Watcher([CARD])
+    sampler = Sampler([CARD])
     for look in range(5_000):
         sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]
         now[0] += 0.05
-        watcher.look()
-    assert set(watcher.finish()["gpu0"].columns["throttle_reasons"]) == {0.0}
-    assert watcher.throttled([100.4, 200.0]) == [0]
-    assert "heat (hardware)" in watcher.warnings[0]
+        sampler.look()
+    seen = sampler.finish({"time": [100.4, 200.0]})
+    assert set(seen.series["gpu0"].columns["throttle_reasons"]) == {0.0}
+    assert seen.throttled == {"time": [0]}
+    assert "heat (hardware)" in seen.warnings[0]
 
 
 def test_a_point_without_gpu_has_no_process_that_watches() -> None:
-    watching = Watching([])
-    assert watching._process is None
-    assert watching.finish({"time": [1.0]}).series == {}
+    monitor = GpuMonitor([])
+    assert monitor._process is None
+    assert monitor.finish({"time": [1.0]}).series == {}
 
 
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x1 | 0x2)
-    watcher = Watcher([CARD])
-    watcher.look()
-    watcher.finish()
-    assert (watcher.throttled([time.monotonic()]), watcher.warnings) == ([], [])
+    sampler = Sampler([CARD])
+    sampler.look()
+    seen = sampler.finish({"time": [time.monotonic()]})
+    assert (seen.throttled, seen.warnings) == ({"time": []}, [])
 
 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
     nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
-    assert Watcher([CARD]).warnings == ["process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"]
+    assert Sampler([CARD]).seen.warnings == [
+        "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
+    ]
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -287,9 +290,10 @@ def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_withou
     nvml: Callable[..., None],
 ) -> None:
     nvml(not_found=("GPU-1", ""))
-    assert "is lost: NVML says 'Not Found, though it was there" in Watcher([CARD]).fault
-    nameless = Watcher([Gpu(name="NVIDIA H200")])
-    assert (nameless.fault, nameless.problem) == ("", "measured without watching the GPU: Not Found")
+    assert "is lost: NVML says 'Not Found, though it was there" in Sampler([CARD]).seen.fault
+    nameless = Sampler([Gpu(name="NVIDIA H200")])
+    assert nameless.seen.fault == ""
+    assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
 
 
 def test_errors_that_ecc_could_not_correct_fail_the_point(nvml: Callable[..., None], node: Node) -> None:
@@ -308,11 +312,12 @@ def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(nvml: Ca
 
 def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[..., None]) -> None:
     nvml()
-    watcher = Watcher([CARD])
+    sampler = Sampler([CARD])
     simulated: Any = sys.modules["pynvml"]
     simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
-    watcher.finish()
-    assert watcher.warnings == ["process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"]
+    assert sampler.finish({}).warnings == [
+        "process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"
+    ]
 
 
 class OutOfMemoryError(RuntimeError):

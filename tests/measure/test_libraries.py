@@ -12,7 +12,7 @@ def refuse(self):
 
 type(driver.driver).ensure_initialized = refuse
 driver.driver.is_initialized = False
-from hpml_plugins.measure.preload import import_before_fork
+from hpml_plugins.measure import import_before_fork
 import_before_fork(["numba.cuda", "no_such_module", "torch"])
 import sys, torch
 from numba.cuda.descriptor import cuda_target
