@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from hpml_plugins.hookspecs import hookimpl
     from hpml_plugins.measure import Bench, Rank
     from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
+    from hpml_plugins.model.figure import interval_columns
     from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
-    from hpml_plugins.report.drawing import dots, legend_below, panels
+    from hpml_plugins.report.charts import Axis, Rule, bar_chart, dot_chart, line_chart, roofline_chart
     from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
     from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arrays",
+    "Axis",
     "Bench",
     "Benchmark",
     "DataSet",
@@ -36,21 +38,24 @@ __all__ = [
     "Rank",
     "Record",
     "Requires",
+    "Rule",
     "Samples",
     "Series",
     "Split",
     "Table",
     "Work",
+    "bar_chart",
     "build_model",
     "count_model",
-    "dots",
+    "dot_chart",
     "find_gpu",
     "gpu_types",
     "hookimpl",
-    "legend_below",
+    "interval_columns",
+    "line_chart",
     "load_data",
-    "panels",
     "published_figures",
+    "roofline_chart",
 ]
 
 __getattr__ = lazy_names(
@@ -60,8 +65,9 @@ __getattr__ = lazy_names(
         "hookspecs": ("hookimpl",),
         "measure": ("Bench", "Rank"),
         "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+        "model.figure": ("interval_columns",),
         "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
-        "report.drawing": ("dots", "legend_below", "panels"),
+        "report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
         "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
         "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
     },

@@ -207,7 +207,7 @@ def format_measured(original: Any, result: Any, benchmark: Any, max_width: int |
     lines = []
     for values, (value, error) in zip(itertools.product(*benchmark["params"]), result, strict=True):
         if value is None or value == value:
-            point = formatting.point(benchmark["param_names"], list(values))
+            point = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
             lines.append(f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}")
     return lines or ["no point was measured"]
 

@@ -25,7 +25,7 @@ def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dra
             raise broken.error
     chosen = []
     known: list[str] = []
-    plugins = [host.load(plugin) for plugin in host.plugins]
+    plugins = host.load_all()
     for plugin in plugins:
         figures = collect(plugin)
         own = plugin.entry.name

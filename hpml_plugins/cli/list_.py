@@ -150,7 +150,7 @@ def _last_runs(results: Path, plugins: set[str]) -> dict[str, _RunFacts]:
 
 _RUN_FACTS = msgspec.json.Decoder(_RunFacts)
 #: B that hold the last line of nearly every file of Records; where they do not, the file counts as the newest.
-_TAIL = 1 << 18
+_TAIL = 1 << 16
 
 
 def _newest(file: Path) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin
+from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers
 from hpml_plugins.host.survey import BenchmarkInfo, PluginInfo, Unmet, survey
 from hpml_plugins.model.benchmark import Params
@@ -64,12 +64,21 @@ class Host:
     def load(self, plugin: PluginInfo) -> LoadedPlugin:
         """Import the plugin into this process, to run its code: its benchmarks with the registry applied, its hooks.
 
-        A fault ends in `error`. Whatever it does to the process stays done: load one plugin in one process.
+        A fault ends in `error`. What it does to the process stays done: it is the only plugin that a process of points
+        imports.
         """
         if plugin.error:
             return LoadedPlugin(plugin.entry, plugin.where, error=plugin.error)
         loaded = load_plugin(plugin.entry, self.registry.path.parent, plugin.where)
         return apply_registry(loaded, self.registry, plugin.index, {})
+
+    def load_all(self) -> list[LoadedPlugin]:
+        """Import every plugin into this process, for their figures, and restore what they change of it."""
+        loaded = []
+        for plugin in self.plugins:
+            with restored():
+                loaded.append(self.load(plugin))
+        return loaded
 
 
 def make_host(

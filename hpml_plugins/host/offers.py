@@ -6,7 +6,7 @@ order; of two that offer one name the first stands and the second is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,8 @@ from hpml_plugins.published import GpuType, PublishedFigure, gpu_types, use_publ
 from hpml_plugins.registry import PluginSource
 
 
-class Offered(msgspec.Struct, frozen=True):
-    """What one plugin offers. data: names.  problems: what is wrong with it, one line each."""
-
-    gpu_types: list[GpuType] = []
-    published: list[PublishedFigure] = []
-    data: list[str] = []
-    facts: dict[str, Value] = {}
-    problems: list[str] = []
-
-
 class Offers(msgspec.Struct, frozen=True):
-    """What all plugins offer merged. data: name → the plugin that has it.  problems: one line each."""
+    """What one plugin offers, or all of them. data: name → the plugin that has it.  problems: one line each."""
 
     gpu_types: list[GpuType] = []
     published: list[PublishedFigure] = []
@@ -51,7 +41,7 @@ class Offers(msgspec.Struct, frozen=True):
             yield
 
 
-def ask(plugin: LoadedPlugin, *, facts: bool) -> Offered:
+def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
@@ -67,10 +57,10 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offered:
             return []
         return answers
 
-    return Offered(
+    return Offers(
         gpu_types=call("hpml_gpu_types", lambda each: _check_kind(each, GpuType)),
         published=call("hpml_published", _check_published),
-        data=[source.name for source in call("hpml_data", lambda each: _check_kind(each, DataSource))],
+        data={each.name: plugin.entry.source for each in call("hpml_data", lambda each: _check_kind(each, DataSource))},
         facts=dict(call("hpml_node_facts", _check_fact)) if facts else {},
         problems=problems,
     )
@@ -83,27 +73,28 @@ def items(plugin: LoadedPlugin, hook: str) -> Iterator[Any]:
             yield from answer.items() if isinstance(answer, Mapping) else answer
 
 
-def merge(offered: Iterable[tuple[PluginSource, Offered]]) -> Offers:
-    """All of them, in the registry's order. Of two of one name the first stands; the project's GPU types are first."""
-    offered = list(offered)
-    whose: dict[tuple[str, str], str] = {}
+def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
+    """What all plugins offer, in the registry's order. Of two of one name the first stands.
+
+    offered: name of the plugin and what it offers. The project's own GPU types come first.
+    """
+    merged, problems = Offers(), [problem for _, own in offered for problem in own.problems]
+    first: dict[tuple[str, str], str] = {}
     if any(own.gpu_types for _, own in offered):
-        whose |= {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
-    problems: list[str] = []
+        first = {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
 
     def is_new(plugin: str, kind: str, name: str) -> bool:
-        other = whose.setdefault((kind, name), plugin)
+        other = first.setdefault((kind, name), plugin)
         if other != plugin:
             problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first stands")
         return other == plugin
 
-    merged = Offers(problems=problems)
-    for source, own in offered:
-        problems += own.problems
-        merged.gpu_types.extend(each for each in own.gpu_types if is_new(source.name, "GPU type", each.name))
+    for plugin, own in offered:
+        merged.gpu_types.extend(each for each in own.gpu_types if is_new(plugin, "GPU type", each.name))
         merged.published.extend(own.published)
-        merged.data.update({name: source for name in own.data if is_new(source.name, "data set", name)})
-        merged.facts.update({key: value for key, value in own.facts.items() if is_new(source.name, "fact", key)})
+        merged.data.update({name: source for name, source in own.data.items() if is_new(plugin, "data set", name)})
+        merged.facts.update({key: value for key, value in own.facts.items() if is_new(plugin, "fact", key)})
+    merged.problems.extend(problems)
     return merged
 
 

@@ -6,23 +6,20 @@ The calling process imports no plugin: one that crashes, exits, hangs or changes
 from __future__ import annotations
 
 import gc
-import itertools
 import os
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from hpml_plugins import errors
 from hpml_plugins.errors import HpmlError, PluginError, describe
-from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin
-from hpml_plugins.host.offers import Offered, Offers, ask, merge, own_sources
+from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin, restored
+from hpml_plugins.host.offers import Offers, ask, merge, own_sources
 from hpml_plugins.isolation import Send, run_isolated
-from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value
+from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
 from hpml_plugins.registry import PluginEntry, Registry
 
 #: Seconds that a plugin may take to be imported and asked; another number by the variable.
@@ -49,9 +46,8 @@ class BenchmarkInfo(msgspec.Struct, frozen=True):
     unmet: dict[int, str] = {}
 
     def points(self) -> Iterator[Params]:
-        """Every point of the grid, the last parameter changing fastest, as `Benchmark.points`."""
-        for values in itertools.product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+        """Every point of the grid, in asv's order."""
+        return points_of(self.grid)
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,7 @@ class _Report(msgspec.Struct, frozen=True):
 
     benchmarks: tuple[BenchmarkInfo, ...] = ()
     source: dict[str, str] = {}
-    offered: Offered = Offered()
+    offers: Offers = Offers()
     fault: _Fault | None = None
 
 
@@ -131,7 +127,7 @@ def survey(
         error = report.fault.error() if report.fault else None
         where = registry.at("plugins", index)
         plugins.append(PluginInfo(index, entry, where, report.benchmarks, report.source, error))
-    return tuple(plugins), merge((entry.source, reports[index].offered) for index, entry in registry.enabled)
+    return tuple(plugins), merge([(entry.name, reports[index].offers) for index, entry in registry.enabled])
 
 
 @dataclass(frozen=True)
@@ -175,27 +171,27 @@ def _load_in_fork(
 def _load_all(send: Send, registry: Registry, entries: list[tuple[int, PluginEntry]], question: _Question) -> None:
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
-    loaded: list[tuple[LoadedPlugin, Offered]] = []
+    loaded: list[tuple[LoadedPlugin, Offers]] = []
     for index, entry in entries:
-        with _restored():
+        with restored():
             plugin = load_plugin(entry, registry.path.parent, registry.at("plugins", index))
             plugin = apply_registry(plugin, registry, index, taken)
             loaded.append((plugin, ask(plugin, facts=question.facts)))
         send("loaded", b"")
-    offers = merge((plugin.entry.source, offered) for plugin, offered in loaded)
+    offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
     sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
     with offers.in_force(sources):
-        for plugin, offered in loaded:
-            with _restored():
-                report = _report(plugin, offered, question)
+        for plugin, own in loaded:
+            with restored():
+                report = _report(plugin, own, question)
             send("report", report)
 
 
-def _report(plugin: LoadedPlugin, offered: Offered, question: _Question) -> bytes:
+def _report(plugin: LoadedPlugin, offers: Offers, question: _Question) -> bytes:
     fault = _Fault.of(plugin.error) if plugin.error else None
     try:
         benchmarks = tuple(_info(plugin.entry, each, question) for each in plugin.benchmarks)
-        return msgspec.msgpack.encode(_Report(benchmarks, plugin.source, offered, fault))
+        return msgspec.msgpack.encode(_Report(benchmarks, plugin.source, offers, fault))
     except (TypeError, OverflowError, ValueError) as error:
         what = f"plugin {plugin.entry.name!r} declares a value that cannot be stored: {describe(error)}"
         return msgspec.msgpack.encode(_Report(fault=_Fault("PluginError", what, plugin.where)))
@@ -222,18 +218,3 @@ def _info(entry: PluginEntry, benchmark: Benchmark, question: _Question) -> Benc
 def _chooses(entry: PluginEntry, profile: str, benchmark: str, params: Params) -> bool:
     choice = entry.choice(profile, benchmark)
     return choice is not None and all(is_one_of(params[name], values) for name, values in choice.items())
-
-
-@contextmanager
-def _restored() -> Iterator[None]:
-    """Restore the working directory, variables and import path, for the next plugin that this process loads."""
-    folder, variables, path = os.open(".", os.O_RDONLY), dict(os.environ), list(sys.path)
-    try:
-        yield
-    finally:
-        os.fchdir(folder)  # by its descriptor: it may have been removed
-        os.close(folder)
-        sys.path[:] = path
-        if variables != os.environ:
-            os.environ.clear()
-            os.environ.update(variables)

@@ -76,17 +76,17 @@ class GpuMonitor:
         if self._process is not None:
             with suppress(OSError, EOFError):  # it died: `finish` says so
                 if self._pipe.poll():
-                    raise GpuLost(self._pipe.recv_bytes().decode())
+                    raise GpuLost(self._pipe.recv())
 
     def finish(self, at: Mapping[str, Sequence[float]]) -> Seen:
         """What was seen.  at: metric → when each of its samples ended, s of the monotonic clock."""
         if self._process is None:
             return Seen()
         try:
-            self._pipe.send_bytes(msgspec.json.encode(at))
+            self._pipe.send(at)
             while self._pipe.poll(PATIENCE):
-                if (answer := self._pipe.recv_bytes()).startswith(b"{"):
-                    return msgspec.json.decode(answer, type=Seen)
+                if isinstance(seen := self._pipe.recv(), Seen):  # else a fault that nobody asked for in time
+                    return seen
             return Seen(warnings=[f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"])
         except (OSError, EOFError):
             return Seen(warnings=["what the GPUs did is not known: the process that watched them died"])
@@ -111,10 +111,9 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection) -> None:
     while not pipe.poll(sampler.interval):
         sampler.look()
         if sampler.seen.fault and not reported:
-            pipe.send_bytes(sampler.seen.fault.encode())
+            pipe.send(sampler.seen.fault)
             reported = True
-    at = msgspec.json.decode(pipe.recv_bytes(), type=dict[str, list[float]])
-    pipe.send_bytes(msgspec.json.encode(sampler.finish(at)))
+    pipe.send(sampler.finish(pipe.recv()))
 
 
 class Sampler:

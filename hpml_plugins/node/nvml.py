@@ -152,13 +152,12 @@ def read_gpus() -> Found:
     A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=lambda: sender.send_bytes(msgspec.json.encode(_read_gpus()))
-    )
+    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(_read_gpus()))
     process.start()
     sender.close()
     try:
-        return msgspec.json.decode(receiver.recv_bytes(), type=Found)
+        found: Found = receiver.recv()
+        return found
     except EOFError:
         return Found(problem="NVML ended the process that asked it")
     finally:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, make_host
-from hpml_plugins.model.benchmark import Direction, Params, Value
+from hpml_plugins.model.benchmark import Direction, Params, Value, points_of
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, PluginSource, read_registry
@@ -57,6 +55,10 @@ class Declared(msgspec.Struct, frozen=True):
     precision: float | None = None
     budget: float | None = None
 
+    def points(self) -> Iterator[Params]:
+        """Every point of the grid, in asv's order."""
+        return points_of(self.grid)
+
     def is_chosen(self, params: Params) -> bool:
         """Whether the profile of this run measures the point."""
         chosen = self.chosen.items()
@@ -94,21 +96,12 @@ def declare(
     scratch: Path | str,
     *,
     profile: str = EVERYTHING,
-    previous: Mapping[str, Any] | None = None,
     keep: bool = True,
     reuse: Sequence[str] = (),
 ) -> Suite:
-    """The suite of a host. Raises UsageError for an unknown profile.
-
-    previous: asv's benchmarks.json. A plugin that does not load here keeps the entries it had there, so that one
-    broken node does not erase its benchmarks from the page.
-    """
+    """The suite of a host. Raises UsageError for an unknown profile."""
     host.check_profile(profile)
     benchmarks = [_declared(plugin, benchmark, profile) for plugin, benchmark in host.benchmarks()]
-    taken = {declared.benchmark for declared in benchmarks}
-    for plugin in host.broken:
-        previously = previous_declarations(plugin.entry.source, previous or {})
-        benchmarks += [old for old in previously if old.benchmark not in taken]
     folder = str(host.registry.path.parent.resolve())
     offers = msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
@@ -140,35 +133,3 @@ def _declared(plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str) -> Dec
         precision=plugin.entry.sampling.precision,
         budget=plugin.entry.sampling.budget,
     )
-
-
-def previous_declarations(plugin: PluginSource, previous: Mapping[str, Any]) -> list[Declared]:
-    """The benchmarks of a plugin as asv's benchmarks.json has them; entries that we did not write are left out."""
-    found: dict[str, Declared] = {}
-    for entry in previous.values():
-        if not isinstance(entry, dict) or entry.get("plugin") != plugin.name:
-            continue
-        try:
-            name = entry["benchmark"]
-            grid = {
-                name: [ast.literal_eval(value) for value in values]
-                for name, values in zip(entry["param_names"], entry["params"], strict=True)
-            }
-            one = msgspec.convert(
-                {
-                    "plugin": plugin,
-                    "benchmark": name,
-                    "version": entry["version"],
-                    "grid": grid,
-                    "timeout": entry.get("timeout") or 60,
-                    "metrics": [{"name": entry["metric"], "unit": entry["si_unit"], "direction": entry["direction"]}],
-                },
-                Declared,
-            )
-            msgspec.json.encode(one)
-        except (KeyError, ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
-            continue  # not an entry that we wrote; deep parentheses are a MemoryError of Python's parser
-        if 0 < one.timeout < math.inf:
-            metrics = [*found[name].metrics, *one.metrics] if name in found else one.metrics
-            found[name] = msgspec.structs.replace(one, metrics=metrics)
-    return list(found.values())

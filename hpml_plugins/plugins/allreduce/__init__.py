@@ -29,6 +29,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Bus bandwidth over size."""
-    from hpml_plugins.plugins.allreduce.figures import figures
+    from hpml_plugins.plugins.allreduce.figures import FIGURES
 
-    return figures()
+    return list(FIGURES)

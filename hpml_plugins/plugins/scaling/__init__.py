@@ -15,6 +15,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The exercise's three tables, the charts beside them, and what explains them."""
-    from hpml_plugins.plugins.scaling.figures import figures
+    from hpml_plugins.plugins.scaling.figures import FIGURES
 
-    return figures()
+    return list(FIGURES)

@@ -18,6 +18,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The charts of the exercise, and of the limit."""
-    from hpml_plugins.plugins.vecadd.figures import figures
+    from hpml_plugins.plugins.vecadd.figures import FIGURES
 
-    return figures()
+    return list(FIGURES)
