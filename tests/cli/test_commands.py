@@ -158,17 +158,17 @@ def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_pa
 
 
 @pytest.mark.usefixtures("toy")
-def test_doctor_names_what_works_and_what_is_broken_with_its_mend(hpml: Hpml, write: Write, tmp_path: Path) -> None:
+def test_doctor_names_what_works_and_what_is_broken_with_its_fix(hpml: Hpml, write: Write, tmp_path: Path) -> None:
     write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
-    told = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
-    findings = {finding["subject"]: finding for finding in told["findings"]}
+    answer = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
+    findings = {finding["subject"]: finding for finding in answer["findings"]}
     assert findings["torch"]["state"] == "ok"
     assert findings["fvcore"]["state"] == "broken"
     assert "no fvcore today" in findings["fvcore"]["what"]
-    assert findings["fvcore"]["mend"] == "pip install fvcore"
+    assert findings["fvcore"]["fix"] == "pip install fvcore"
     assert findings["registry"]["what"] == "registry.yaml: 1 plugins, 1 benchmarks"
-    assert told["python"] == platform.python_version()
-    assert told["packages"]["fvcore"]
+    assert answer["python"] == platform.python_version()
+    assert answer["packages"]["fvcore"]
 
 
 def test_schema_prints_the_json_schema(hpml: Hpml) -> None:
