@@ -1,7 +1,7 @@
 """Every extension point, on one screen. A plugin implements any of them and marks it with `hookimpl`.
 
-Plugins are asked in the registry's order. Of two that offer one name the first stands, and the error names both. A
-hook that raises is named, and costs only what it would have offered.
+Plugins are asked in the registry's order. If two offer the same name, the first one is used, and a message names both.
+A hook that raises is named, and costs only what it would have offered.
 """
 
 from __future__ import annotations

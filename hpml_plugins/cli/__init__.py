@@ -39,7 +39,7 @@ _COMMANDS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What every command gets: the registry's file, and whether tracebacks are wanted."""
+    """What every command gets: the registry's file, and whether to show tracebacks."""
 
     registry: Path
     debug: bool = False
@@ -77,9 +77,9 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="hpml")
 @click.pass_context
 def group(context: click.Context, registry: Path, debug: bool) -> None:
-    """GPU benchmarks from plugins: list them, run one now, see what this node has.
+    """GPU benchmarks from plugins: list them, run one now, check this node.
 
-    Over commits and machines it is asv that runs them: `asv run`, `asv publish`, `asv preview`.
+    To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
 
@@ -110,5 +110,5 @@ def main() -> NoReturn:
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()
-    sys.stdout = sys.stderr  # what plugins say at exit is no part of the answer
+    sys.stdout = sys.stderr  # what plugins print at exit is no part of the output
     sys.exit(status if isinstance(status, int) else 0)

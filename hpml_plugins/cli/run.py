@@ -11,12 +11,12 @@ import msgspec
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, is_one_of, load_sources, make_host
+from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, load_sources, make_host
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.node import data_used, detect_node, machine_name
-from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
 from hpml_plugins.store import append_record, check_writable
 
 Task = tuple[PluginInfo, BenchmarkInfo, Params]
@@ -24,10 +24,12 @@ Task = tuple[PluginInfo, BenchmarkInfo, Params]
 
 @click.command("run")
 @click.argument("name")
-@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
-@click.option("--profile", default=EVERYTHING, show_default=True, help="Only the points of this profile.")
-@click.option("--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this; 0.005 is ±0.5 %.")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Seconds of sampling a step, at most.")
+@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
+@click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
+@click.option(
+    "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
+)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
@@ -112,7 +114,9 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         if all(key in params and is_one_of(_spelled(params[key]), values) for key, values in wanted.items())
     ]
     if not tasks:
-        raise UsageError(f"no point of {name!r} is left by profile {profile!r} and {' '.join(choices) or 'no choice'}")
+        raise UsageError(
+            f"no point of {name!r} is selected by profile {profile!r} and {' '.join(choices) or 'no choice'}"
+        )
     return tasks
 
 

@@ -9,7 +9,7 @@ import click
 
 
 @click.command("schema")
-@click.option("--cluster", is_flag=True, help="Of cluster.yaml instead.")
+@click.option("--cluster", is_flag=True, help="Print the schema of cluster.yaml instead.")
 def command(cluster: bool) -> int:
     """Print the JSON schema of registry.yaml."""
     if cluster:

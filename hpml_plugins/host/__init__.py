@@ -1,8 +1,7 @@
 """The pluggy host: asks the plugins that a registry declares what they offer, and loads the one that is to run."""
 
-from hpml_plugins.errors import nearest
 from hpml_plugins.host.host import Host, make_host
-from hpml_plugins.host.loading import LoadedPlugin, is_one_of, load_plugin
+from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.host.locating import GROUP, available, locate
 from hpml_plugins.host.offers import Offers, ask, load_sources, own_sources
 from hpml_plugins.host.survey import BenchmarkInfo, PluginInfo
@@ -16,11 +15,9 @@ __all__ = [
     "PluginInfo",
     "ask",
     "available",
-    "is_one_of",
     "load_plugin",
     "load_sources",
     "locate",
     "make_host",
-    "nearest",
     "own_sources",
 ]

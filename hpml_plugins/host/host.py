@@ -54,7 +54,7 @@ class Host:
     def points(self, plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str = EVERYTHING) -> list[Params]:
         """The points of a benchmark that a profile chooses. Raises UsageError for a profile that nobody defines."""
         self.check_profile(profile)
-        return [params for params in benchmark.points() if plugin.chooses(profile, benchmark.name, params)]
+        return [params for params in benchmark.points() if plugin.entry.chooses(profile, benchmark.name, params)]
 
     def check_profile(self, profile: str) -> None:
         """Raise UsageError, with the nearest names, for a profile that no plugin of the registry defines."""

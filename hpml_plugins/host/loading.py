@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, Registr
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, Registry
-from hpml_plugins.registry.reader import ProfileChoice
+from hpml_plugins.registry.reader import ProfileChoice, is_one_of
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookspec_opts(module_or_class, name) if name.startswith("hpml_") else None
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        """Any name that a function may have, so that a misspelt hook is told."""
+        """Any name that a function may have, so that a misspelt hook is reported."""
         return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
 
 
@@ -173,11 +173,6 @@ def _check_profile(
                     "a profile chooses points, it never adds any",
                     at(name, key),
                 )
-
-
-def is_one_of(value: object, values: Iterable[object]) -> bool:
-    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
-    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What plugins offer beside benchmarks: GPU peaks, published figures, data sets, facts of the node.
 
 Plain data, so that it can travel to processes that import none of those plugins. Plugins are asked in the registry's
-order; of two that offer one name the first stands and the second is told.
+order; if two offer the same name, the first one is used and a problem names both.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
     def is_new(plugin: str, kind: str, name: str) -> bool:
         other = first.setdefault((kind, name), plugin)
         if other != plugin:
-            problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first stands")
+            problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first one is used")
         return other == plugin
 
     for plugin, own in offered:

@@ -16,7 +16,7 @@ import msgspec
 
 from hpml_plugins import errors
 from hpml_plugins.errors import HpmlError, PluginError, describe
-from hpml_plugins.host.loading import LoadedPlugin, apply_registry, is_one_of, load_plugin, restored
+from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
 from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
@@ -63,10 +63,6 @@ class PluginInfo:
     benchmarks: tuple[BenchmarkInfo, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
     error: HpmlError | None = None
-
-    def chooses(self, profile: str, benchmark: str, params: Params) -> bool:
-        """Whether the plugin's entry has the point in this profile."""
-        return _chooses(self.entry, profile, benchmark, params)
 
 
 class _Fault(msgspec.Struct, frozen=True):
@@ -201,7 +197,7 @@ def _info(entry: PluginEntry, benchmark: Benchmark, question: _Question) -> Benc
     unmet = {}
     if ask := question.unmet:
         for index, params in enumerate(benchmark.points()):
-            if _chooses(entry, question.profile, benchmark.name, params) and (reasons := ask(benchmark, params)):
+            if entry.chooses(question.profile, benchmark.name, params) and (reasons := ask(benchmark, params)):
                 unmet[index] = "; ".join(reasons)
     return BenchmarkInfo(
         benchmark.name,
@@ -213,8 +209,3 @@ def _info(entry: PluginEntry, benchmark: Benchmark, question: _Question) -> Benc
         tuple(benchmark.requires.modules),
         unmet,
     )
-
-
-def _chooses(entry: PluginEntry, profile: str, benchmark: str, params: Params) -> bool:
-    choice = entry.choice(profile, benchmark)
-    return choice is not None and all(is_one_of(params[name], values) for name, values in choice.items())

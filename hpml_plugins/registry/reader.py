@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.errors import RegistryError
-from hpml_plugins.model.benchmark import Value
+from hpml_plugins.model.benchmark import Params, Value
 from hpml_plugins.registry.lines import Lines, explain
 
 DEFAULT_PATH = Path("registry.yaml")
@@ -101,6 +101,11 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
             return {} if chosen else None
         return chosen
 
+    def chooses(self, profile: str, benchmark: str, params: Params) -> bool:
+        """Whether a profile measures this point."""
+        choice = self.choice(profile, benchmark)
+        return choice is not None and all(is_one_of(params[name], values) for name, values in choice.items())
+
 
 class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
@@ -151,6 +156,11 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
         raise explain(error, lines, RegistryFile) from None
     _check_entries(file.plugins, lines)
     return Registry(path, tuple(file.plugins), lines)
+
+
+def is_one_of(value: object, values: Iterable[object]) -> bool:
+    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
 
 
 def plugin_name(text: str) -> str:

@@ -28,7 +28,7 @@ ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_
 
 
 class DeclaredMetric(msgspec.Struct, frozen=True):
-    """A metric as asv is told of it."""
+    """A metric as asv shows it."""
 
     name: str
     unit: str

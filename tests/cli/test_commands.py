@@ -134,7 +134,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         (["run", "toy", "-p", "size=7"], "size '7' is not in the grid of 'toy'"),
         (["run", "toy", "-p", "size"], "-p 'size' is not KEY=VALUE"),
         (["run", "toy", "--profile", "quik"], "no profile 'quik'; did you mean 'quick'?"),
-        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is left"),
+        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is selected"),
         (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
         (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
         (["lsit"], "No such command 'lsit'"),

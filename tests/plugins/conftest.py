@@ -10,7 +10,7 @@ from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.workloads.datasets.builtin import SOURCES
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def built_in_data_sets() -> Iterator[None]:
     with use_sources(SOURCES):
         yield

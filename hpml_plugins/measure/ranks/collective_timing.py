@@ -164,18 +164,11 @@ class CollectiveGpuTimer(GpuTimer):
         if self._graph_batch == self.batch:
             return
         self.drop_graph()
-        torch = self.torch
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-            graph.capture_begin(capture_error_mode="thread_local")
+        graph = self.torch.cuda.CUDAGraph()
+        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        with self.torch.cuda.graph(graph, capture_error_mode="thread_local"):
             for _ in range(self.batch):
                 self.step()
-            graph.capture_end()
-        torch.cuda.current_stream().wait_stream(stream)
         self._graph, self._graph_batch = graph, self.batch
         graph.replay()  # the first one uploads the graph
-        torch.cuda.synchronize()
+        self.torch.cuda.synchronize()

@@ -150,9 +150,11 @@ class _Program:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
         self._grace = by.GRACE
         parent = os.getpid()
+        # The same modules as here: `-m` would look into the current folder first.
+        path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
         self._process = subprocess.Popen(
             [*by.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
-            env={**by.environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**by.environment(), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
             stdin=subprocess.DEVNULL,  # it would read what is meant for others
             stdout=self._log,
             stderr=subprocess.STDOUT,

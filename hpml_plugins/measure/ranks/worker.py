@@ -94,6 +94,7 @@ def _error(index: int, error: BaseException) -> HpmlError:
 
 def main(folder: str) -> None:
     """Read the order, take the place that the launcher gave, run."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # was for this process alone
     variable = next(name for name in _RANKS if name in os.environ)
     local = os.environ["LOCAL_RANK" if variable == "RANK" else variable]
     run_rank(int(os.environ[variable]), int(local), Path(folder, "rank0.order").read_bytes())
