@@ -9,13 +9,24 @@ ini file (or `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs onc
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.measure import Context, import_before_fork, measure_point
-from hpml_plugins.model import Finding
+from hpml_plugins import measure
+from hpml_plugins.measure import Context, import_before_fork
+from hpml_plugins.model import Finding, Record, known_sources, use_sources
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
+
+
+@functools.wraps(measure.measure_point)
+def measure_point(*args: Any, **options: Any) -> Record:
+    """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no registry."""
+    from hpml_plugins.workloads.datasets import SOURCES
+
+    with use_sources({**SOURCES, **known_sources()}):
+        return measure.measure_point(*args, **options)
 
 
 def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml") -> list[Finding]:

@@ -82,13 +82,13 @@ def _clusters() -> Sequence[bytes]:
 
 def _read_cluster(data: bytes, folder: Path) -> str:
     from hpml_plugins.tools.cluster.config import read_cluster
-    from hpml_plugins.tools.cluster.submit import Request, script
+    from hpml_plugins.tools.cluster.submit import RunRequest, script
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
     cluster = read_cluster(path, folder)
     for target in cluster.choose(()):
-        script(target, Request(folder, folder / "results"), folder / "job")
+        script(target, RunRequest(folder, folder / "results"), folder / "job")
     return "read"
 
 

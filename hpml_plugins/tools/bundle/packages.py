@@ -98,7 +98,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Request:
+class PackageRequest:
     """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node."""
 
     requirements: tuple[str, ...]
@@ -140,7 +140,7 @@ def read_project(root: Path) -> Project:
     )
 
 
-def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = ()) -> Request:
+def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What uv must resolve for this node. extra: more requirements, which may name torch itself.
 
     Raises UsageError when the node's Python or torch is not one that the project runs with.
@@ -159,7 +159,7 @@ def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = (
     warnings: tuple[str, ...] = ()
     if "torchvision" in own and "torchvision" not in node.packages:
         warnings = ("the node has no torchvision: benchmarks that need it are skipped there",)
-    return Request(
+    return PackageRequest(
         requirements=tuple(str(each) for name, each in wanted if name not in given),
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
@@ -213,7 +213,7 @@ def _same(has: str, wanted: str) -> bool:
     return _is_version(has) and Version(has) == Version(wanted)
 
 
-def resolve(request: Request, node: NodeFacts, scratch: Path) -> dict[str, str]:
+def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
     """The versions that the node needs, name → version. scratch: an empty folder."""
     wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))

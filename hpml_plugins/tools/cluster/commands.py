@@ -50,7 +50,7 @@ def submit(
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
-    request = submitting.Request(project, project / conf.results_dir, profile, bench, skip_existing)
+    request = submitting.RunRequest(project, project / conf.results_dir, profile, bench, skip_existing)
     failed = False
     for target in cluster.choose(names):
         measured = submitting.measured_commits(request.results, target.machine_name)

@@ -200,16 +200,14 @@ class SideBySide(AsvRun):
         words[words.index(commits)] = f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}"
         return words
 
-    def _environment_of(self, queue: Queue) -> dict[str, str]:
-        own = {
+    def _start(self, command: list[str], queue: Queue, **streams: object) -> subprocess.Popen[bytes]:
+        env = {
+            **self.environment(),
+            "CUDA_VISIBLE_DEVICES": queue.gpu,
             SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
             ASV_RESULTS_VARIABLE: str(self._folder(queue)),
             ASV_ENVIRONMENTS_VARIABLE: queue.name,
         }
-        return {**self.environment(), "CUDA_VISIBLE_DEVICES": queue.gpu, **own}
-
-    def _start(self, command: list[str], queue: Queue, **streams: object) -> subprocess.Popen[bytes]:
-        env = self._environment_of(queue)
         return subprocess.Popen(command, cwd=self.project, env=env, preexec_fn=prepare_asv, **streams)  # type: ignore[call-overload, no-any-return]
 
     def _folder(self, queue: Queue) -> Path:

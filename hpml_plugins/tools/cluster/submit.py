@@ -29,7 +29,7 @@ NEW, ALL = "NEW", "ALL"
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What every target is asked for. project: its folder, which the nodes see.
 
     keep: what is measured already is not measured again.
@@ -81,7 +81,7 @@ def measured_commits(results: Path, machine: str) -> set[str]:
     return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
 
 
-def submit(target: Target, commits: Sequence[str], request: Request, jobs: Path) -> tuple[Path, Any]:
+def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
     """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
     make = slurm_executor if target.executor == "slurm" else local_executor
     folder = new_folder(jobs, target.name)
@@ -144,7 +144,7 @@ class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
         return 2
 
 
-def slurm_executor(target: Target, request: Request, folder: Path, *, only_script: bool = False) -> Any:
+def slurm_executor(target: Target, request: RunRequest, folder: Path, *, only_script: bool = False) -> Any:
     """submitit's Slurm executor for a target. Raises UsageError where there is no Slurm, or for an unknown option.
 
     Jobs of one machine run one after the other (`singleton` of the job's name): two would write the same files.
@@ -180,7 +180,7 @@ def slurm_executor(target: Target, request: Request, folder: Path, *, only_scrip
     return executor
 
 
-def local_executor(target: Target, request: Request, folder: Path) -> Any:
+def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's executor for this machine."""
     python = python_command(target, request.project, folder)
     if lines := setup_lines(target):
@@ -193,7 +193,7 @@ def local_executor(target: Target, request: Request, folder: Path) -> Any:
     return executor
 
 
-def asv_run(target: Target, request: Request, folder: Path) -> AsvRun:
+def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
     """What the job calls."""
     local = target.executor == "local" and target.gpus is None
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if local else None
@@ -207,7 +207,7 @@ def asv_run(target: Target, request: Request, folder: Path) -> AsvRun:
     return AsvRun(*what)
 
 
-def script(target: Target, request: Request, folder: Path) -> str:
+def script(target: Target, request: RunRequest, folder: Path) -> str:
     """What would be given to sbatch, or run here."""
     if target.executor == "slurm":
         executor = slurm_executor(target, request, folder, only_script=True)

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, Node
@@ -83,7 +85,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         for group in running:
             for finding, facts in group.result():
                 yield finding
-                torch = torch.with_facts(facts)
+                torch = replace(torch, **facts)
     if node.gpus:
         system = shared_memory(), counters_need_root(), os.geteuid() == 0
         yield from traps(node, torch, read_users(node.gpus), *system, read_health(node.gpus))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
 
@@ -29,10 +27,6 @@ class TorchFacts(msgspec.Struct, frozen=True):
     cuda: str = ""
     archs: list[str] = []
     peers: bool | None = None
-
-    def with_facts(self, facts: Mapping[str, Any]) -> TorchFacts:
-        """The same with these facts too."""
-        return replace(self, **facts)
 
 
 def traps(

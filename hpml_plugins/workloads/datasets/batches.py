@@ -1,4 +1,4 @@
-"""Iteration over a data set: the order of an epoch, the share of each rank, batches on the device, a DataLoader."""
+"""Iteration over a data set: the order of an epoch, the share of each rank, and batches on the device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler
 
 from hpml_plugins.errors import DataError
 
@@ -112,28 +111,6 @@ class Batches:
         if not self.pad:
             return result
         return result * ((rows >= 0) & (rows < height) & (columns >= 0) & (columns < width))
-
-
-class RankSampler(DistributedSampler):  # type: ignore[misc]  # torch is Any to mypy
-    """torch's sampler, with the epochs of different seeds all different. set_epoch also seeds the loader's workers."""
-
-    def __init__(self, n: int, *, seed: int, rank: int, ranks: int) -> None:
-        rank_share(range(n), rank, ranks, even=True)
-        super().__init__(range(n), ranks, rank, seed=epoch_seed(seed, 0), drop_last=True)
-        self.generator = torch.Generator()
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch."""
-        super().set_epoch(epoch)
-        self.generator.manual_seed((self.seed + epoch) * self.num_replicas + self.rank)
-
-
-def make_loader(data: Any, size: int, *, seed: int, rank: int, ranks: int, **options: Any) -> Any:
-    """torch's DataLoader over any map-style data set with a RankSampler; a last small batch is left out."""
-    sampler = RankSampler(len(data), seed=seed, rank=rank, ranks=ranks)
-    _check_size(size, len(sampler), drop_last=True)
-    return DataLoader(data, size, sampler=sampler, drop_last=True, generator=sampler.generator, **options)
 
 
 def _check_size(size: int, share: int, drop_last: bool) -> None:

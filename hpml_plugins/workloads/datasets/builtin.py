@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -138,27 +137,22 @@ def _torchvision(loader: str) -> Any:
     return getattr(torchvision.datasets, loader)
 
 
-def download_by(loader: str) -> Callable[[Path], None]:
-    """Downloads into a root by torchvision's loader of this name, which checks the MD5."""
-    return lambda root: _torchvision(loader)(str(root), download=True)
+def download(root: Path, loader: str) -> None:
+    """By torchvision's loader of this name, which checks the MD5."""
+    _torchvision(loader)(str(root), download=True)
 
 
-def idx_folder(*places: str) -> Callable[[Path], Path | None]:
-    """Finds the first of these folders under a root that holds the four idx files, each plain or as .gz."""
-
-    def find(root: Path) -> Path | None:
-        for place in places:
-            folder = root / place
-            if all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in IDX_FILES):
-                return folder
-        return None
-
-    return find
+def find_idx(root: Path, places: tuple[str, ...]) -> Path | None:
+    """The first of these folders under the root that holds the four idx files, each plain or as .gz."""
+    for folder in (root / place for place in places):
+        if all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in IDX_FILES):
+            return folder
+    return None
 
 
-def folder_with(folder: str, *names: str) -> Callable[[Path], Path | None]:
-    """Finds this folder under a root where it holds files or folders of these names."""
-    return lambda root: root / folder if all((root / folder / name).exists() for name in names) else None
+def find_folder(root: Path, folder: str, names: tuple[str, ...]) -> Path | None:
+    """This folder under the root, where it holds files or folders of these names."""
+    return root / folder if all((root / folder / name).exists() for name in names) else None
 
 
 def find_digits(root: Path) -> Path | None:
@@ -166,6 +160,7 @@ def find_digits(root: Path) -> Path | None:
     return next((file for file in (root / "digits.csv.gz", root / "digits/digits.csv.gz") if file.is_file()), None)
 
 
+#: Their functions can be pickled: ranks get the data sets from the process that starts them.
 _BUILT_IN = (
     DataSource(
         name="digits",
@@ -178,12 +173,12 @@ _BUILT_IN = (
     *(
         DataSource(
             name=name,
-            find=idx_folder(f"{loader}/raw", name),
+            find=partial(find_idx, places=(f"{loader}/raw", name)),
             read=partial(read_idx, loader_name=loader),
             looks_for=f"{loader}/raw/ or {name}/ with the four idx files",
             how_to_get=f"hpml data get {name}{otherwise}",
             modules=("torchvision",),
-            download=download_by(loader),
+            download=partial(download, loader=loader),
         )
         for name, loader, otherwise in (
             ("mnist", "MNIST", ""),
@@ -192,17 +187,17 @@ _BUILT_IN = (
     ),
     DataSource(
         name="cifar10",
-        find=folder_with("cifar-10-batches-py", "batches.meta", "test_batch"),
+        find=partial(find_folder, folder="cifar-10-batches-py", names=("batches.meta", "test_batch")),
         read=read_cifar10,
         looks_for="cifar-10-batches-py/",
         how_to_get="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",
         modules=("torchvision",),
-        download=download_by("CIFAR10"),
+        download=partial(download, loader="CIFAR10"),
         unpack_to=".",
     ),
     DataSource(
         name="cifar10-jpeg",
-        find=folder_with("cifar10-jpeg", "train", "test"),
+        find=partial(find_folder, folder="cifar10-jpeg", names=("train", "test")),
         read=read_cifar10_jpeg,
         looks_for="cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg",
         how_to_get="hpml data add PATH/cifar10-jpeg.tar.xz",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,39 +53,6 @@ class Split:
         from hpml_plugins.workloads.datasets.batches import Batches
 
         return Batches(self.images, self.labels, size, **options)
-
-    def loader(
-        self,
-        size: int,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        transform: Callable[[Any], Any] | None = None,
-        **options: Any,
-    ) -> Any:
-        """torch's DataLoader over this split, in the same order as `batches`: for benchmarks that measure the loading.
-
-        transform: of one image, in the worker.  options: the DataLoader's: num_workers, pin_memory,
-        persistent_workers, … `loader.sampler.set_epoch` before each epoch also seeds the workers.
-        """
-        from hpml_plugins.workloads.datasets.batches import make_loader
-
-        data = _Transformed(self, transform) if transform else self
-        return make_loader(data, size, seed=seed, rank=rank, ranks=ranks, **options)
-
-
-@dataclass(frozen=True, eq=False)
-class _Transformed:
-    split: Split
-    transform: Callable[[Any], Any]
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        image, label = self.split[index]
-        return self.transform(image), label
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,9 +49,9 @@ def test_a_failure_is_told_in_one_line(stderr: str, message: str) -> None:
 def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from hpml_plugins.tools.bundle import packages\n"
-        "from hpml_plugins.tools.bundle.packages import NodeFacts, Request\n"
+        "from hpml_plugins.tools.bundle.packages import NodeFacts, PackageRequest\n"
         f"node = NodeFacts(1, '3.12.3', 'cp312', 'x86_64', 'glibc 2.28', {{}}); scratch = Path({str(tmp_path)!r})\n"
-        "try: packages.resolve(Request(('pluggy',), {}, ()), node, scratch)\n"
+        "try: packages.resolve(PackageRequest(('pluggy',), {}, ()), node, scratch)\n"
         "except packages.ResolveError as error: print(error)\n"
     )
     env = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0", "PATH": "/usr/bin:/bin"}

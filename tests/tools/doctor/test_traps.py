@@ -100,7 +100,7 @@ def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> Non
 def test_this_machines_facts_can_be_asked() -> None:
     ((finding, facts),) = check_libraries(["torch"])
     assert finding.state == "ok"
-    torch = TorchFacts().with_facts(facts)
+    torch = TorchFacts(**facts)
     assert finding.what.startswith(torch.version)
     assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
     assert shared_memory() > 0

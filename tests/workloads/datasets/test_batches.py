@@ -45,20 +45,6 @@ def test_batches_of_all_ranks_cover_the_data(n: int, ranks: int, size: int, epoc
     assert sorted(seen) == list(range(n))
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 5])
-def test_the_loader_iterates_in_the_order_of_the_batches(epoch: int) -> None:
-    seen = []
-    for rank in range(3):
-        batches = split(50).batches(4, seed=2, rank=rank, ranks=3)
-        loader = split(50).loader(4, seed=2, rank=rank, ranks=3)
-        batches.set_epoch(epoch)
-        loader.sampler.set_epoch(epoch)
-        assert labels(batches) == labels(loader)
-        assert len(batches) == len(loader) == 4  # of 16 images
-        seen += labels(loader)
-    assert len(set(seen)) == 48
-
-
 def test_two_seeds_have_no_epoch_in_common() -> None:
     assert epoch_seed(0, 1) != epoch_seed(1, 0)
 
@@ -118,22 +104,6 @@ def test_a_padded_crop_is_one_of_torchs_own_pad_flipped_or_not() -> None:
 def test_augmented_bytes_stay_bytes() -> None:
     ((images, _),) = split(8).batches(8, pad=1, flip=True)
     assert images.dtype == torch.uint8
-
-
-def test_a_loader_transforms_each_image_and_its_workers_repeat_themselves() -> None:
-    data = split(16)
-
-    def passes(epochs: list[int]) -> list[torch.Tensor]:
-        loader = data.loader(4, seed=1, transform=lambda image: image + torch.rand(1), num_workers=1)
-        found = []
-        for epoch in epochs:
-            loader.sampler.set_epoch(epoch)
-            found.append(torch.cat([images for images, _ in loader]))
-        return found
-
-    (zero, one), (again,) = passes([0, 1]), passes([1])
-    assert torch.equal(one, again)
-    assert not torch.equal(zero, one)
 
 
 @pytest.mark.parametrize(

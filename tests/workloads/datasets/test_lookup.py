@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,10 @@ def test_looking_for_data_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_the_built_in_data_sets_can_be_sent_to_ranks(root: Path) -> None:
+    write_idx_files(root / "MNIST/raw")
+    received = pickle.loads(pickle.dumps(SOURCES))
+    assert received.keys() == SOURCES.keys()
+    assert received["mnist"].path() == root / "MNIST/raw"
