@@ -89,8 +89,8 @@ def _converted(chart: Chart, form: str) -> bytes:
 
     chart["background"] = "white"
     if form == "svg":
-        return vl_convert.vegalite_to_svg(chart).encode()
-    return vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2)
+        return bytes(vl_convert.vegalite_to_svg(chart).encode())
+    return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:

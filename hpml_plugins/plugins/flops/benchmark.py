@@ -19,7 +19,7 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
     multiply_adds: of convolutions, linear layers and matrix products (`MULTIPLY_ADD` of
-    `hpml_plugins.workloads.complexity.operators`), where fvcore counts one multiply-add as 1; biases are not
+    `hpml_plugins.workloads.complexity.tracing`), where fvcore counts one multiply-add as 1; biases are not
     counted.  flops: 2 × multiply_adds.  activations: elements of the results that new memory holds, views and in-place
     results left out.  bytes: of every tensor, weights included, that an operator
     reads or writes, each once an operator, as if nothing were fused or cached.  VGG19: 19.632 G multiply-adds, 99.37 %
@@ -39,8 +39,6 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
         ("operators", series.operator_columns(count.operators)),
     ):
         bench.series(name, columns, series.units(columns))
-    if count.without_fvcore:
-        bench.warn(f"counted by torch's dispatcher, for fvcore does not import: {count.without_fvcore}")
     say_what_is_left_out(bench, count.operators)
     hold_against_torchvision(bench, count)
     convolutions = count.operators["conv"].multiply_adds if "conv" in count.operators else 0
@@ -84,7 +82,7 @@ FLOPS = Benchmark(
         Metric("convolution_share", "1", "lower", "of the multiply-adds; descriptive: neither direction is better"),
     ],
     grid={"model": CLASSIFIERS},
-    requires=Requires(modules=("torch", "torchvision")),
+    requires=Requires(modules=("torch", "torchvision", "fvcore")),
     version="2",
     timeout=120,
     description="Multiply-adds, FLOP, parameters, activations and bytes of one input through a model, by fvcore.",

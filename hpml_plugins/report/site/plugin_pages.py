@@ -14,9 +14,7 @@ from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
-from hpml_plugins.report.site.cells import graph_link
-from hpml_plugins.report.site.own_pages import write_own_pages
-from hpml_plugins.report.site.page import fill, write_static
+from hpml_plugins.report.site.page import fill, graph_link, write_static
 from hpml_plugins.report.tables import as_csv, numeric, spelled
 
 #: Where charts and their data go, below the published folder.
@@ -71,14 +69,13 @@ class ShownOrigin:
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from.  pages: title → address."""
+    """The page of one plugin. origins: where the code of the shown Records came from."""
 
     plugin: str
     address: str
     benchmarks: tuple[ShownBenchmark, ...]
     figures: tuple[ShownFigure, ...]
     origins: tuple[ShownOrigin, ...] = ()
-    pages: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_charts(self) -> bool:
@@ -134,10 +131,8 @@ def _page(
         figures = []
     shown = tuple(_shown(drawable, html_dir, problems) for drawable in tabulate(plugin, figures, records))
     drawn = tuple(figure for figure in shown if figure.rows or figure.problem)
-    own, faults = write_own_pages(plugin, records, html_dir, project)
-    problems += faults
     of_plugin = [record for record in records if record.plugin == name]
-    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin), own)
+    return PluginPage(name, f"plugin-{name}.html", tuple(_benchmarks(plugin)), drawn, _origins(of_plugin))
 
 
 def _origins(records: Sequence[Record]) -> tuple[ShownOrigin, ...]:

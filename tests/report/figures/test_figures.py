@@ -10,7 +10,7 @@ from support import DRAWN
 from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
