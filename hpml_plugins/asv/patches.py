@@ -34,7 +34,7 @@ from hpml_plugins.store.declarations import DECLARATIONS, keep_declared, valid_d
 from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
 from hpml_plugins.store.projection import MACHINE, is_result_file, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
-from hpml_plugins.suite.current import UNWRITABLE
+from hpml_plugins.suite.functions import UNWRITABLE
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
@@ -207,7 +207,7 @@ def format_measured(original: Any, result: Any, benchmark: Any, max_width: int |
     lines = []
     for values, (value, error) in zip(itertools.product(*benchmark["params"]), result, strict=True):
         if value is None or value == value:
-            point = formatting.point(benchmark["param_names"], list(values))
+            point = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
             lines.append(f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}")
     return lines or ["no point was measured"]
 

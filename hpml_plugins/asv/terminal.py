@@ -59,7 +59,7 @@ class RunReport:
         self._spoke = time.monotonic()
         done, total = self._done, max(len(self._points), self._done + 1)
         log.flush()
-        name = formatting.point(benchmark["param_names"], list(values))
+        name = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
         left = f", about {_spell_time(self._time_left())} left" if done or self._durations else ""
         text = f"point {done + 1} of {total}{left}: {benchmark['benchmark']} {name}".rstrip()
         width = shutil.get_terminal_size().columns
@@ -177,7 +177,7 @@ def _title(record: Record) -> str:
 
 
 def _point(record: Record) -> str:
-    return formatting.point(list(record.params), [repr(value) for value in record.params.values()])
+    return formatting.format_point(record.params)
 
 
 def _width(text: str) -> int:

@@ -24,13 +24,11 @@ def command(
 ) -> int:
     """Compare B with A, each a machine, a commit (or what git calls it) or an environment, from their Records.
 
-    Each side's newest Record of a point counts. ▲ is better and ▼ worse, whichever direction the metric has; ~ where
+    Each side's current Record of a point counts. ▲ is better and ▼ worse, whichever direction the metric has; ~ where
     the 95 % intervals of the medians overlap, ? where there are too few samples to tell.
     """
     from hpml_plugins.errors import UsageError
-    from hpml_plugins.model import formatting as display
-    from hpml_plugins.model.figure import Table
-    from hpml_plugins.report.compare import compare, find_side
+    from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.store import commit_order, read_records
 
@@ -51,19 +49,11 @@ def command(
 
     sides = [find_side(name, records, named) for name in (a, b)]
     found = compare(sides[0], sides[1], records, commit_order(repository))
-    if not len(found):
+    if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(found), end="")
+        print(as_csv(as_table(found, spelled=False)), end="")
         return 0
-    rows = []
-    for row in found.rows():
-        unit = str(row.pop("unit"))
-        ratio, verdict = row["ratio"], row.pop("verdict")
-        row["A"], row["B"] = (display.quantity(float(row[side] or 0), unit) for side in ("A", "B"))
-        text = display.ratio(float(ratio)) if ratio is not None else "–"
-        row["ratio"] = f"{verdict} {text.split(maxsplit=1)[-1]}" if verdict in ("~", "?") else text
-        rows.append(row)
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
-    print((as_markdown if form == "markdown" else as_text)(Table.of(rows)), end="")
+    print((as_markdown if form == "markdown" else as_text)(as_table(found, spelled=True)), end="")
     return 0

@@ -10,13 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.formatting import quantity
+from hpml_plugins.model.formatting import estimate, format_point
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.samples import Samples
 
 
 class Display:
-    """One status line on stderr while points are measured, refreshed only when something is said.
+    """One status line on stderr while points are measured, refreshed only when there is news.
 
     No thread of rich's may run while a point forks: a lock it held would stay locked in the child.
     """
@@ -39,7 +38,7 @@ class Display:
 
     def start(self, benchmark: str, params: Params) -> None:
         """Say which point is being measured."""
-        self._point = f"[{self._done + 1}/{self._total}] {benchmark} {spell(params)}"
+        self._point = f"[{self._done + 1}/{self._total}] {benchmark} {format_point(params)}"
         self._write("…")
 
     def progress(self, text: str, share: float | None) -> None:
@@ -68,11 +67,11 @@ class Display:
             for record in of_one:
                 for remark in [f"{record.status}: {record.reason}"] * bool(record.reason) + record.warnings:
                     self._out.print(
-                        escape(f"{spell(record.params) or name}: {remark}"), soft_wrap=True, highlight=False
+                        escape(f"{format_point(record.params) or name}: {remark}"), soft_wrap=True, highlight=False
                     )
 
     def _tables(self, records: Sequence[Record]) -> Iterator[Table]:
-        """One with a row a point; where that is too wide, some with a column a point, as many as there is room for."""
+        """One with a row per point; where that is too wide, several with as many columns, one per point, as fit."""
         table = _rows(records)
         if self._fits(table):
             yield table
@@ -106,7 +105,7 @@ def _rows(records: Sequence[Record]) -> Table:
     for metric in metrics:
         table.add_column(metric, justify="right", no_wrap=True)
     for record in records:
-        table.add_row(*(escape(str(value)) for value in record.params.values()), *_spelled(record, metrics))
+        table.add_row(*(escape(str(value)) for value in record.params.values()), *_estimates(record, metrics))
     return table
 
 
@@ -119,7 +118,7 @@ def _columns(records: Sequence[Record]) -> Table:
         table.add_row(key, *(escape(str(record.params[key])) for record in records))
     table.add_section()
     metrics = _metrics(records)
-    for metric, *cells in zip(metrics, *(_spelled(record, metrics) for record in records), strict=True):
+    for metric, *cells in zip(metrics, *(_estimates(record, metrics) for record in records), strict=True):
         table.add_row(metric, *cells)
     return table
 
@@ -128,21 +127,11 @@ def _metrics(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(metric for record in records for metric in record.metrics))
 
 
-def _spelled(record: Record, metrics: Sequence[str]) -> list[str]:
-    found = [record.metrics.get(metric) for metric in metrics]
-    return [spell_samples(each.samples, each.unit) if each else "–" for each in found]
-
-
-def spell(params: Params) -> str:
-    """A point in words: `millions=10 launch=grid`."""
-    return " ".join(f"{key}={value}" for key, value in params.items())
-
-
-def spell_samples(values: Sequence[float], symbol: str) -> str:
-    """Median and half the width of its 95 % interval, scaled for reading: `1.23 ms ±0.4 %`."""
-    samples = Samples(tuple(values))
-    text = quantity(samples.median, symbol)
-    low, high = samples.interval()
-    if len(values) > 1 and samples.median:
-        text += f" ±{(high - low) / 2 / abs(samples.median) * 100:.2g} %"
-    return text
+def _estimates(record: Record, metrics: Sequence[str]) -> list[str]:
+    """Each metric as `formatting.estimate` writes it."""
+    cells = []
+    for name in metrics:
+        metric = record.metrics.get(name)
+        found = metric.estimate if metric else None
+        cells.append(estimate(found.value, found.low, found.high, metric.unit) if metric and found else "–")
+    return cells

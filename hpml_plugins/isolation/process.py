@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO
-
-import psutil
+from typing import IO, TYPE_CHECKING
 
 from hpml_plugins.isolation.parent_death import end_with_parent
+
+if TYPE_CHECKING:
+    import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
@@ -114,10 +115,10 @@ def _listen(
     deadline = time.monotonic() + timeout
     given = os.environ.get(LIMIT_VARIABLE, "")
     most = int(given) if given.isdecimal() else MOST_PROCESSES
-    before = len(psutil.pids())
+    before = _count_processes()
     while True:
         # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
-        if len(psutil.pids()) - before > most and len(psutil.Process().children(recursive=True)) > most:
+        if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
             return f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
@@ -138,6 +139,16 @@ def _listen(
                 return f"timed out after {timeout:g} s"
             return _fault(process.exitcode)
         on_message(kind.decode(), payload)
+
+
+def _count_processes() -> int:
+    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
+
+
+def _count_descendants() -> int:
+    import psutil
+
+    return len(psutil.Process().children(recursive=True))
 
 
 def _fault(code: int) -> str:
@@ -166,6 +177,10 @@ def describe_exit(code: int) -> str:
 
 def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
     """End every process of the point, whichever session it went to. Returns whether any but the leader still ran."""
+    if leader.exitcode is not None and not _has_children():
+        return False
+    import psutil  # takes a tenth of the start of a command, and is seldom needed
+
     found, patience = False, time.monotonic() + 10
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
         # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
@@ -183,8 +198,18 @@ def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
     return found
 
 
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
     """The children of this process in sessions other than its own, and all that descend from them."""
+    import psutil
+
     session, found = os.getsid(0), []
     for child in psutil.Process().children():
         with suppress(OSError, psutil.Error):

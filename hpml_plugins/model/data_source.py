@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
+
+from hpml_plugins.errors import nearest
 
 
 class LoadedData(Protocol):
@@ -37,7 +38,12 @@ class DataSource(Protocol):
         """
 
 
+#: The line of registry.yaml that brings the project's own data sets.
+BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
+
 _SOURCES: ContextVar[Mapping[str, DataSource]] = ContextVar("data sources", default={})  # noqa: B039  (never changed)
+#: Name → why it is missing, of the sources in force.
+_REASONS: ContextVar[dict[str, str]] = ContextVar("why data is missing")
 
 
 def known_sources() -> Mapping[str, DataSource]:
@@ -48,18 +54,22 @@ def known_sources() -> Mapping[str, DataSource]:
 @contextmanager
 def use_sources(sources: Mapping[str, DataSource]) -> Iterator[None]:
     """Let these be known too while the block runs, here and in processes forked in it."""
-    token = _SOURCES.set({**_SOURCES.get(), **sources})
+    tokens = _SOURCES.set({**_SOURCES.get(), **sources}), _REASONS.set({})
     try:
         yield
     finally:
-        _SOURCES.reset(token)
+        _SOURCES.reset(tokens[0])
+        _REASONS.reset(tokens[1])
 
 
 def why_no_data(name: str) -> str:
     """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty when it can."""
     sources = known_sources()
     if name in sources:
-        return sources[name].why_missing()
-    near = difflib.get_close_matches(name, sources, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sources) or 'none'}"
-    return f"no data set {name!r}; {hint}"
+        reasons = _REASONS.get()
+        if name not in reasons:  # looked for once, asked for by every point
+            reasons[name] = sources[name].why_missing()
+        return reasons[name]
+    if not sources:
+        return f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
+    return f"no data set {name!r}; {nearest(name, sources)}"

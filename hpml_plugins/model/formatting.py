@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -55,13 +56,11 @@ _UNITS: Final = {
     "W": Shown("W", -3, 18),
     "degC": Shown("°C"),
 }
-#: What benchmarks other than ours say in asv's own "unit".
-_ASV_UNITS: Final = {"seconds": _UNITS["s"], "bytes": _UNITS["B"], "unit": _UNITS["1"], "": _UNITS["1"]}
 
 
 def shown_unit(symbol: str) -> Shown:
-    """How a unit of ours, or asv's "unit", is shown. An unknown one is shown as it is, unscaled."""
-    return _UNITS.get(symbol) or _ASV_UNITS.get(symbol) or Shown(symbol, count=True)
+    """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is, unscaled."""
+    return _UNITS.get(symbol) or Shown(symbol, count=True)
 
 
 def quantity(value: float, unit: str) -> str:
@@ -82,24 +81,6 @@ def estimate(value: float, low: float | None, high: float | None, unit: str) -> 
         return text
     percent = (high - low) / 2 / abs(value) * 100
     return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
-
-
-def interval(value: float, low: float | None, high: float | None, unit: str) -> str:
-    """The interval around a value at the scale of `quantity(value, unit)`, without the unit.
-
-    "± 0.02" where the bounds are as good as symmetric, else "[1.21, 1.30]"; empty where a bound is missing or
-    not finite, which is how asv says that too few samples were taken.
-    """
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high) and math.isfinite(value)):
-        return ""
-    scale = 10.0 ** _power(value, shown_unit(unit))
-    low, middle, high = low / scale, value / scale, high / scale
-    below, above = middle - low, high - middle
-    if low == high == middle:
-        return "± 0"
-    if min(below, above) >= 0 and max(below, above) <= 1.1 * min(below, above):
-        return f"± {_digits(max(below, above), 2)}"
-    return f"[{_digits(low, DIGITS)}, {_digits(high, DIGITS)}]"
 
 
 def better_by(value: float, base: float, direction: str | None) -> float | None:
@@ -125,16 +106,28 @@ def judge(times: float) -> Judgement:
     return "better" if times > 1 else "worse"
 
 
-def point(names: list[str], values: list[str]) -> str:
-    """A point as text: `rows=4096, mode=fast`. values: asv's, that is Python's repr of each."""
-    return ", ".join(f"{name}={_unquoted(value)}" for name, value in zip(names, values, strict=False))
+def format_point(params: Mapping[str, object]) -> str:
+    """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters."""
+    return format_point_texts({name: repr(value) for name, value in params.items()})
+
+
+def format_point_texts(texts: Mapping[str, str]) -> str:
+    """The same where values are spelled as Python's repr, as asv spells them."""
+    return ", ".join(f"{name}={unquoted(text)}" for name, text in texts.items())
+
+
+def unquoted(value: str) -> str:
+    """Python's repr of a value without the quotes of a string."""
+    if len(value) > 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value
 
 
 _SIGNS: Final[dict[Judgement, str]] = {"better": "▲", "worse": "▼", "equal": "="}
 
 
 def _times(times: float) -> str:
-    # static/gpus.js repeats this; tests/site/test_browser.py holds the two together.
+    # static/gpus.js repeats this; tests/report/site/test_browser.py holds the two together.
     if times < 0.0001:
         return "<0.0001"
     return f"{times:.{0 if times >= 100 else 1 if times >= 10 else 2 if times >= 0.1 else 4}f}"
@@ -170,9 +163,3 @@ def _digits(value: float, digits: int, *, count: bool = False) -> str:
         exact = count and rounded == value and rounded.is_integer()
         text = f"{value:,.{0 if exact else max(0, digits - 1 - magnitude)}f}"
     return text.replace(",", THIN_SPACE).replace("-", MINUS)
-
-
-def _unquoted(value: str) -> str:
-    if len(value) > 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Callable
@@ -56,6 +57,7 @@ def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node)
         return f"requirement {getattr(requirement, '__name__', requirement)} raised {describe(error)}"
 
 
+@functools.cache  # asked for every point
 def is_importable(module: str) -> bool:
     """Whether a module can be found, without importing it.
 

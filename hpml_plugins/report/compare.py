@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.model import formatting as display
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.record import Record
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
+from hpml_plugins.model.record import Estimate, MetricSamples, Record
+from hpml_plugins.store import current_records
 
 #: Samples below which the range of all of them does not hold the median at 95 %: 2 · 0.5⁵ = 6 %.
 ENOUGH = 6
@@ -25,6 +25,25 @@ class Side:
     def has(self, record: Record) -> bool:
         """Whether a Record is of this side."""
         return bool(getattr(record, self.kind) == self.name)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric of one point on both sides. machine: empty where the sides are machines.
+
+    ratio: how many times better B is; None where that cannot be said.  verdict: better or worse where the 95 %
+    intervals of the medians do not overlap, "~" where they do, "?" where there are too few samples to tell.
+    """
+
+    machine: str
+    benchmark: str
+    point: str
+    metric: str
+    unit: str
+    a: Estimate
+    b: Estimate
+    ratio: float | None
+    verdict: str
 
 
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
@@ -53,60 +72,77 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
     )
 
 
-def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> Table:
-    """A row for each point and metric that both sides measured.
+def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[Compared]:
+    """Each point and metric that both sides measured.
 
-    Of each side the newest Record of a point, on one machine where the sides are commits or environments. ratio: how
-    many times better B is.  verdict: better or worse where the 95 % intervals of the medians do not overlap, "~" where
-    they do, "?" where there are too few samples to tell.
+    Of each side the current Record of a point, on one machine where the sides are commits or environments.
     order: commit → its place in history.
     """
-    everything = [record for record in records if record.status == "ok"]
-    shared = [kind for kind in ("machine",) if kind not in (a.kind, b.kind)]
-    old, new = (_newest(filter(side.has, everything), shared, order) for side in (a, b))
+    everything = list(records)
+    across = "machine" in (a.kind, b.kind)
+    old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
     rows = []
-    for key in sorted(old.keys() & new.keys(), key=str):
+    for key in sorted(old.keys() & new.keys()):
         left, right = old[key], new[key]
         for name, metric in left.metrics.items():
             other = right.metrics.get(name)
-            if other is None or other.unit != metric.unit:
-                continue
-            before, after = Samples(tuple(metric.samples)), Samples(tuple(other.samples))
-            times = display.better_by(after.median, before.median, metric.direction)
-            row = {kind: getattr(left, kind) for kind in shared}
-            row |= {
-                "benchmark": left.benchmark,
-                "point": display.point(list(left.params), [repr(value) for value in left.params.values()]),
-                "metric": name,
-                "unit": metric.unit,
-                "A": before.median,
-                "B": after.median,
-                "ratio": times,
-                "verdict": _verdict(before, after, metric.direction),
-            }
-            rows.append(row)
-    return Table.of(rows)
+            if other is not None and other.unit == metric.unit:
+                rows.append(_compare(key[0], left, name, metric, other))
+    return rows
 
 
-def _newest(records: Iterable[Record], shared: list[str], order: Mapping[str, int]) -> dict[tuple[str, ...], Record]:
-    found: dict[tuple[str, ...], Record] = {}
-    for record in records:
-        key = (*(getattr(record, kind) for kind in shared), record.benchmark, record.point)
-        age = order.get(record.commit, -1), record.started
-        if key not in found or age >= (order.get(found[key].commit, -1), found[key].started):
-            found[key] = record
-    return found
+def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[tuple[str, str, str], Record]:
+    """(machine, or "" where machines are compared; benchmark; point) → its current Record.
+
+    Another version of a benchmark is another point.
+    """
+    found = current_records(records, None, order)
+    return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
-def _verdict(before: Samples, after: Samples, direction: str | None) -> str:
-    if before.median != after.median and min(len(before), len(after)) < ENOUGH:
+def _compare(machine: str, record: Record, name: str, metric: MetricSamples, other: MetricSamples) -> Compared:
+    before, after = metric.estimate, other.estimate
+    return Compared(
+        machine,
+        record.benchmark,
+        format_point(record.params),
+        name,
+        metric.unit,
+        before,
+        after,
+        better_by(after.value, before.value, metric.direction),
+        _verdict(before, after, metric.direction),
+    )
+
+
+def _verdict(before: Estimate, after: Estimate, direction: str | None) -> str:
+    if before.value != after.value and min(before.count, after.count) < ENOUGH:
         return "?"
-    (low, high), (other_low, other_high) = before.interval(), after.interval()
-    if high < other_low:
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        return "~"
+    if before.high < after.low:
         return "worse" if direction == "lower" else "better"
-    if other_high < low:
+    if after.high < before.low:
         return "better" if direction == "lower" else "worse"
     return "~"
+
+
+def as_table(compared: Iterable[Compared], *, spelled: bool) -> Table:
+    """The rows as a table.  spelled: with units and intervals for a reader; else numbers in SI units for a program."""
+    rows = []
+    for each in compared:
+        row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
+        row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
+        if spelled:
+            a, b = (estimate(side.value, side.low, side.high, each.unit) for side in (each.a, each.b))
+            text = ratio(each.ratio) if each.ratio is not None else "–"
+            undecided = each.verdict in ("~", "?")
+            row |= {"A": a, "B": b, "ratio": f"{each.verdict} {text.split(maxsplit=1)[-1]}" if undecided else text}
+        else:
+            row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}
+            row |= {"verdict": each.verdict}
+        rows.append(row)
+    return Table.of(rows)
 
 
 def _some(names: list[str]) -> str:

@@ -1,7 +1,8 @@
-"""Records as a table for other programs: one row a metric of a Record, written as Parquet."""
+"""Records as a table for other programs: one row per metric of a Record, written as Parquet."""
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,56 +10,39 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.samples import Samples
 
-#: Column → Arrow type. A Record that was skipped or failed has one row, without a metric.
-COLUMNS = {
-    "benchmark": "string", "plugin": "string", "version": "string", "params": "string", "status": "string",
-    "reason": "string", "metric": "string", "unit": "string", "direction": "string", "median": "float64",
-    "low": "float64", "high": "float64", "samples": "list", "machine": "string", "gpu": "string", "num_gpu": "int64",
-    "commit": "string", "environment": "string", "run": "string", "started": "timestamp", "duration": "float64",
-    "energy": "float64", "warnings": "strings", "packages": "string", "node": "string",
-}  # fmt: skip
+#: Unix time, s, of the year 9999: a damaged clock may say more, and no table holds it.
+LAST_MOMENT = 253_402_300_000
 
-#: Unix time, s, of the year 33658: a damaged clock may say more, and no table holds it.
-LAST_MOMENT = 1e12
+_TEXT = (
+    "benchmark", "plugin", "version", "params", "status", "reason", "metric", "unit", "direction", "machine", "gpu",
+    "commit", "environment", "run", "packages", "node",
+)  # fmt: skip
 
 
 def rows(record: Record) -> Iterator[dict[str, Any]]:
-    """The rows of one Record. low, high: the 95 % interval of the median.  params, packages, node: JSON objects."""
-    gpus = record.gpus
-    common = {
-        "benchmark": record.benchmark,
-        "plugin": record.plugin,
-        "version": record.version,
+    """The rows of one Record; one without a metric where it was skipped or failed.
+
+    low, high: the 95 % interval of the median.  params, packages, node: JSON objects.
+    """
+    copied = "benchmark", "plugin", "version", "status", "reason", "machine", "commit", "environment", "run", "duration"
+    moment = abs(record.started) < LAST_MOMENT
+    common: dict[str, Any] = {name: getattr(record, name) for name in copied} | {
         "params": json.dumps(record.params),
-        "status": record.status,
-        "reason": record.reason,
-        "machine": record.machine,
-        "gpu": " + ".join(dict.fromkeys(str(gpu.get("name")) for gpu in gpus)) or "none",
-        "num_gpu": len(gpus),
-        "commit": record.commit,
-        "environment": record.environment,
-        "run": record.run,
-        "started": round(record.started * 1e6) if abs(record.started) < LAST_MOMENT else None,
-        "duration": record.duration,
+        "gpu": " + ".join(dict.fromkeys(str(gpu.get("name")) for gpu in record.gpus)) or "none",
+        "num_gpu": len(record.gpus),
+        "started": datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None,
         "energy": record.energy,
         "warnings": record.warnings,
         "packages": json.dumps(record.packages),
         "node": json.dumps(record.node),
     }
     for name, metric in record.metrics.items():
-        samples = Samples(tuple(metric.samples))
-        low, high = samples.interval()
+        found = metric.estimate
         yield common | {
-            "metric": name,
-            "unit": metric.unit,
-            "direction": metric.direction,
-            "median": samples.median,
-            "low": low,
-            "high": high,
-            "samples": metric.samples,
-        }
+            "metric": name, "unit": metric.unit, "direction": metric.direction, "median": found.value,
+            "low": found.low, "high": found.high, "samples": metric.samples,
+        }  # fmt: skip
     if not record.metrics:
         yield common
 
@@ -70,16 +54,13 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         from pyarrow import parquet
     except ImportError:
         raise HpmlError("export needs pyarrow: pip install 'hpml-plugins[export]'") from None
-    kinds = {
-        "list": pyarrow.list_(pyarrow.float64()),
-        "strings": pyarrow.list_(pyarrow.string()),
-        "timestamp": pyarrow.timestamp("us", tz="UTC"),
-    }
-    schema = pyarrow.schema([(name, kinds.get(kind) or getattr(pyarrow, kind)()) for name, kind in COLUMNS.items()])
+    columns = {name: pyarrow.string() for name in _TEXT}
+    columns |= {name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")}
+    columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}
+    columns |= {"samples": pyarrow.list_(pyarrow.float64()), "warnings": pyarrow.list_(pyarrow.string())}
     found = [row for record in records for row in rows(record)]
-    table = pyarrow.table({name: [row.get(name) for row in found] for name in COLUMNS}, schema=schema)
     try:
-        parquet.write_table(table, path)
+        parquet.write_table(pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items()))), path)
     except OSError as error:
         raise HpmlError(f"cannot be written: {error.strerror or error}", str(path)) from None
     return len(found)

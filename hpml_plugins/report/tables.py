@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from hpml_plugins.model import formatting as display
 from hpml_plugins.model.figure import Cell, Table
+from hpml_plugins.model.formatting import quantity
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
@@ -81,4 +81,4 @@ def _spell(cell: Cell, unit: str) -> str:
     # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets four digits.
     if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
         return str(cell)
-    return display.quantity(cell, unit)
+    return quantity(cell, unit)

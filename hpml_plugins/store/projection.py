@@ -280,8 +280,16 @@ def is_result_file(found: Mapping[str, Any]) -> bool:
         and isinstance(found.get("params"), dict)
         and isinstance(columns, list)
         and isinstance(results, dict)
-        and all(isinstance(row, list) for row in results.values())
+        and all(_is_row(row, columns) for row in results.values())
     )
+
+
+def _is_row(row: Any, columns: list[str]) -> bool:
+    """Whether asv can take means of a row's values; text among them would end `asv publish`."""
+    if not isinstance(row, list):
+        return False
+    values = dict(zip(columns, row, strict=False)).get("result")
+    return values is None or (isinstance(values, list) and {*map(type, values)} <= {float, int, bool, type(None)})
 
 
 def count_missing(results: Path) -> tuple[int, int]:

@@ -40,26 +40,33 @@ ORDER = {OLD: 0, NEW: 1}
 
 
 def test_commits_are_compared_on_each_machine_that_measured_both() -> None:
-    rows = list(compare(Side("commit", OLD), Side("commit", NEW), RECORDS, ORDER).rows())
-    assert [(row["machine"], row["metric"], row["verdict"]) for row in rows] == [
+    rows = compare(Side("commit", OLD), Side("commit", NEW), RECORDS, ORDER)
+    assert [(row.machine, row.metric, row.verdict) for row in rows] == [
         ("one", "time", "worse"),
         ("one", "rate", "worse"),
     ]
-    assert [row["ratio"] for row in rows] == pytest.approx([0.5, 0.5])  # twice the time is half as good
+    assert [row.ratio for row in rows] == pytest.approx([0.5, 0.5])  # twice the time is half as good
 
 
 def test_machines_are_compared_by_their_newest_records() -> None:
-    rows = list(compare(Side("machine", "one"), Side("machine", "two"), RECORDS, ORDER).rows())
-    assert [row["ratio"] for row in rows] == pytest.approx([4, 4])  # 2 s at the newest commit against 0.5 s
-    assert {row["verdict"] for row in rows} == {"better"}
+    rows = compare(Side("machine", "one"), Side("machine", "two"), RECORDS, ORDER)
+    assert [row.ratio for row in rows] == pytest.approx([4, 4])  # 2 s at the newest commit against 0.5 s
+    assert {row.verdict for row in rows} == {"better"}
 
 
 def test_overlapping_intervals_and_too_few_samples_are_no_verdict() -> None:
     close = [record("one", OLD, 1.0), record("one", NEW, 1.0001)]
     few = [record("one", OLD, 1.0, count=2), record("one", NEW, 2.0, count=2)]
     for records, verdict in ((close, "~"), (few, "?")):
-        rows = compare(Side("commit", OLD), Side("commit", NEW), records, ORDER).rows()
-        assert {row["verdict"] for row in rows} == {verdict}
+        rows = compare(Side("commit", OLD), Side("commit", NEW), records, ORDER)
+        assert {row.verdict for row in rows} == {verdict}
+
+
+def test_a_changed_definition_is_another_point() -> None:
+    import msgspec
+
+    changed = msgspec.structs.replace(record("one", NEW, 0.5), version="2")
+    assert compare(Side("commit", OLD), Side("commit", NEW), [RECORDS[0], changed], ORDER) == []
 
 
 def test_a_side_is_a_machine_an_environment_or_what_git_calls_a_commit() -> None:
@@ -84,7 +91,7 @@ def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     done = hpml(tmp_path, "compare", "one", "two", "--format", "markdown")
     assert done.returncode == 0, done.stderr
-    assert "| toy | size=10 | time | 2.002 s | 500.5 ms | ▲ 4.00× |" in done.stdout
+    assert "| toy | size=10 | time | 2.002 s ± 0.045 % | 500.5 ms ± 0.045 % | ▲ 4.00× |" in done.stdout
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 

@@ -1,4 +1,4 @@
-"""A long history made on the spot: a repository, and results of it as asv stores them, for timing `asv publish`."""
+"""A long history made on the spot: a repository and Records of it, for timing `asv publish`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import json
 import math
 import random
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hpml_plugins.model import MetricSamples, Record
+from hpml_plugins.store import record_file
+
 CARDS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA L4", "Tesla T4")
 STARTED = 1_700_000_000
 DAY = 86_400
-_COLUMNS = [
-    "result", "params", "version", "started_at", "duration",
-    "stats_ci_99_a", "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat",
-]  # fmt: skip
+#: Samples of each point, as shares of its value.
+SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,9 @@ class History:
 def make_history(project: Path, history: History) -> list[str]:
     """Write a git repository and `results/` into a folder that exists; returns the commits, oldest first.
 
-    Half of the metrics are times and half throughputs. Each series has noise of 1 % with intervals of that width, and
-    three changes of level, up or down by 3 to 30 %, as the code's speed has. The same history gives the same files.
+    asv's result files are written from the Records by `hpml_plugins.store.project`. Half of the metrics are times and
+    half throughputs. Each series has noise of 1 % with intervals of that width, and three changes of level, up or down
+    by 3 to 30 %, as the code's speed has. The same history gives the same files.
     """
     commits = _make_repository(project, history.commits)
     benchmarks = [_benchmark(number, history.points) for number in range(history.benchmarks)]
@@ -51,9 +56,14 @@ def make_history(project: Path, history: History) -> list[str]:
         folder.mkdir()
         (folder / "machine.json").write_text(json.dumps({**machine, "version": 1}))
         levels = {each["name"]: _levels(number, each, history) for each in benchmarks}
+        (folder / "records").mkdir()
         for place, commit in enumerate(commits):
-            rows = {each["name"]: _row(each, levels[each["name"]], place) for each in benchmarks}
-            (folder / f"{commit[:8]}-node-py3.12.json").write_text(json.dumps(_result(machine, commit, place, rows)))
+            lines = (
+                msgspec.json.encode(record) + b"\n"
+                for each in benchmarks
+                for record in _records(each, levels[each["name"]], place, commit, machine)
+            )
+            record_file(results, machine["machine"], commit).write_bytes(b"".join(lines))
     return commits
 
 
@@ -121,32 +131,24 @@ def _levels(number: int, benchmark: dict[str, Any], history: History) -> list[li
     return found
 
 
-def _row(benchmark: dict[str, Any], levels: list[list[float]], place: int) -> list[Any]:
+def _records(
+    benchmark: dict[str, Any], levels: list[list[float]], place: int, commit: str, machine: dict[str, str]
+) -> Iterator[Record]:
     dice = random.Random(f"{levels[0][place]} {place}")
-    values = [line[place] * math.exp(dice.gauss(0, 0.01)) for line in levels]
-
-    def around(share: float) -> list[float]:
-        return [value * (1 + share) for value in values]
-
-    count = len(values)
-    started = 1000 * (STARTED + place * DAY + 3600)
-    return [
-        values, benchmark["params"], "1", started, 1.0,
-        around(-0.01), around(0.01), around(-0.004), around(0.004), [1] * count, [40] * count,
-    ]  # fmt: skip
-
-
-def _result(machine: dict[str, str], commit: str, place: int, rows: dict[str, list[Any]]) -> dict[str, Any]:
-    return {
-        "commit_hash": commit,
-        "env_name": "node-py3.12",
-        "date": 1000 * (STARTED + place * DAY),
-        "params": {**machine, "python": "3.12"},
-        "python": "3.12",
-        "requirements": {},
-        "env_vars": {},
-        "result_columns": _COLUMNS,
-        "results": rows,
-        "durations": {},
-        "version": 2,
-    }
+    for size, line in enumerate(levels):
+        value = line[place] * math.exp(dice.gauss(0, 0.01))
+        samples = [value * (1 + share) for share in SHARES]
+        yield Record(
+            benchmark=benchmark["benchmark"],
+            plugin=benchmark["plugin"],
+            version="1",
+            params={"size": 2**size},
+            status="ok",
+            metrics={benchmark["metric"]: MetricSamples(benchmark["si_unit"], benchmark["direction"], samples)},
+            started=float(STARTED + place * DAY + 3600 + size),
+            duration=1.0,
+            machine=machine["machine"],
+            commit=commit,
+            environment="node-py3.12",
+            node={"cpu": machine["cpu"], "gpus": [{"name": machine["gpu"]}] * int(machine["num_gpu"])},
+        )

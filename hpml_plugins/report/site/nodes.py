@@ -1,21 +1,17 @@
-"""Each machine as facts, and its coverage: what was measured there, what was skipped or failed, and why."""
+"""Each machine's facts and coverage: what was measured there, what was skipped or failed, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpml_plugins.model import formatting as display
+from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.site.cells import day, history_link
-from hpml_plugins.report.site.history import FAILED, LEFT_OUT, OK, Benchmarks, History
-from hpml_plugins.report.site.matrix import point_names
-from hpml_plugins.report.site.record_files import spelled
-from hpml_plugins.store import read_object_or_empty
+from hpml_plugins.report.reading import FAILED, History, Machine, TrackedMetric
+from hpml_plugins.report.site.page import day, history_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
@@ -35,7 +31,6 @@ class Coverage:
     """One benchmark on one machine, each point by the newest that is known of it."""
 
     benchmark: str
-    plugin: str
     link: str
     measured: int
     skipped: int
@@ -46,8 +41,8 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A machine of the page. facts: name → text."""
+class Node:
+    """A machine of the page. facts: name → text.  last: the day of its newest commit."""
 
     name: str
     anchor: str
@@ -61,73 +56,46 @@ class Machine:
         return sum(getattr(each, status) for each in self.coverage)
 
 
-def machines(
-    results: Path, history: History, benchmarks: Benchmarks, records: Iterable[Record], revisions: Mapping[str, int]
-) -> list[Machine]:
-    """Every machine with results or Records, by name."""
-    newest: dict[tuple[str, str, str], Record] = {}
-    last_record: dict[str, Record] = {}
-    for record in records:
-        key = record.machine, record.benchmark, spelled(record)
-        if key not in newest or _age(record, revisions) >= _age(newest[key], revisions):
-            newest[key] = record
-        if record.machine not in last_record or record.started >= last_record[record.machine].started:
-            last_record[record.machine] = record
-    names = sorted({place.machine for place in history.places} | set(last_record))
-    one_each: dict[str, str] = {}
-    for name, benchmark in benchmarks.items():
-        one_each.setdefault(str(benchmark.get("benchmark") or name), name)
+def find_nodes(history: History) -> list[Node]:
+    """Every machine with Records, by name."""
+    one_each: dict[str, TrackedMetric] = {}
+    for metric in history.metrics.values():
+        one_each.setdefault(metric.benchmark, metric)
+    rows = {machine.name: row for row, machine in enumerate(history.machines)}
     made = []
-    for number, machine in enumerate(names):
-        rows = [row for row, place in enumerate(history.places) if place.machine == machine]
-        seen = _commits(history, rows)
-        coverage = [
-            _coverage(machine, title, name, benchmarks[name], history, rows, newest)
-            for title, name in sorted(one_each.items())
-        ]
-        facts = tuple(_facts(results / machine / "machine.json", last_record.get(machine)))
+    for number, machine in enumerate(sorted(history.machines, key=lambda machine: machine.name)):
+        seen = _commits(history, rows[machine.name])
+        coverage = tuple(_coverage(machine.name, one_each[name], history) for name in sorted(one_each))
+        facts = tuple(_facts(machine, history.last.get(machine.name)))
         last = day(history.dates[int(seen[-1])]) if len(seen) else ""
-        made.append(Machine(machine, f"machine-{number}", facts, last, len(seen), tuple(coverage)))
+        made.append(Node(machine.name, f"machine-{number}", facts, last, len(seen), coverage))
     return made
 
 
-def _coverage(
-    machine: str,
-    title: str,
-    name: str,
-    benchmark: Mapping[str, Any],
-    history: History,
-    rows: list[int],
-    newest: Mapping[tuple[str, str, str], Record],
-) -> Coverage:
-    lines = history.lines.get(name)
+def _coverage(machine: str, metric: TrackedMetric, history: History) -> Coverage:
     counts = dict.fromkeys(("measured", "skipped", "failed", "missing"), 0)
     reasons: dict[tuple[str, str], list[str]] = {}
-    for index, point in enumerate(point_names(benchmark)):
-        record = newest.get((machine, title, point))
-        if record is not None:
-            status, reason = str(record.status), record.reason
+    for label in metric.points.labels:
+        outcome = history.outcomes.get((machine, metric.benchmark, label))
+        if outcome is None:
+            counts["missing"] += 1
+            continue
+        counts["measured" if outcome.status == "ok" else outcome.status] += 1
+        if outcome.status != "ok":
+            reasons.setdefault((outcome.status, outcome.reason or "no reason recorded"), []).append(label)
         else:
-            codes = lines.status[rows, :, index] if lines is not None and rows else np.zeros((0, 0), np.uint8)
-            status, reason = _by_asv(codes)
-        key = {"ok": "measured", "": "missing"}.get(status, status)
-        counts[key] += 1
-        if key in ("skipped", "failed"):
-            reasons.setdefault((key, reason or "no reason recorded"), []).append(point or "one point")
-        elif record is not None:
-            for warning in dict.fromkeys(record.warnings):
-                reasons.setdefault(("warning", warning), []).append(point or "one point")
+            for warning in dict.fromkeys(outcome.warnings):
+                reasons.setdefault(("warning", warning), []).append(label)
     shown, left_out = _most(reasons)
     return Coverage(
-        title,
-        str(benchmark.get("plugin") or ""),
-        history_link(name, ""),
-        counts["measured"],
-        counts["skipped"],
-        counts["failed"],
-        counts["missing"],
-        tuple(Reason(status, reason, tuple(points)) for (status, reason), points in shown),
-        left_out,
+        metric.heading,
+        history_link(metric.name, ""),
+        **counts,
+        reasons=tuple(
+            Reason(status, reason, tuple(label or "one point" for label in labels))
+            for (status, reason), labels in shown
+        ),
+        more_warnings=left_out,
     )
 
 
@@ -139,23 +107,15 @@ def _most(reasons: Mapping[tuple[str, str], list[str]]) -> tuple[list[tuple[tupl
     return [*why_not, *warnings[:MOST_WARNINGS]], len(warnings[MOST_WARNINGS:])
 
 
-def _by_asv(codes: np.ndarray) -> tuple[str, str]:
-    """What asv's results say of a point for which there is no Record. codes: place × commit."""
-    said = np.flatnonzero((codes >= FAILED).any(axis=0))
-    if len(said):
-        return ("ok", "") if (codes[:, said[-1]] == OK).any() else ("failed", "no Record of it: see asv's output")
-    return ("skipped", "left out of every run") if (codes == LEFT_OUT).any() else ("", "")
+def _commits(history: History, row: int) -> np.ndarray:
+    found = [(lines.status[row] >= FAILED).any(axis=1) for lines in history.lines.values()]
+    return np.flatnonzero(np.any(found, axis=0)) if found else np.zeros(0, int)
 
 
-def _commits(history: History, rows: list[int]) -> np.ndarray:
-    found = [(lines.status[rows] >= FAILED).any(axis=(0, 2)) for lines in history.lines.values()]
-    return np.flatnonzero(np.any(found, axis=0)) if found and rows else np.zeros(0, int)
-
-
-def _facts(path: Path, record: Record | None) -> Iterable[tuple[str, str]]:
+def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:
     """What asv's machine.json says, then what the newest Record knows better."""
-    known = read_object_or_empty(path)
-    yield from ((str(key), str(value)) for key, value in sorted(known.items()) if key not in ("version", "machine"))
+    facts = sorted(machine.facts.items())
+    yield from ((str(key), str(value)) for key, value in facts if key not in ("version", "machine"))
     if record is None:
         return
     node = record.node
@@ -172,10 +132,6 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[str]:
     yield str(gpu.get("name", "unknown"))
     for key, unit, label in (("memory", "B", ""), ("power_limit", "W", " limit"), ("max_sm_clock", "Hz", " at most")):
         if isinstance(gpu.get(key), int | float) and gpu[key]:
-            yield display.quantity(float(gpu[key]), unit) + label
+            yield formatting.quantity(float(gpu[key]), unit) + label
     if gpu.get("links"):
         yield str(gpu["links"])
-
-
-def _age(record: Record, revisions: Mapping[str, int]) -> tuple[int, float]:
-    return revisions.get(record.commit, -1), record.started

@@ -1,28 +1,36 @@
-"""Pages from templates. Whatever a benchmark, machine or parameter is called is shown as text."""
+"""What all pages share: templates, the content security policy, addresses. Names of any origin are shown as text."""
 
 from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.report.site.matrix import Matrix
-from hpml_plugins.report.site.policy import OURS
-from hpml_plugins.report.site.vendor import static
+from hpml_plugins.errors import HpmlError
 
-PAGE = "gpus.html"
+#: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
+#: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
+POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
+)
+#: Of our own pages.
+OURS = f"{POLICY}; style-src 'self'"
 
 
-def write_page(matrix: Matrix, html_dir: Path, project: str, published: datetime.datetime) -> Path:
-    """Write `gpus.html` of a matrix, and what it loads, into the published folder; returns its path."""
-    write_static(html_dir, "site.css", "gpus.js")
-    page = html_dir / PAGE
-    page.write_text(render(matrix, project, published), encoding="utf-8")
-    return page
+class SiteError(HpmlError):
+    """The published folder would not work offline, or a part of it cannot be written."""
+
+
+def static(name: str) -> bytes:
+    """A file of our own `static/` folder."""
+    return (files("hpml_plugins.report.site") / "static" / name).read_bytes()
 
 
 def write_static(html_dir: Path, *names: str) -> None:
@@ -31,9 +39,9 @@ def write_static(html_dir: Path, *names: str) -> None:
         (html_dir / name).write_bytes(static(name))
 
 
-def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
-    """The page of GPU types as text."""
-    return fill(PAGE, matrix=matrix, project=project, published=published)
+def write_page(html_dir: Path, template: str, **values: Any) -> None:
+    """Write a page of the template's name."""
+    (html_dir / template).write_text(fill(template, **values), encoding="utf-8")
 
 
 def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) -> str:
@@ -50,3 +58,24 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def graph_link(name: str, selection: Mapping[str, str]) -> str:
+    """The address of asv's own graph. selection: asv's parameters, and `p-NAME` for a benchmark's own."""
+    chosen = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in selection.items())
+    return f"index.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
+
+
+def history_link(name: str, point: str) -> str:
+    """The address of a point's history.  point: as `format_point` spells it."""
+    return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
+
+
+def _quoted(text: str) -> str:
+    # As encodeURIComponent does, for asv's script reads it with decodeURIComponent.
+    return quote(text, safe="-_.!~*'()")
+
+
+def day(date: float) -> str:
+    """The day of a commit: ms since 1970 as 2026-01-31."""
+    return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).date().isoformat()

@@ -18,7 +18,7 @@ from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
 import html
-from hpml_plugins import Benchmark, Figure, Metric, Page, Table, hookimpl
+from hpml_plugins import Benchmark, Figure, Metric, Table, hookimpl
 
 TEXTS = {texts!r}
 
@@ -56,12 +56,6 @@ def fails(text):
     def table(records):
         raise ValueError(text)
     return table
-
-@hookimpl
-def hpml_pages():
-    for i, text in enumerate(TEXTS):
-        yield Page(f"escaped{{i}}", text, ("toy0",), lambda records, text=text: f"<p>{{html.escape(text)}}</p>")
-        yield Page(f"raw{{i}}", text, ("toy0",), lambda records, text=text: f"<p>{{text}}</p>")
 """
 
 

@@ -1,9 +1,10 @@
-"""A small history in asv's own formats: three commits, three machines, four benchmarks."""
+"""A small history: Records, and the result files that asv reads: three commits, three machines, four benchmarks."""
 
 from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,9 @@ import pytest
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.reading import History, read_history, tracked_metrics
 from hpml_plugins.store import append_record, record_file
+from hpml_plugins.store.asv_results import direction_of, is_ours, value_of
 
 NAN = math.nan
 NASTY = "<script>alert(1)</script>"
@@ -83,17 +86,83 @@ def write_result(
     started: float = 0.0,
     environment: str = "node-py3.11",
 ) -> Any:
-    """One result file, as asv writes it."""
+    """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as asv writes it."""
     from asv.machine import Machine
     from asv.results import Results
     from asv.util import write_json
 
     result = Results(dict(machine), {}, commit, date, "3.11", environment, {})
     for name, samples in values.items():
-        result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
+        if not is_ours(benchmarks[name]):
+            result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
     write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
+    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment):
+        append_record(record_file(folder, record.machine, commit), record)
     return result
+
+
+#: Why a point is skipped that has NaN as its number, asv's word for none.
+SKIPPED = "needs 1 GPU, this node has no GPU"
+
+
+def records_of(
+    machine: str,
+    commit: str,
+    values: Mapping[str, Sequence[Sample]],
+    benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
+    started: float = 0.0,
+    environment: str = "",
+) -> list[Record]:
+    """The Records of what was measured of our benchmarks: one for each point, with all its metrics."""
+    points: dict[tuple[str, int], dict[str, Sample]] = {}
+    for name, samples in values.items():
+        if is_ours(benchmarks[name]):
+            for number, each in enumerate(samples):
+                points.setdefault((benchmarks[name]["benchmark"], number), {})[name] = each
+    made = []
+    for (title, number), numbers in points.items():
+        entry = benchmarks[next(iter(numbers))]
+        params = list(itertools.product(*entry["params"]))[number]
+        metrics = {
+            benchmarks[name]["metric"]: MetricSamples(
+                benchmarks[name]["si_unit"],
+                direction_of(benchmarks[name]),
+                list(each) if isinstance(each, Sequence) else [each],
+            )
+            for name, each in numbers.items()
+            if each is not None and each == each
+        }
+        status = "ok" if metrics else "failed" if None in numbers.values() else "skipped"
+        made.append(
+            Record(
+                benchmark=title,
+                plugin=entry["plugin"],
+                version=entry["version"],
+                status=status,  # type: ignore[arg-type]
+                params=dict(zip(entry["param_names"], map(value_of, params), strict=True)),
+                metrics=metrics,
+                reason={"ok": "", "failed": "it broke", "skipped": SKIPPED}[status],
+                machine=machine,
+                commit=commit,
+                started=started,
+                environment=environment,
+            )
+        )
+    return made
+
+
+def read(
+    results: Path, benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS, dates: Mapping[str, float] | None = None
+) -> History:
+    """The history of these commits (commit → its date, ms), oldest first. A damaged line is an error."""
+    dates = dates or {}
+    revisions = {commit: place for place, commit in enumerate(dates)}
+
+    def damaged(damage: object) -> None:
+        raise AssertionError(str(damage))
+
+    return read_history(results, tracked_metrics(None, benchmarks), benchmarks, revisions, dates, damaged)
 
 
 def _as_asv_returns(samples: Sequence[Sample]) -> SimpleNamespace:
@@ -191,11 +260,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _a_plugin_that_draws(folder: Path, commit: str) -> None:
     (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     (folder / "toy.py").write_text(DRAWN)
-    skipped = Record(
-        benchmark="vector_add", plugin="numba_cuda", version="1", params={"n": 1000, "mode": "plain"}, status="skipped",
-        reason="needs 1 GPU, this node has no GPU", machine="laptop", commit=commit,
-    )  # fmt: skip
-    append_record(record_file(folder / "results", "laptop", commit), skipped)
     for size, seconds in ((10, 2e-6), (1000, 3.5e-5)):
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(

@@ -19,7 +19,7 @@ NAMES = (
 
 
 def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(project: Any) -> None:
-    project.add(H200, 0, {FLOP["name"]: [8.2e9]})
+    project.add(H200, 0, {FLOP["name"]: [8.2e9], FOREIGN["name"]: [1.0, 2.0]})
     folder = project.results / "node1"
     good = next(path for path in folder.glob("*.json") if path.name != "machine.json").read_text()
     (folder / "half.json").write_text(good[: len(good) // 2])
@@ -50,12 +50,24 @@ def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> No
 
 
 def test_infinities_and_nan_are_no_numbers(project: Any) -> None:
-    project.add(H200, 0, {TIME["name"]: [0.001, float("inf"), NAN, float("-inf")]})
+    project.add(H200, 0, {FOREIGN["name"]: [0.25, float("inf")]})
+    project.add({**H200, "machine": "other"}, 0, {FOREIGN["name"]: [NAN, float("-inf")]})
     project.publish()
     page = (project.html / "gpus.html").read_text()
-    assert "1.000 ms" in page
-    assert page.count('class="row"') == 1  # of four points: the others have no number
+    assert "0.2500 points" in page
+    assert page.count('class="row"') == 1  # of two points: the other has no number
     assert "inf" not in (project.html / "history" / "0" / "0.json").read_text().lower()
+
+
+def test_a_result_file_of_ours_is_never_read_back(project: Any) -> None:
+    """Records are the truth: what asv's file says of a benchmark of ours does not appear."""
+    project.add(H200, 0, {FLOP["name"]: [8.2e9]})
+    project.publish()
+    (written,) = (path for path in (project.results / "node1").glob("*.json") if path.name != "machine.json")
+    written.write_text(written.read_text().replace("8200000000", "7100000000"))
+    project.publish()
+    page = (project.html / "gpus.html").read_text()
+    assert "8.200 GFLOP" in page and "7.1" not in page
 
 
 def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_survived(project: Any) -> None:
@@ -87,6 +99,7 @@ def test_wild_names_are_text_and_no_file_leaves_the_folder(project: Any) -> None
             plugin=name,
             pretty_name=name,
             unit=name,
+            si_unit=name,
             code=name,
         )
         for number, name in enumerate(NAMES)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from hpml_plugins.report.site.changes import Band, Step, changes, regressed
+from hpml_plugins.report.site.regressions import Readings, Step, find_regression, level_changes
 
 
 def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]:
@@ -14,10 +15,10 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]
     ]
 
 
-def band(*bounds: tuple[float, float]) -> Band:
+def readings(*bounds: tuple[float, float]) -> Readings:
     """The same interval at each of ten revisions."""
-    revisions = list(range(10 * len(bounds)))
-    return Band(revisions, [bounds[r // 10][0] for r in revisions], [bounds[r // 10][1] for r in revisions], revisions)
+    low, high = (np.repeat([bound[end] for bound in bounds], 10).astype(float) for end in (0, 1))
+    return Readings(np.arange(10 * len(bounds)), (low + high) / 2, low, high)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def band(*bounds: tuple[float, float]) -> Band:
     ],
 )
 def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[float, float], worse: bool) -> None:
-    found = regressed(steps(*levels), direction)
+    found = find_regression(steps(*levels), direction)
     assert (found is not None) == worse
     if found:
         assert (found.latest, found.best) == pytest.approx((levels[1], levels[0]))
@@ -42,43 +43,48 @@ def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[fl
 
 @pytest.mark.parametrize(("direction", "levels"), [("lower", (1.0, 1.5, 1.0)), ("higher", (1.5, 1.0, 1.5))])
 def test_what_was_made_good_again_is_a_change_and_no_regression(direction: str, levels: tuple[float, ...]) -> None:
-    assert regressed(steps(*levels), direction) is None
-    assert [change.verdict for change in changes(steps(*levels), direction)] == ["worse", "better"]
+    assert find_regression(steps(*levels), direction) is None
+    assert [change.verdict for change in level_changes(steps(*levels), direction)] == ["worse", "better"]
 
 
 def test_a_change_whose_intervals_overlap_is_noise() -> None:
-    wide, apart = band((0.8, 1.3), (1.2, 1.8)), band((0.9, 1.1), (1.4, 1.6))
+    wide, apart = readings((0.8, 1.3), (1.2, 1.8)), readings((0.9, 1.1), (1.4, 1.6))
     for direction, levels in (("lower", (1.0, 1.5)), ("higher", (1.0, 1.5)[::-1])):
-        assert regressed(steps(*levels), direction, wide) is None
-        assert changes(steps(*levels), direction, wide) == []
-    assert regressed(steps(1.0, 1.5), "lower", apart) is not None
+        assert find_regression(steps(*levels), direction, wide) is None
+        assert level_changes(steps(*levels), direction, wide) == []
+    assert find_regression(steps(1.0, 1.5), "lower", apart) is not None
 
 
 def test_a_change_smaller_than_the_threshold_or_the_scatter_does_not_count() -> None:
-    assert regressed(steps(1.0, 1.04), "lower") is None
-    assert regressed(steps(1.0, 1.04), "lower", threshold=0.02) is not None
-    assert regressed(steps(1.0, 1.4, scatter=0.5), "lower") is None
+    assert find_regression(steps(1.0, 1.04), "lower") is None
+    assert find_regression(steps(1.0, 1.04), "lower", threshold=0.02) is not None
+    assert find_regression(steps(1.0, 1.4, scatter=0.5), "lower") is None
 
 
 def test_small_steps_that_add_up_are_a_regression_even_below_zero() -> None:
-    assert regressed(steps(-1.0, -2.0), "higher") is not None
-    assert regressed(steps(-2.0, -1.0), "higher") is None
-    assert regressed(steps(0.0, 1.0), "lower") is not None
+    assert find_regression(steps(-1.0, -2.0), "higher") is not None
+    assert find_regression(steps(-2.0, -1.0), "higher") is None
+    assert find_regression(steps(0.0, 1.0), "lower") is not None
 
 
 def test_intervals_are_taken_over_the_whole_level_and_not_at_two_points() -> None:
     # one reading of the new level that happens to reach down to the old does not hide the change
-    odd = band((0.9, 1.1), (1.4, 1.6))
+    odd = readings((0.9, 1.1), (1.4, 1.6))
     odd.low[10] = 0.5
-    assert regressed(steps(1.0, 1.5), "lower", odd) is not None
+    assert find_regression(steps(1.0, 1.5), "lower", odd) is not None
 
 
 @pytest.mark.parametrize(
-    ("intervals", "readings", "counts"),
+    ("intervals", "revisions", "counts"),
     [([0, 1, 10, 11], [0, 1, 10, 11], True), ([0, 1, 10], [0, 1, 10], False), ([], [0, 1, 2, 10, 11, 12], True),
      ([], [0, 1, 10, 11], False)],
 )  # fmt: skip
-def test_a_single_run_that_stands_out_is_no_change_yet(intervals: list[int], readings: list[int], counts: bool) -> None:
-    low, high = ([(0.9 if r < 10 else 1.4) + more for r in intervals] for more in (0, 0.2))
-    found = regressed(steps(1.0, 1.5), "lower", Band(intervals, low, high, readings))
+def test_a_single_run_that_stands_out_is_no_change_yet(
+    intervals: list[int], revisions: list[int], counts: bool
+) -> None:
+    low, high = (
+        np.array([((0.9 if r < 10 else 1.4) + more) if r in intervals else np.nan for r in revisions])
+        for more in (0, 0.2)
+    )
+    found = find_regression(steps(1.0, 1.5), "lower", Readings(np.array(revisions), np.ones(len(low)), low, high))
     assert (found is not None) == counts

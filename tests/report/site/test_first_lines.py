@@ -10,7 +10,7 @@ import pytest
 from browsing import served
 from site_history import A100, BANDWIDTH, FOREIGN, H200, NAN, TIME
 
-from hpml_plugins.report.site.selection import MOST, selection
+from hpml_plugins.report.site.asv_page import MOST_LINES, first_lines
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from hpml_plugins.report.site.selection import MOST, selection
         ([[0, 0], [0, 1]], [[1], [1]]),
         ([[1, 0], [0, 2]], [[1], [1]]),  # around what was measured most often
         ([[0, 1], [0, 1], [0, 0]], [[0, 1], [1]]),
-        ([1] * 20, [list(range(MOST))]),
+        ([1] * 20, [list(range(MOST_LINES))]),
         ([0] * 19 + [1], [[19]]),
-        ([1] * 19 + [2], [[*range(MOST - 1), 19]]),
+        ([1] * 19 + [2], [[*range(MOST_LINES - 1), 19]]),
         ([[1] * 5] * 5, [[0, 1, 2, 3, 4], [0]]),  # a second axis of five would be 25 lines
     ],
 )
 def test_lines_lie_around_the_point_that_was_measured_most_often(counts: list[Any], chosen: list[list[int]]) -> None:
-    assert selection(np.array(counts)) == chosen
+    assert first_lines(np.array(counts)) == chosen
 
 
 def test_a_graph_opens_with_lines_that_have_numbers(project: Any, browser: Any) -> None:

@@ -16,7 +16,8 @@ from browsing import Site, served
 from hostile_site import Hostile
 from hostile_texts import TEXTS, in_address
 
-from hpml_plugins.report.site.policy import ASVS, OURS, PLUGINS, tag
+from hpml_plugins.report.site.asv_page import ASVS, policy_tag
+from hpml_plugins.report.site.page import OURS
 
 #: What no text may have made: handlers, scripts of no file of ours, frames, addresses that run something.
 MADE_BY_TEXT = """() => {
@@ -41,9 +42,7 @@ pytestmark = pytest.mark.slow
 
 def pages(hostile: Hostile) -> Iterator[str]:
     """Every page of the site, and a graph and a history of each benchmark's first point."""
-    yield from sorted(path.name for path in hostile.html.glob("*.html") if not path.name.startswith("plugin-toy-"))
-    # Their frame is one template: the first few of them, in all shapes of title.
-    yield from sorted(path.name for path in hostile.html.glob("plugin-toy-*.html"))[::6]
+    yield from sorted(path.name for path in hostile.html.glob("*.html"))
     yield from (f"index.html#/{page}" for page in ("", "summarylist", "regressions"))
     for name in hostile.benchmarks[::5]:
         yield f"index.html#{in_address(name)}"
@@ -113,11 +112,11 @@ def test_nothing_runs_where_a_browser_ignores_the_policy(hostile: Hostile, brows
 def test_the_policies_alone_stop_every_text(tmp_path: Path, browser: Any) -> None:
     """As if nothing were escaped: each text raw in a page of its own. Without a policy most of them run."""
     ran: dict[str, set[int]] = {}
-    for name, policy in {"none": "", "ours": OURS, "plugins": PLUGINS, "asvs": ASVS}.items():
+    for name, policy in {"none": "", "ours": OURS, "asvs": ASVS}.items():
         folder = tmp_path / name
         folder.mkdir()
         for number, each in enumerate(TEXTS):
-            head = f"<!doctype html><html><head><meta charset=utf-8>{tag(policy) if policy else ''}</head>"
+            head = f"<!doctype html><html><head><meta charset=utf-8>{policy_tag(policy) if policy else ''}</head>"
             (folder / f"{number}.html").write_text(f"{head}<body><p title='{each}'>{each}</p></body>")
         ran[name] = set()
         with served(folder, browser) as site:
@@ -129,7 +128,7 @@ def test_the_policies_alone_stop_every_text(tmp_path: Path, browser: Any) -> Non
                 if any(line.startswith(("dialog", "another host")) for line in site.troubles):
                     ran[name].add(number)
     assert len(ran["none"]) > 25
-    assert ran["ours"] == ran["plugins"] == ran["asvs"] == set()
+    assert ran["ours"] == ran["asvs"] == set()
 
 
 def test_every_page_has_a_policy_before_anything_that_it_rules(hostile: Hostile, published: Path) -> None:
@@ -140,15 +139,6 @@ def test_every_page_has_a_policy_before_anything_that_it_rules(hostile: Hostile,
             before = text[: text.index('http-equiv="Content-Security-Policy"')]
             assert not re.search(r"<(script|link|style|img|title)\b", before), page
             assert "'unsafe-inline'" not in text[len(before) :].partition("script-src")[2].partition(";")[0]
-
-
-def test_a_plugin_s_page_that_would_run_something_is_left_out_and_named(hostile: Hostile) -> None:
-    written = {path.stem for path in hostile.html.glob("plugin-toy-*.html")}
-    assert {f"plugin-toy-escaped{number}" for number in range(len(TEXTS))} <= written
-    for number, each in enumerate(TEXTS):
-        if re.match(r"<(script|ScRiPt|img|svg|iframe|object|base|meta|a |form)", each):
-            assert f"plugin-toy-raw{number}" not in written, each
-            assert f"page 'raw{number}' " in hostile.said
 
 
 def test_charts_and_the_feed_hold_no_script(hostile: Hostile) -> None:

@@ -1,4 +1,4 @@
-"""The matrix of benchmarks and GPU types, from asv's results."""
+"""The table of benchmarks and GPU types, from Records and from imported results."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from site_history import read
 
-from hpml_plugins.report.site.cells import Cell, direction_of, graph_link, history_link, unit_of
-from hpml_plugins.report.site.gpu_type import gpu_type
-from hpml_plugins.report.site.history import History, read_history
-from hpml_plugins.report.site.matrix import Matrix, build
-from hpml_plugins.report.site.page import render
-from hpml_plugins.report.site.prices import Costs
+from hpml_plugins.report.reading import History, hardware_of
+from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build
+from hpml_plugins.report.site.page import fill, graph_link, history_link
+from hpml_plugins.store.asv_results import direction_of, unit_of
 
 NAN = float("nan")
 NASTY = "<script>alert(1)</script>"
 NEW, OLD = "b" * 40, "a" * 40
 DAY = 86_400_000
-ORDER = {OLD: 0, NEW: 1}
+DATES = {OLD: DAY, NEW: 2 * DAY}
 
 TIME = {
     "name": "softmax.track_time", "benchmark": "softmax", "metric": "time", "plugin": "p", "direction": "lower",
@@ -57,7 +56,11 @@ def add(add_result: Add) -> Add:
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Callable[[], Matrix]:
-    return lambda: build(read_history(tmp_path / "results", BENCHMARKS, ORDER), BENCHMARKS)
+    return lambda: build(read(tmp_path / "results", BENCHMARKS, DATES))
+
+
+def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
+    return fill("gpus.html", matrix=matrix, project=project, published=published)
 
 
 def cells(matrix: Matrix, group: int = 0) -> list[list[Cell]]:
@@ -104,9 +107,9 @@ def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, ma
 
 
 def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
-    add(H200, OLD, DAY, {TIME["name"]: [NAN, None], RATE["name"]: [1.0, 2.0]})
+    add(H200, OLD, DAY, {TIME["name"]: [NAN, None]})
     add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    skipped, failed = (row[1] for row in cells(matrix(), 1))
+    skipped, failed = (row[1] for row in cells(matrix()))
     assert (skipped.text, skipped.linked, skipped.status) == ("–", False, "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
 
@@ -171,14 +174,24 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
     ]  # fmt: skip
 
 
-def test_the_interval_is_asv_s_own(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_the_interval_is_of_the_median_at_95_percent_and_written_in_percent(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     samples = [0.001 * (1 + i / 1000) for i in range(40)]
-    result = add(H200, OLD, DAY, {TIME["name"]: [samples, [0.5]]})
-    stats = result.get_result_stats(TIME["name"], TIME["params"])[0]
-    half = (stats["ci_99_b"] - stats["ci_99_a"]) / 2 * 1000
+    add(H200, OLD, DAY, {TIME["name"]: [samples, [0.5]]})
     (enough,), (single,) = cells(matrix())
-    assert float(enough.interval.removeprefix("± ")) == pytest.approx(half, rel=0.1)
-    assert single.interval == ""
+    # order statistics 14 and 27 of 40 hold the median at 95 %: 13 and 26 thousandths above the smallest
+    assert (enough.text, enough.interval) == ("1.020 ms", "± 0.64 %")
+    assert (single.text, single.interval) == ("500.0 ms", "")
+
+
+def test_imported_results_keep_the_interval_that_asv_gave(add: Add, matrix: Callable[[], Matrix]) -> None:
+    samples = [2.0 * (1 + i / 1000) for i in range(40)]
+    result = add(H200, OLD, DAY, {FOREIGN["name"]: [samples]})
+    stats = result.get_result_stats(FOREIGN["name"], [])[0]
+    half = (stats["ci_99_b"] - stats["ci_99_a"]) / 2 / result.get_result_value(FOREIGN["name"], [])[0]
+    ((cell,),) = cells(matrix())
+    assert float(cell.interval.removeprefix("± ").removesuffix(" %")) == pytest.approx(100 * half, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -194,26 +207,26 @@ def test_the_interval_is_asv_s_own(add: Add, matrix: Callable[[], Matrix]) -> No
     ],
 )
 def test_a_machine_s_parameters_say_its_gpu_type(params: dict[str, Any], label: str) -> None:
-    assert gpu_type(params).label == label
+    assert hardware_of(params).label == label
 
 
 def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
-    kinds = [gpu_type(params) for params in ({}, {"gpu": "none", "cpu": "A"}, {"gpu": "Z", "num_gpu": "1"})]
+    kinds = [hardware_of(params) for params in ({}, {"gpu": "none", "cpu": "A"}, {"gpu": "Z", "num_gpu": "1"})]
     assert [kind.label for kind in sorted(kinds)] == ["Z ×1", "no GPU (A)", "unknown"]
 
 
 @pytest.mark.parametrize(
     ("benchmark", "direction", "unit"),
     [
-        ({"type": "time", "unit": "seconds"}, "lower", "seconds"),
-        ({"type": "peakmemory", "unit": "bytes"}, "lower", "bytes"),
-        ({"type": "track", "unit": "points"}, "", "points"),
+        ({"type": "time", "unit": "seconds"}, "lower", "s"),
+        ({"type": "peakmemory", "unit": "bytes"}, "lower", "B"),
+        ({"type": "track", "unit": "points"}, None, "points"),
         ({"type": "track", "unit": "B/s", "si_unit": "B/s", "direction": "higher"}, "higher", "B/s"),
-        ({}, "", ""),
+        ({}, None, "1"),
     ],
 )
 def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
-    benchmark: dict[str, str], direction: str, unit: str
+    benchmark: dict[str, str], direction: str | None, unit: str
 ) -> None:
     assert (direction_of(benchmark), unit_of(benchmark)) == (direction, unit)
 
@@ -240,8 +253,7 @@ def test_the_mean_of_a_group_is_geometric_and_over_the_points_that_both_have(
 def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, tmp_path: Path) -> None:
     add({**H200, "num_gpu": "2"}, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     add(machine("odd", gpu="Unheard of", num_gpu="4"), OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    history = read_history(tmp_path / "results", BENCHMARKS, ORDER)
-    made = build(history, BENCHMARKS, Costs({"NVIDIA H200": 3.5}, "USD"))
+    made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({"NVIDIA H200": 3.5}, "USD"))
     known, odd = made.columns
     assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
     assert (odd.price, odd.watts) == (None, None)
@@ -278,29 +290,29 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     }  # fmt: skip
     benchmarks = {str(nasty["name"]): nasty}
     add_result(machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY), OLD, DAY, {nasty["name"]: [1.0]}, benchmarks=benchmarks)
-    made = build(read_history(tmp_path / "results", benchmarks, ORDER), benchmarks)
-    read = _Tags()
-    read.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
-    assert read.scripts == ["search.js", "gpus.js"]
-    assert read.text.count(NASTY) >= 6
+    made = build(read(tmp_path / "results", benchmarks, DATES))
+    tags = _Tags()
+    tags.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
+    assert tags.scripts == ["search.js", "gpus.js"]
+    assert tags.text.count(NASTY) >= 6
 
 
 def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
     text = " ".join(render(matrix(), "my project", datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)).split())
     for fact in ("my project", "1 commit,", "1 machine,", "2026-01-02 03:04 UTC", "1 multiply-add = 2 FLOP",
-                 "A throughput is better when higher", "99&nbsp;% interval"):  # fmt: skip
+                 "A throughput is better when higher", "95&nbsp;% confidence interval"):  # fmt: skip
         assert fact in text
 
 
 def test_a_site_without_results_says_how_to_get_some() -> None:
-    assert "asv run" in render(build(History(), {}), "p", datetime.datetime.now(datetime.UTC))
+    assert "asv run" in render(build(History()), "p", datetime.datetime.now(datetime.UTC))
 
 
 def test_importing_the_publisher_is_cheap() -> None:
     script = (
         "import sys, hpml_plugins.report.site.publisher; "
-        "print({'jinja2', 'hpml_plugins.report.site.page'} & set(sys.modules))"
+        "print({'jinja2', 'numpy', 'hpml_plugins.report.site.page'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"

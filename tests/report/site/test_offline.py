@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.report.site import vendor
-from hpml_plugins.report.site.errors import SiteError
-from hpml_plugins.report.site.loads import is_remote, loads
-from hpml_plugins.report.site.offline import check_offline, make_offline
+from hpml_plugins.report.site import asv_page
+from hpml_plugins.report.site.asv_page import check_offline, finish_asv_page, is_remote, loads
+from hpml_plugins.report.site.page import SiteError, static
 
 
 @pytest.fixture
@@ -33,14 +32,14 @@ def test_asv_s_index_loads_from_other_hosts_before_and_from_none_after(html_dir:
     index = html_dir / "index.html"
     before = [load for load in loads(index.read_text()) if load.remote]
     assert len(before) == 10
-    make_offline(html_dir)
+    finish_asv_page(html_dir, [])
     after = loads(index.read_text())
     assert not [load for load in after if load.remote]
-    assert len(after) == len(loads((Path(str(files("asv"))) / "www" / "index.html").read_text()))
+    assert len(after) == 1 + len(loads((Path(str(files("asv"))) / "www" / "index.html").read_text()))  # our script
 
 
 def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> None:
-    make_offline(html_dir)
+    finish_asv_page(html_dir, [])
     for load in loads((html_dir / "index.html").read_text()):
         assert (html_dir / load.address).is_file(), load.address
 
@@ -48,24 +47,24 @@ def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> Non
 def test_the_scripts_keep_their_order_and_the_rest_of_the_page_is_as_it_was(html_dir: Path) -> None:
     index = html_dir / "index.html"
     before = index.read_text()
-    wanted = [vendor.plain_name(load.address) for load in loads(before) if load.remote]
-    make_offline(html_dir)
+    wanted = [asv_page.plain_name(load.address) for load in loads(before) if load.remote]
+    finish_asv_page(html_dir, [])
     after = index.read_text()
     vendored = [load.address for load in loads(after) if load.address.startswith("vendor/")]
-    assert vendored == [f"vendor/{vendor.ASSETS[name].target}" for name in wanted]
+    assert vendored == [f"vendor/{asv_page.ASSETS[name].target}" for name in wanted]
     assert before[before.index("<body>") :].split("<li id=")[0] in after
     assert "integrity" not in after and "crossorigin" not in after
 
 
 def test_the_fonts_that_bootstrap_s_style_names_are_there(html_dir: Path) -> None:
-    make_offline(html_dir)
+    finish_asv_page(html_dir, [])
     assert {font.suffix for font in (html_dir / "vendor" / "fonts").iterdir()} == {".eot", ".svg", ".ttf", ".woff"}
 
 
 def test_the_navbar_links_the_page_of_gpu_types_once_even_if_done_twice(html_dir: Path) -> None:
-    make_offline(html_dir)
+    finish_asv_page(html_dir, [])
     once = (html_dir / "index.html").read_text()
-    make_offline(html_dir)
+    finish_asv_page(html_dir, [])
     assert (html_dir / "index.html").read_text() == once
     assert once.count('<li><a href="gpus.html">GPU types</a></li>') == 1
 
@@ -89,20 +88,20 @@ def test_a_load_from_another_host_is_refused_by_its_address(html_dir: Path, tag:
     (html_dir / "more").mkdir()
     (html_dir / "more" / "extra.html").write_text(page(tag))
     with pytest.raises(SiteError, match=r"more/extra\.html: .*cdn\.example/"):
-        make_offline(html_dir)
+        finish_asv_page(html_dir, [])
 
 
 def test_an_unknown_cdn_script_in_the_index_is_refused_by_its_address(html_dir: Path) -> None:
     index = html_dir / "index.html"
     index.write_text(index.read_text().replace("</head>", '<script src="https://cdn.example/d3.js"></script></head>'))
     with pytest.raises(SiteError, match=r"https://cdn\.example/d3\.js"):
-        make_offline(html_dir)
+        finish_asv_page(html_dir, [])
 
 
 def test_a_style_sheet_that_asks_another_host_is_refused(html_dir: Path) -> None:
     (html_dir / "own.css").write_text("@font-face { src: url('https://fonts.example/a.woff2') }")
     with pytest.raises(SiteError, match=r"own\.css: https://fonts\.example/a\.woff2"):
-        make_offline(html_dir)
+        finish_asv_page(html_dir, [])
 
 
 @pytest.mark.parametrize(
@@ -128,18 +127,25 @@ def test_a_missing_package_is_named_with_the_command_that_mends_it(
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(SiteError, match=r"pip install js\.bootstrap"):
-        make_offline(html_dir)
+        finish_asv_page(html_dir, [])
+
+
+def test_another_asv_without_the_known_script_is_refused(html_dir: Path) -> None:
+    index = html_dir / "index.html"
+    index.write_text(index.read_text().replace("asv_ui.js", "other.js"))
+    with pytest.raises(SiteError, match=r"asv_ui\.js"):
+        finish_asv_page(html_dir, [])
 
 
 def test_another_asv_without_the_known_navbar_is_refused(html_dir: Path) -> None:
     (html_dir / "index.html").write_text(page(""))
     with pytest.raises(SiteError, match="nav-li-graphdisplay"):
-        make_offline(html_dir)
+        finish_asv_page(html_dir, [])
 
 
 def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="asv publish"):
-        make_offline(tmp_path)
+        finish_asv_page(tmp_path, [])
 
 
 @pytest.mark.parametrize(
@@ -154,13 +160,13 @@ def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:
 )
 def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(address: str, name: str) -> None:
     assert is_remote(address)
-    assert vendor.plain_name(address) == name
-    assert vendor.asset_for(address) is not None
+    assert asv_page.plain_name(address) == name
+    assert asv_page.asset_for(address) is not None
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node; test_browser.py checks the same in a browser")
 @pytest.mark.parametrize("text", ["", "abc", "é" * 40, "x" * 55, "x" * 56, "x" * 64, "message digest" * 99])
 def test_our_md5_is_md5(text: str) -> None:
-    script = vendor.static("hash.js").decode() + "; process.stdout.write(md5(process.argv[1]));"
+    script = static("hash.js").decode() + "; process.stdout.write(md5(process.argv[1]));"
     ran = subprocess.run(["node", "-e", script, text], capture_output=True, text=True, check=True)
     assert ran.stdout == hashlib.md5(text.encode()).hexdigest()

@@ -51,16 +51,3 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     points = json.loads((project.html / "history" / "1" / "0.json").read_text())
     (change,) = points["lines"][0]["changes"]
     assert (change[0], change[3]) == (6, "better")
-
-
-def test_a_point_that_quick_runs_leave_out_does_not_bend_the_summary_graph(project: Any) -> None:
-    nan = float("nan")
-    for day in range(12):
-        # every third run is a quick one: it measures the cheap point and leaves the dear ones out
-        values = [1e-3, 1e-2, 1e-1, 1.0] if day % 3 else [1e-3, nan, nan, nan]
-        project.add(H200, day, {TIME["name"]: values})
-    project.publish()
-    summary = json.loads((project.html / "graphs" / "summary" / f"{TIME['name']}.json").read_text())
-    assert len(summary) == 12
-    # the geometric mean of all four points throughout: (1e-3 · 1e-2 · 1e-1 · 1) ** 0.25
-    assert {round(value, 9) for _, value in summary} == {round(1e-6**0.25, 9)}

@@ -6,18 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from site_history import BENCHMARKS, H200, AddResult, ours
+from site_history import H200, AddResult, ours, read
 
 from hpml_plugins.report.site import search
-from hpml_plugins.report.site.history import read_history
 
 
 def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_path: Path) -> None:
     nan = float("nan")
     values = {"vector_add.track_time": [1.0, 2.0, 3.0, None], "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0]}
     add_result(H200, "a" * 40, 1000, {**values, "resnet50.track_flop": [8e9], "foreign.track_score": [nan, 2.0]})
-    history = read_history(tmp_path / "results", BENCHMARKS, {"a" * 40: 0})
-    found = json.loads(search.index([("page", "Nodes", "", "nodes.html")], history, BENCHMARKS))
+    history = read(tmp_path / "results", dates={"a" * 40: 1000})
+    found = json.loads(search.index([("page", "Nodes", "", "nodes.html")], history))
     assert found["entries"] == [["page", "Nodes", "", "nodes.html"]]
     by_name = {name: (title, plugin, found["points"][points]) for name, title, plugin, points in found["benchmarks"]}
     grid = ["n=1000, mode=plain", "n=1000, mode=fast", "n=1000000, mode=plain", "n=1000000, mode=fast"]
@@ -32,9 +31,9 @@ def test_an_index_that_would_be_too_large_leaves_its_points_out_and_says_so(
 ) -> None:
     many = ours("p", "many", "time", "s", "lower", size=list(range(400)))
     add_result(H200, "a" * 40, 1000, {many["name"]: [1.0] * 400}, benchmarks={many["name"]: many})
-    history = read_history(tmp_path / "results", {many["name"]: many}, {"a" * 40: 0})
-    whole = search.index([], history, {many["name"]: many})
+    history = read(tmp_path / "results", {many["name"]: many}, {"a" * 40: 1000})
+    whole = search.index([], history)
     assert len(json.loads(whole)["points"][0]) == 400
     monkeypatch.setattr(search, "LARGEST", len(whole) - 1)
-    short = json.loads(search.index([], history, {many["name"]: many}))
+    short = json.loads(search.index([], history))
     assert (short["points"], short["short"], len(short["benchmarks"])) == ([[]], True, 1)

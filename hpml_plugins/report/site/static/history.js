@@ -113,8 +113,7 @@
         by_id('facts').textContent = [benchmark.unit && 'In ' + benchmark.unit,
             benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
             function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
-            'Bands are asv\'s 99 % intervals of the median. A triangle marks a change of level: up or down as the values ' +
-            'went, red for the worse.';
+            'Bands are 95 % intervals of the median. ▲/▼ mark a level shift; red means worse.';
         show_links();
         show_legend(lines);
         show_numbers(lines);
@@ -207,20 +206,9 @@
     }
 
     function show_numbers(lines) {
-        var unit = shown.benchmark;
-        table('numbers', ['GPU type', 'Machine', 'Value', '99 % interval', 'Commit', 'Readings'], lines.map(function (line) {
-            var last = line.at.length - 1;
-            if (last < 0) {
-                return [line.name, index.places[line.place][1], 'failed', '', '', '0'];
-            }
-            var bounded = line.low[last] !== null && line.high[last] !== null;
-            return [
-                index.places[line.place][0], index.places[line.place][1],
-                window.hpml_chart.quantity(line.values[last], unit),
-                bounded ? window.hpml_chart.quantity(line.low[last], unit) + ' to ' +
-                    window.hpml_chart.quantity(line.high[last], unit) : '',
-                index.commits[line.at[last]][0], String(line.at.length)
-            ];
+        table('numbers', ['GPU type', 'Machine', 'Value', 'Commit', 'Readings'], lines.map(function (line) {
+            var last = line.at.length - 1, place = index.places[line.place];
+            return [place[0], place[1], line.newest, last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length)];
         }));
     }
 

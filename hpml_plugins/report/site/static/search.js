@@ -4,7 +4,7 @@
     var MOST = 40;
     var form = document.getElementById('search-form'), field = document.getElementById('search');
     var found = document.getElementById('found'), list = document.getElementById('search-list');
-    var said = document.getElementById('search-said');
+    var message = document.getElementById('search-message');
     var own_page = /(^|\/)search\.html$/.test(location.pathname);
     var index = null, asked = null;
 
@@ -18,7 +18,7 @@
             index = spell(read);
         }).catch(function () {
             asked = null;
-            said.textContent = 'The index of this site could not be loaded.';
+            message.textContent = 'The index of this site could not be loaded.';
             found.hidden = false;
             throw new Error('no index');
         });
@@ -60,7 +60,7 @@
         var words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
         if (!words.length) {
             list.replaceChildren();
-            said.textContent = '';
+            message.textContent = '';
             found.hidden = true;
             return;
         }
@@ -73,8 +73,8 @@
             item.append(link);
             return item;
         }));
-        said.textContent = (all.length === 0 ? 'Nothing has all these words.' : all.length > MOST ?
-            'The first ' + MOST + ' of ' + all.length + '; another word narrows it.' : all.length + ' found') +
+        message.textContent = (all.length === 0 ? 'No results for “' + field.value.trim() + '”.' : all.length > MOST ?
+            'Showing ' + MOST + ' of ' + all.length + '. Add a word to narrow the search.' : all.length + ' found') +
             (index.short ? ' Points are not searched: there are too many.' : '');
         found.hidden = false;
     }

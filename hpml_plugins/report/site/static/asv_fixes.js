@@ -1,0 +1,181 @@
+/* Puts asv's pages right from outside, without changing its scripts: text that is shown as HTML, directions, the first
+   lines of a graph, a history of one commit, and room for the navbar.
+
+   Loaded behind jQuery, Flot and asv.js and in front of asv's other scripts: what is registered with $(document).ready
+   here runs when $.asv is there and its pages are not. */
+(function ($) {
+    'use strict';
+
+    /* --- Text is text ------------------------------------------------------------------------------------------
+       asv puts names, machine facts, code, units and tags into HTML as they are. Facts, code and tags, which it uses
+       for nothing else, are escaped in its index. All HTML that jQuery is given loses what asv, Flot and Bootstrap
+       never write: another element becomes its own text, another attribute is dropped. */
+
+    var ELEMENTS = /^(a|b|br|button|canvas|div|h1|h3|i|label|li|p|small|span|strong|sup|table|tbody|td|th|thead|tr|ul)$/;
+    var ATTRIBUTES = /^(class|colspan|href|id|role|style|title|type|target|align|valign|width|height|data-[a-z-]+|aria-[a-z]+)$/;
+
+    function escaped(text) {
+        return String(text === undefined || text === null ? '' : text)
+            .replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
+            .replace(/"/g, '&quot;').replace(/'/g, '&#39;');
+    }
+
+    function is_safe_address(address) {
+        try {
+            return /^(https?|file):$/.test(new URL(address, location.href).protocol);
+        } catch (error) {
+            return false;
+        }
+    }
+
+    /* Put in front of what may be the name of an event handler, which a browser reports even where nothing can run. */
+    var MARK = '\ue000';
+
+    $.htmlPrefilter = function (html) {
+        var holder = document.createElement('template');
+        holder.innerHTML = html.replace(/on(?=[a-z]+\s*=)/gi, MARK + '$&');
+        holder.content.querySelectorAll('*').forEach(function (element) {
+            if (!ELEMENTS.test(element.localName) || element.namespaceURI !== 'http://www.w3.org/1999/xhtml') {
+                element.replaceWith(document.createTextNode(element.outerHTML));
+                return;
+            }
+            Array.from(element.attributes).forEach(function (attribute) {
+                var kept = ATTRIBUTES.test(attribute.name) && (attribute.name !== 'href' || is_safe_address(attribute.value));
+                if (!kept) {
+                    element.removeAttribute(attribute.name);
+                }
+            });
+        });
+        return holder.innerHTML.replace(new RegExp(MARK, 'g'), '');
+    };
+
+    function escape_all(object) {
+        var found = Object.create(null);
+        Object.keys(object || {}).forEach(function (key) { found[escaped(key)] = escaped(object[key]); });
+        return found;
+    }
+
+    function safe_index(index) {
+        Object.keys(index.machines).forEach(function (name) { index.machines[name] = escape_all(index.machines[name]); });
+        Object.keys(index.benchmarks).forEach(function (name) {
+            var benchmark = index.benchmarks[name];
+            benchmark.code = escaped(benchmark.code);
+            if (benchmark.pretty_name) {
+                benchmark.pretty_name = escaped(benchmark.pretty_name);
+            }
+        });
+        var tags = Object.create(null);
+        Object.keys(index.tags).forEach(function (tag) { tags[escaped(tag)] = index.tags[tag]; });
+        index.tags = tags;
+        ['project_url', 'show_commit_url'].forEach(function (key) {
+            index[key] = is_safe_address(index[key]) ? index[key] : '#';
+        });
+        return index;
+    }
+
+    /* --- Which way is better -----------------------------------------------------------------------------------
+       asv takes more for worse, whatever is measured. */
+
+    var factors = Object.create(null);
+
+    function is_higher_better(name) {
+        var benchmark = $.asv.main_json.benchmarks[name];
+        return benchmark !== undefined && benchmark.direction === 'higher';
+    }
+
+    function factor_key(name, before, after) {
+        var unit = ($.asv.main_json.benchmarks[name.replace(/\([\s\S]*/, '')] || {}).unit;
+        return JSON.stringify([name, $.asv.pretty_unit(before, unit), $.asv.pretty_unit(after, unit)]);
+    }
+
+    /* How many times worse each regression is, by what its row will show. */
+    function remember_factors(found) {
+        found.regressions.forEach(function (item) {
+            if (is_higher_better(item[0].replace(/\([\s\S]*/, ''))) {
+                item[6].concat([[null, null, item[5], item[4]]]).forEach(function (jump) {
+                    factors[factor_key(item[0], jump[2], jump[3])] = jump[2] / jump[3];
+                });
+            }
+        });
+        return found;
+    }
+
+    function fix_regressions(table) {
+        table.find('th[data-sort="factor"]').text('Worse by');
+        table.find('tbody tr').each(function () {
+            var cells = $(this).children();
+            var text = function (place) { return cells.eq(place).text(); };
+            var factor = factors[JSON.stringify([text(0), text(4), text(5)])];
+            if (factor !== undefined) {
+                cells.eq(3).text(factor.toFixed(2) + 'x');
+            }
+        });
+    }
+
+    function fix_summary(table) {
+        table.find('td.change').each(function () {
+            var name = $(this).parent().find('a').attr('href').slice(1).split('?')[0];
+            if (is_higher_better(name)) {
+                $(this).filter('.positive-change, .negative-change').toggleClass('positive-change negative-change');
+            }
+        });
+    }
+
+    /* Calls `fix` with each table that asv puts somewhere below the element; before it is sorted, which asv does later. */
+    function on_new_tables(id, fix) {
+        new MutationObserver(function (changes) {
+            changes.forEach(function (change) {
+                $(change.addedNodes).find('table').addBack('table').each(function () { fix($(this)); });
+            });
+        }).observe(document.getElementById(id), {childList: true});
+    }
+
+    $.ajaxPrefilter('json', function (options) {
+        var fix = /^index\.json\?/.test(options.url) ? safe_index : /^regressions\.json\?/.test(options.url) ? remember_factors : null;
+        if (fix) {
+            options.converters = $.extend({}, options.converters, {
+                'text json': function (text) { return fix(JSON.parse(text)); }
+            });
+        }
+    });
+
+    /* --- A history of one commit is a dot, where asv's grid draws a line between its commits -------------------- */
+
+    var plot = $.plot;
+    $.plot = $.extend(function (place, data, options) {
+        if ($(place).is('.benchmark-plot') && data[0].data.length === 1) {
+            options.series.points = {show: true, radius: 2};
+        }
+        return plot(place, data, options);
+    }, plot);
+
+    /* --- A graph opens with lines that have numbers, which the index names; asv takes the first of the grid ------ */
+
+    function with_first_lines(params) {
+        var benchmark = $.asv.main_json.benchmarks[params.benchmark];
+        ((benchmark && benchmark.hpml_selected) || []).forEach(function (chosen, axis) {
+            var key = 'p-' + benchmark.param_names[axis];
+            params[key] = params[key] || chosen.map(function (place) { return benchmark.params[axis][place]; });
+        });
+        return params;
+    }
+
+    $(document).ready(function () {
+        var register = $.asv.register_page;
+        $.asv.register_page = function (name, show) {
+            register(name, name !== 'graphdisplay' ? show : function (params) { show(with_first_lines(params)); });
+        };
+        on_new_tables('summarylist-body', fix_summary);
+        on_new_tables('regressions-body', fix_regressions);
+
+        /* asv's panes begin 55 px from the top, below a navbar of one line. With our pages in it, or on a narrow screen,
+           it has more lines: everything below moves down by what is more. */
+        var navbar = document.getElementById('nav');
+        document.body.style.position = 'relative';
+        new ResizeObserver(function () {
+            var more = Math.max(0, navbar.offsetHeight - 55);
+            document.body.style.marginTop = more + 'px';
+            document.body.style.height = 'calc(100vh - ' + more + 'px)';
+        }).observe(navbar);
+    });
+})(window.jQuery);
