@@ -311,7 +311,7 @@ def test_a_site_without_results_says_how_to_get_some() -> None:
 
 def test_importing_the_publisher_is_cheap() -> None:
     script = (
-        "import sys, hpml_plugins.report.site.publisher; "
+        "import sys, hpml_plugins.asv.publisher; "
         "print({'jinja2', 'numpy', 'hpml_plugins.report.site.page'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -323,7 +323,7 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path, monkeyp
 
     from asv.util import UserError
 
-    from hpml_plugins.report.site.publisher import GpuTypes
+    from hpml_plugins.asv.publisher import GpuTypes
 
     monkeypatch.chdir(tmp_path)
     conf = SimpleNamespace(results_dir=str(tmp_path / "results"), html_dir=str(tmp_path), project="p", hash_length=8)
