@@ -15,7 +15,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
-from hpml_plugins.report.site.prices import FILE, read_costs
+from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
 from hpml_plugins.store import Damaged, append_record, lock_machine, merge_results, read_file, read_records, record_file
 from hpml_plugins.tools.cluster.reader import read_cluster
 
@@ -37,7 +37,7 @@ HOSTILE = {
 
 
 def prices(path: Path) -> object:
-    shutil.copy(path, path.with_name(FILE))
+    shutil.copy(path, path.with_name(PRICES_FILE))
     return read_costs(path.parent)
 
 
