@@ -1,0 +1,80 @@
+"""The counts that docs/architecture.md quotes: `python tests/counts.py`. tests/test_architecture.py holds the limits."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "hpml_plugins"
+#: What is not the core: workloads and these tools have a budget of their own; plugins have none here.
+WORKLOADS_AND_TOOLS = ("workloads", "tools/cluster", "tools/bundle", "tools/check")
+PLUGINS = "plugins"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function: where it stands, its lines from `def` to its end."""
+
+    place: str
+    lines: int
+
+
+def files(*folders: str) -> list[Path]:
+    """Python files of the package below these folders."""
+    return sorted(path for folder in folders for path in (PACKAGE / folder).rglob("*.py"))
+
+
+def core_files() -> list[Path]:
+    """Python files of the core: all but workloads, three of the tools, and plugins."""
+    others = {*files(*WORKLOADS_AND_TOOLS), *files(PLUGINS)}
+    return [path for path in files("") if path not in others]
+
+
+def lines(paths: list[Path]) -> int:
+    """Lines, with docstrings, comments and blank ones."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def functions(paths: list[Path]) -> Iterator[Function]:
+    """Every function and method of these files."""
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+                yield Function(place, (node.end_lineno or node.lineno) - node.lineno + 1)
+
+
+def classes_of_one_name(paths: list[Path]) -> dict[str, list[str]]:
+    """Public classes that share a name, with the files that have them."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    return {name: places for name, places in sorted(found.items()) if len(places) > 1}
+
+
+def main() -> None:
+    """Print the counts."""
+    sys.path[:0] = [str(ROOT)]
+    from hpml_plugins.asv import patches
+    from hpml_plugins.store import count_missing
+
+    core, others = core_files(), files(*WORKLOADS_AND_TOOLS)
+    missing, total = count_missing(ROOT / "results")
+    longest = max(functions([*core, *others]), key=lambda each: each.lines)
+    print(f"metric values in Records           {total}, missing from asv's files: {missing}")
+    print(f"lines of Python, core              {lines(core)} in {len(core)} files")
+    print(f"    workloads, cluster, bundle, check  {lines(others)} in {len(others)} files")
+    print(f"    plugins                        {lines(files(PLUGINS))} in {len(files(PLUGINS))} files")
+    print(f"longest function, core and tools   {longest.lines} lines, {longest.place}")
+    print(f"replaced attributes of asv         {len(patches.REPLACED) + 1}")
+    print(f"public classes that share a name   {classes_of_one_name([*core, *others]) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
