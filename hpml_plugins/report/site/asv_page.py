@@ -33,14 +33,14 @@ PAGES = {
 }
 FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
-#: refused.
-ASVS = f"{POLICY}; style-src 'self'; style-src-attr 'unsafe-inline'"
+#: refused. The fonts are Bootstrap's.
+ASVS = f"{POLICY}; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
 #: The key of a benchmark in index.json: for each of its parameters the numbers of the values to begin with.
 FIRST_LINES = "hpml_selected"
 #: Lines of each machine that a graph begins with, as asv has it.
 MOST_LINES = 8
 
-_FLOT = "js/jquery_flot/resources"
+_FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
 #: A CDN's file, by its name without version and `.min` → the distribution that has it, "" for our own `static/`, and
 #: its path there. Matching by name survives new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {
@@ -49,13 +49,15 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.flot.time.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.time.min.js"),
     "jquery.flot.selection.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.selection.min.js"),
     "jquery.flot.categories.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.categories.min.js"),
-    "bootstrap.js": ("js.bootstrap", "js/bootstrap/resources/js/bootstrap.min.js"),
-    "bootstrap.css": ("js.bootstrap", "js/bootstrap/resources/css/bootstrap.min.css"),
+    "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
+    "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
     # No installable package carries these three; ours do what asv's pages ask of them.
     "jquery.flot.orderbars.js": ("", "order_bars.js"),
     "stupidtable.js": ("", "table_sort.js"),
     "md5.js": ("", "hash.js"),
 }
+#: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted by them.
+FONTS = tuple(f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg"))
 #: A tag that loads a script, a style or a picture, and the address.
 _LOADING = re.compile(r"""<(script|link|img)\b[^>]*?\b(?:src|href)\s*=\s*["']?([^"'\s>]+)[^>]*>""", re.IGNORECASE)
 _REMOTE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
@@ -101,7 +103,11 @@ def localize(text: str, html_dir: Path) -> str:
             )
         place = html_dir / "vendor" / name
         place.parent.mkdir(exist_ok=True)
-        place.write_bytes(read_asset(name))
+        place.write_bytes(read_installed(*ASSETS[name]))
+        if name == "bootstrap.css":
+            (html_dir / "fonts").mkdir(exist_ok=True)
+            for font in FONTS:
+                (html_dir / "fonts" / font).write_bytes(read_installed("js.bootstrap", f"{_BOOTSTRAP}/fonts/{font}"))
         # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the internet connection.
         return f'<link rel="stylesheet" href="vendor/{name}">' if tag == "link" else f'<script src="vendor/{name}">'
 
@@ -115,9 +121,8 @@ def plain_name(address: str) -> str:
     return re.sub(r"-\d+(\.\d+)*$", "", re.sub(r"[.-]min$", "", stem)) + dot + ending
 
 
-def read_asset(name: str) -> bytes:
-    """The local file for one of ASSETS. Raises SiteError where its package is missing or has another layout."""
-    package, path = ASSETS[name]
+def read_installed(package: str, path: str) -> bytes:
+    """A file of an installed package, "" for ours. Raises SiteError where it is missing or has another layout."""
     if not package:
         return static(path)
     # Read as data: importing these packages would pull in the web framework that they are made for.

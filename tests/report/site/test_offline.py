@@ -64,6 +64,13 @@ def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> Non
         assert (html_dir / address).is_file() or address == "regressions.xml", address
 
 
+def test_the_fonts_that_bootstrap_s_style_names_are_there(html_dir: Path) -> None:
+    finish_asv_page(html_dir, [])
+    style = html_dir / "vendor" / "bootstrap.css"
+    wanted = set(re.findall(r"url\(\'?([^\'?#)]+)", style.read_text()))
+    assert wanted and all((style.parent / font).resolve().is_file() for font in wanted)
+
+
 def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_the_page_is_as_it_was(
     html_dir: Path,
 ) -> None:
@@ -164,7 +171,7 @@ def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:
 )
 def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(address: str, name: str) -> None:
     assert asv_page.plain_name(address) == name
-    assert asv_page.read_asset(name)
+    assert asv_page.read_installed(*asv_page.ASSETS[name])
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node; test_browser.py checks the same in a browser")
