@@ -36,6 +36,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check --output-format concise .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 test: lint tools
 	$(BIN)/python -m pytest -m 'not slow'

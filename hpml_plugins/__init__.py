@@ -1,22 +1,29 @@
 """hpml_plugins: a plugin-based GPU benchmark registry, run by airspeed velocity.
 
-The public names, all that a plugin needs, are these. Importing them loads no torch, numba, NumPy or matplotlib.
+The public names, all that a plugin needs, are these. Each is imported when it is first used, so that a command loads
+only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
-from hpml_plugins.errors import HpmlError
-from hpml_plugins.hookspecs import hookimpl
-from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks.rank import Rank
-from hpml_plugins.model import Benchmark, Figure, Metric, Node, Page, Record, Requires, Samples, Series, Table
-from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
-from hpml_plugins.report.drawing import dots, legend_below, panels
-from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
-from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from hpml_plugins.errors import HpmlError
+    from hpml_plugins.hookspecs import hookimpl
+    from hpml_plugins.measure import Bench, Rank
+    from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
+    from hpml_plugins.model.figure import interval_columns
+    from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
+    from hpml_plugins.report.charts import Axis, Rule, bar_chart, dot_chart, line_chart, roofline_chart
+    from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
+    from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Arrays",
+    "Axis",
     "Bench",
     "Benchmark",
     "DataSet",
@@ -27,24 +34,41 @@ __all__ = [
     "Metric",
     "ModelCount",
     "Node",
-    "Page",
     "PublishedFigure",
     "Rank",
     "Record",
     "Requires",
+    "Rule",
     "Samples",
     "Series",
     "Split",
     "Table",
     "Work",
+    "bar_chart",
     "build_model",
     "count_model",
-    "dots",
+    "dot_chart",
     "find_gpu",
     "gpu_types",
     "hookimpl",
-    "legend_below",
+    "interval_columns",
+    "line_chart",
     "load_data",
-    "panels",
     "published_figures",
+    "roofline_chart",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "errors": ("HpmlError",),
+        "hookspecs": ("hookimpl",),
+        "measure": ("Bench", "Rank"),
+        "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+        "model.figure": ("interval_columns",),
+        "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
+        "report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
+        "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
+        "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
+    },
+)

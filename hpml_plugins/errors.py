@@ -1,4 +1,4 @@
-"""One family of errors. Each says what is wrong, where, and how to mend it, in one line."""
+"""One family of errors. Each says what is wrong, where, and how to fix it, in one line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import errno
 import os
 import re
 import shutil
+from collections.abc import Iterable
 
 
 class HpmlError(Exception):
     """Base of every error that is meant for a user.
 
-    what: the fault and its mend, one line.  where: `file:line` or `file`, put in front; empty when there is none.
+    what: the fault and how to fix it, one line.  where: `file:line` or `file`, put in front; empty when there is none.
     """
 
     def __init__(self, what: str, where: str = "") -> None:
@@ -60,7 +61,7 @@ class RankFailed(HpmlError):
     """A rank died, raised or hung; the point that started it counts nothing."""
 
 
-#: What a file system says that is the user's to mend, not a fault of ours.
+#: Errors of a file system that the user can fix, not a fault of ours.
 _REFUSALS = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP,
     errno.ENAMETOOLONG,
@@ -72,15 +73,15 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
 
     path: what was to be written, where the error does not say.
     """
-    if isinstance(error, shutil.Error):  # of many files: (from, to, what was said of each)
-        _, path, said = error.args[0][0]
-        number = re.search(r"\[Errno (\d+)\]", str(said))
+    if isinstance(error, shutil.Error):  # of many files: (from, to, message) of each
+        _, path, message = error.args[0][0]
+        number = re.search(r"\[Errno (\d+)\]", str(message))
         error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else error
     if error.errno not in _REFUSALS:
         return None
     where = error.filename2 or error.filename or path
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
-    return Unwritable(f"cannot be written: {error.strerror}; free space or mend permissions", where)
+    return Unwritable(f"cannot be written: {error.strerror}; free space or correct the permissions", where)
 
 
 def one_line(text: str) -> str:
@@ -92,6 +93,15 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean …?` with the nearest name, or the list of the known ones."""
+    import difflib  # only errors need it
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
 
 
 def describe(error: BaseException) -> str:

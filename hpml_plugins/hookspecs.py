@@ -1,7 +1,7 @@
 """Every extension point, on one screen. A plugin implements any of them and marks it with `hookimpl`.
 
-Plugins are asked in the registry's order. Of two that offer one name the first stands, and the error names both. A
-hook that raises is named, and costs only what it would have offered.
+Plugins are asked in the registry's order. If two offer the same name, the first one is used, and a message names both.
+A hook that raises is named, and costs only what it would have offered.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.model import Benchmark, Figure, Page, Value
+    from hpml_plugins.model import Benchmark, Figure, Value
+    from hpml_plugins.model.data_source import DataSource
     from hpml_plugins.published import GpuType, PublishedFigure
-    from hpml_plugins.workloads.datasets import DataSource
 
 PROJECT = "hpml"
 
@@ -26,9 +26,8 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
     """The benchmarks this plugin offers, with their requirements (`Requires(also=...)` for those of its own).
 
-    Called once, when the registry is loaded, on every node and for every command: return values, import nothing
-    heavy, do not look at the machine. What a node lacks is said by `Requires`, so that the list is the same
-    everywhere.
+    Called once by every command, on every node, in a process of its own: return values, import nothing heavy, do not
+    look at the machine. What a node lacks is said by `Requires`, so that the list is the same everywhere.
     """
 
 
@@ -38,11 +37,6 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
     Called when pages are published and by `hpml plot` and `hpml table`, never where anything is measured.
     """
-
-
-@hookspec
-def hpml_pages() -> Iterable[Page]:  # type: ignore[empty-body]
-    """Whole pages of its own, linked from the plugin's page. Called when pages are published."""
 
 
 @hookspec

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hpml_plugins.workloads.datasets.readers import CIFAR10_CLASSES, IDX_FILES
+from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES, IDX_FILES
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -1,10 +1,11 @@
 """The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and `patches`."""
 
+from hpml_plugins.asv.configuration import read_configuration
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
 
-__all__ = ["GpuTypes", "NodeEnvironment", "setup"]
+__all__ = ["GpuTypes", "NodeEnvironment", "read_configuration", "setup"]
 
 
 def setup() -> None:

@@ -13,7 +13,7 @@ from asv import environment, util
 from asv.console import log
 
 from hpml_plugins.isolation import parent_death
-from hpml_plugins.measure.package_versions import torch_build
+from hpml_plugins.measure import torch_build
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, RESULTS_VARIABLE
 
 _BUILD = "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir} {build_dir}"

@@ -34,7 +34,7 @@ from hpml_plugins.store.declarations import DECLARATIONS, keep_declared, valid_d
 from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
 from hpml_plugins.store.projection import MACHINE, is_result_file, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
-from hpml_plugins.suite.current import UNWRITABLE
+from hpml_plugins.suite.functions import UNWRITABLE
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75

@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,12 @@ from asv.console import log
 from asv.machine import MachineCollection
 
 from hpml_plugins.asv.terminal import RunReport
-from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Host, make_host
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.store import lock_machine, read_file, read_object_or_empty
-from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.projection import MACHINE, asv_name
 from hpml_plugins.store.records import RECORDS
 from hpml_plugins.suite.declaration import (
@@ -35,9 +32,6 @@ from hpml_plugins.suite.declaration import (
     Suite,
     declare,
 )
-
-#: s that loading all plugins may take; each has a limit of its own.
-_LOADING = 3600.0
 
 #: asv's benchmark name → the indices of its points, counted as asv counts them.
 Selection = dict[str, set[int]]
@@ -70,44 +64,32 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     scratch = _make_scratch()
     file = scratch / "suite.json"
 
-    def write_suite(send: Send) -> None:
-        try:
-            host = make_host(registry, facts=True)
-            suite = declare(
-                host,
-                node,
-                machine,
-                scratch,
-                profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
-                previous=read_object_or_empty(results / DECLARATIONS),
-                keep=writes,
-                reuse=_reused_statuses(args),
-            )
-        except HpmlError as error:
-            send("error", str(error).encode())
-            return
-        file.write_bytes(msgspec.json.encode(suite))
-        send("selection", msgspec.json.encode(select_points(suite, host, node)))
-        for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-            send("warning", str(problem).encode())
-
-    messages = _in_another_process(write_suite)
+    host = make_host(registry, facts=True)
+    suite = declare(
+        host,
+        node,
+        machine,
+        scratch,
+        profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
+        keep=writes,
+        reuse=_reused_statuses(args),
+    )
+    file.write_bytes(msgspec.json.encode(suite))
+    for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
+        log.warning(str(problem))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    suite = msgspec.json.decode(file.read_bytes(), type=Suite)
     metrics = {each.benchmark: [asv_name(each.benchmark, m.name) for m in each.metrics] for each in suite.benchmarks}
-    selection = msgspec.json.decode(messages["selection"], type=Selection)
-    return Prepared(machine, scratch, selection, metrics, RunReport(scratch, _past_durations(results / machine)))
+    return Prepared(
+        machine, scratch, select_points(suite), metrics, RunReport(scratch, _past_durations(results / machine))
+    )
 
 
-def select_points(suite: Suite, host: Host, node: Node) -> Selection:
+def select_points(suite: Suite) -> Selection:
     """The points of each benchmark that this run's profile chooses; those that lack something write a Record why."""
-    declared = {each.benchmark: each for each in suite.benchmarks}
     return {
-        benchmark.name: {
-            index for index, params in enumerate(benchmark.points()) if declared[benchmark.name].is_chosen(params)
-        }
-        for _, benchmark in host.benchmarks()
+        declared.benchmark: {index for index, params in enumerate(declared.points()) if declared.is_chosen(params)}
+        for declared in suite.benchmarks
     }
 
 
@@ -120,7 +102,7 @@ def narrow(benchmarks: Benchmarks, prepared: Prepared) -> None:
         asked = [metric for metric in metrics if metric in benchmarks]
         for metric in asked[1:]:
             del benchmarks[metric]
-        if not asked or name not in prepared.selection:  # a plugin that is broken here keeps what it declared
+        if not asked:
             continue
         chosen = prepared.selection[name]
         active = benchmarks.benchmark_selection.get(asked[0])
@@ -182,28 +164,6 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
 def record_machine(facts: dict[str, str]) -> None:
     """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there."""
     MachineCollection.save(facts["machine"], facts)
-
-
-def _in_another_process(function: Callable[[Send], None]) -> dict[str, bytes]:
-    """Run it in a fork, so that no plugin is imported into asv itself. Returns its messages, by kind.
-
-    Its `warning`s are shown. Raises HpmlError for its `error`s.
-    """
-    errors: list[str] = []
-    messages: dict[str, bytes] = {}
-
-    def on_message(kind: str, payload: bytes) -> None:
-        if kind == "error":
-            errors.append(payload.decode())
-        elif kind == "warning":
-            log.warning(payload.decode())
-        else:
-            messages[kind] = payload
-
-    outcome = run_isolated(function, _LOADING, on_message)
-    if errors or outcome.fault:
-        raise HpmlError(errors[0] if errors else f"loading the plugins {outcome.fault}: {outcome.output[-500:]}")
-    return messages
 
 
 def _reused_statuses(args: Any) -> list[str]:

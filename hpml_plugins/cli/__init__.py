@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from contextlib import suppress
@@ -14,31 +15,31 @@ import click
 from hpml_plugins import __version__
 from hpml_plugins.errors import HpmlError, unwritable
 
-#: command → module of this package, whose function of the same name is the command
+#: command → "module:attribute", imported when it is called
 _COMMANDS = {
-    "list": "list_",
-    "run": "run",
-    "new": "new",
-    "check": "check",
-    "publish": "publish",
-    "table": "table",
-    "plot": "plot",
-    "compare": "compare",
-    "export": "export",
-    "machine": "machine",
-    "doctor": "doctor",
-    "bundle": "bundle",
-    "data": "data",
-    "submit": "submit",
-    "jobs": "jobs",
-    "merge": "merge",
-    "schema": "schema",
+    "list": "hpml_plugins.cli.list_:command",
+    "run": "hpml_plugins.cli.run:command",
+    "new": "hpml_plugins.tools.scaffold.command:command",
+    "check": "hpml_plugins.tools.check.command:command",
+    "publish": "hpml_plugins.cli.publish:command",
+    "table": "hpml_plugins.cli.table:command",
+    "plot": "hpml_plugins.cli.plot:command",
+    "compare": "hpml_plugins.cli.compare:command",
+    "export": "hpml_plugins.cli.export:command",
+    "machine": "hpml_plugins.cli.machine:command",
+    "doctor": "hpml_plugins.tools.doctor.command:command",
+    "bundle": "hpml_plugins.tools.bundle.command:command",
+    "data": "hpml_plugins.workloads.datasets.command:command",
+    "submit": "hpml_plugins.tools.cluster.commands:submit",
+    "jobs": "hpml_plugins.tools.cluster.commands:jobs",
+    "merge": "hpml_plugins.cli.merge:command",
+    "schema": "hpml_plugins.cli.schema:command",
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every command gets: the registry's file, and whether tracebacks are wanted."""
+    """What every command gets: the registry's file, and whether to show tracebacks."""
 
     registry: Path
     debug: bool = False
@@ -55,8 +56,12 @@ class LazyGroup(click.Group):
         """The command of this name, or None, on which click says so."""
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"hpml_plugins.cli.{_COMMANDS[cmd_name]}")
-        command: click.Command = module.command
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        gc.disable()  # imports allocate much and free little
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        finally:
+            gc.enable()
         return command
 
 
@@ -72,9 +77,9 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="hpml")
 @click.pass_context
 def group(context: click.Context, registry: Path, debug: bool) -> None:
-    """GPU benchmarks from plugins: list them, run one now, see what this node has.
+    """GPU benchmarks from plugins: list them, run one now, check this node.
 
-    Over commits and machines it is asv that runs them: `asv run`, `asv publish`, `asv preview`.
+    To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
 
@@ -105,5 +110,5 @@ def main() -> NoReturn:
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()
-    sys.stdout = sys.stderr  # what plugins say at exit is no part of the answer
+    sys.stdout = sys.stderr  # what plugins print at exit is no part of the output
     sys.exit(status if isinstance(status, int) else 0)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import make_host
-from hpml_plugins.host.host import nearest
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
 from hpml_plugins.store import commit_order, current_records, read_records
@@ -26,7 +25,8 @@ def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dra
             raise broken.error
     chosen = []
     known: list[str] = []
-    for plugin in host.plugins:
+    plugins = host.load_all()
+    for plugin in plugins:
         figures = collect(plugin)
         own = plugin.entry.name
         known += [own, *(f"{own}.{figure.name}" for figure in figures)] if figures else []
@@ -37,7 +37,7 @@ def find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dra
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     records = current_records(
         read_records(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)),
-        versions(host.plugins),
+        versions(plugins),
         commit_order(settings.registry.resolve().parent),
     )
     with host.offers.in_force():

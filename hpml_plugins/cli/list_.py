@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+import math
+import os
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +16,17 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.host import Host, make_host
-from hpml_plugins.host.changes import changes
-from hpml_plugins.host.locating import GROUP, available
-from hpml_plugins.host.offers import own_sources
-from hpml_plugins.model.benchmark import Benchmark
+from hpml_plugins.host import GROUP, Host, PluginInfo, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
-from hpml_plugins.registry import Registry, read_registry
-from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.registry.schema import plugin_name
+from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
+from hpml_plugins.store import decode_file, record_files
 
 
 @click.command("list")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
 @click.option("--available", "only_available", is_flag=True, help="Show installed plugins that no entry enables.")
-@click.option("--results", type=click.Path(path_type=Path), help="asv's results; beside the registry when left out.")
+@click.option("--results", type=click.Path(path_type=Path), help="asv's results folder; default: beside the registry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
 def command(settings: Settings, profile: str, only_available: bool, results: Path | None, as_json: bool) -> int:
@@ -34,12 +34,10 @@ def command(settings: Settings, profile: str, only_available: bool, results: Pat
     registry = read_registry(settings.registry)
     if only_available:
         return _print_available(registry, as_json)
-    host = make_host(registry)
-    host.check_profile(profile)
     node = detect_node()
-    sources = {name: source for plugin in host.plugins for name, source in own_sources(plugin).items()}
-    with host.offers.in_force(sources):
-        rows = _listing(host, node, profile)
+    host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
+    host.check_profile(profile)
+    rows = _listing(host, profile)
     changed = changes(host.plugins, results or settings.registry.parent / "results")
     if as_json:
         rows = [row | ({"changed": changed[row["plugin"]]} if row["plugin"] in changed else {}) for row in rows]
@@ -69,10 +67,9 @@ def _print_available(registry: Registry, as_json: bool) -> int:
     return 0
 
 
-def _listing(host: Host, node: Node, profile: str) -> list[dict[str, Any]]:
+def _listing(host: Host, profile: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for plugin, benchmark in host.benchmarks():
-        points = host.points(plugin, benchmark, profile)
         rows.append(
             {
                 "plugin": plugin.entry.name,
@@ -81,21 +78,16 @@ def _listing(host: Host, node: Node, profile: str) -> list[dict[str, Any]]:
                 "description": benchmark.description,
                 "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
                 "grid": {name: list(values) for name, values in benchmark.grid.items()},
-                "points": len(points),
-                "skipped": dict(_skipped(benchmark, points, node)),
+                "points": len(host.points(plugin, benchmark, profile)),
+                "skipped": dict(Counter(benchmark.unmet.values())),
             }
         )
     broken = [{"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken]
     return rows + broken
 
 
-def _skipped(benchmark: Benchmark, points: list[dict[str, Any]], node: Node) -> Counter[str]:
-    reasons = ("; ".join(unmet(benchmark, params, node)) for params in points)
-    return Counter(reason for reason in reasons if reason)
-
-
 def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str) -> None:
-    # Plain columns and not a rich table: rich costs a quarter of the half second that this command may take.
+    # Plain columns, not a rich table: importing rich takes a third of what this command may take.
     width = max([len("benchmark"), *(len(row.get("benchmark", "")) for row in rows)])
     plugins = max([len("plugin"), *(len(row["plugin"]) for row in rows)])
     print(f"{'plugin':{plugins}}  {'benchmark':{width}}  points  metrics")
@@ -116,3 +108,68 @@ def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str) -> 
 def _shorten(values: list[Any]) -> str:
     shown = [str(value) for value in values]
     return ", ".join(shown) if len(shown) <= 12 else f"{', '.join(shown[:10])}, … {len(shown) - 10} more"
+
+
+class _RunFacts(msgspec.Struct, frozen=True):
+    """The part of a Record that `changes` needs."""
+
+    plugin: str
+    started: float = 0.0
+    source: dict[str, str] = {}
+
+
+def changes(plugins: Iterable[PluginInfo], results: Path) -> dict[str, str]:
+    """Plugin → how its code differs from that of its newest Record. Plugins that never ran, or did not change, are out.
+
+    results: asv's folder; the Records of every machine count.
+    """
+    measuring = {plugin.entry.name: plugin for plugin in plugins if plugin.benchmarks}
+    last = _last_runs(results, set(measuring))
+    found = {}
+    for name, run in last.items():
+        if difference := _difference(run.source, measuring[name].source):
+            day = datetime.datetime.fromtimestamp(run.started, datetime.UTC).date()
+            found[name] = f"{difference} (last run {day})"
+    return found
+
+
+def _last_runs(results: Path, plugins: set[str]) -> dict[str, _RunFacts]:
+    """Plugin → its newest Record. A file's last Record is its newest: older files than needed are not read."""
+    files = sorted(((_newest(file), file) for file in record_files(results)), reverse=True)
+    last: dict[str, _RunFacts] = {}
+    for newest, file in files:
+        if all(name in last and last[name].started >= newest for name in plugins):
+            break
+        for record in decode_file(file, _RUN_FACTS.decode):
+            if record.plugin in plugins and record.source:
+                known = last.get(record.plugin)
+                if known is None or record.started >= known.started:
+                    last[record.plugin] = record
+    return {name: last[name] for name in sorted(last)}
+
+
+_RUN_FACTS = msgspec.json.Decoder(_RunFacts)
+#: B that hold the last line of nearly every file of Records; where they do not, the file counts as the newest.
+_TAIL = 1 << 16
+
+
+def _newest(file: Path) -> float:
+    """When the last Record of a file was started, Unix time in s."""
+    with file.open("rb") as lines:
+        lines.seek(max(0, lines.seek(0, os.SEEK_END) - _TAIL))
+        *_, end = lines.read().splitlines() or [b""]
+    try:
+        return _RUN_FACTS.decode(end).started
+    except (ValueError, RecursionError):
+        return math.inf
+
+
+def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    found = [
+        f"{key} was {before[key]}, is {now[key]}"
+        for key in ("path", "module", "entry_point", "distribution", "version")
+        if key in before and key in now and before[key] != now[key]
+    ]
+    if not found and before.get("sha256") != now.get("sha256"):
+        found = [f"its code, sha256 was {before.get('sha256', 'none')[:12]}, is {now.get('sha256', 'none')[:12]}"]
+    return "; ".join(found)

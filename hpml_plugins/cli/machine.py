@@ -10,9 +10,9 @@ from hpml_plugins.cli import Settings
 
 
 @click.command("machine")
-@click.option("--name", help="The machine's name; a stable one from GPU type and count when left out.")
+@click.option("--name", help="The machine's name; default: a stable name made of GPU type and count.")
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
-@click.option("--dry-run", is_flag=True, help="Show, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 @click.pass_obj
 def command(settings: Settings, name: str | None, as_json: bool, dry_run: bool) -> int:
     """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""

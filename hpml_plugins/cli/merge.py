@@ -11,14 +11,18 @@ import click
 @click.command("merge")
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path))
 @click.option(
-    "--into", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where the union goes."
+    "--into",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where to merge them.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be written, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 def command(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
     """Add the results of each DIR, a results folder or a project with one: Records, and asv's JSON.
 
-    The order does not matter, and merging again changes nothing. Of a benchmark that two have measured the newer result
-    counts. Exit status 1 when something was damaged or not ours, and so left out.
+    The order of the folders does not matter, and merging twice changes nothing. Where two folders have a result for the
+    same point, the newer one counts. Exit status 1 when files were skipped because they are damaged or not results.
     """
     from hpml_plugins.store import merge_results
 

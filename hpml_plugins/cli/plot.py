@@ -1,4 +1,4 @@
-"""`hpml plot NAME`: the charts of a plugin's figures as files."""
+"""`hpml plot NAME`: the charts of a plugin as files, the same pictures as on its page."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hpml_plugins.errors import HpmlError, UsageError
 def command(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
     """Draw the charts of plugin NAME, or one of them (NAME or PLUGIN.NAME), from the newest Records."""
     from hpml_plugins.cli.figures import find_drawables
-    from hpml_plugins.report.charts import render
+    from hpml_plugins.report.figures import render
 
-    drawables = [drawable for drawable in find_drawables(settings, name, results) if drawable.figure.draw]
+    found = find_drawables(settings, name, results)
+    drawables = [drawable for drawable in found if drawable.figure.chart or drawable.figure.draw]
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
     for drawable in drawables:

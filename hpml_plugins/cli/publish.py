@@ -10,7 +10,7 @@ import click
 
 @click.command("publish")
 @click.argument("range_", metavar="[RANGE]", required=False)
-@click.option("--html-dir", "-o", metavar="DIR", help="Where to write; asv.conf.json's html_dir by default.")
+@click.option("--html-dir", "-o", metavar="DIR", help="Where to write; default: html_dir of asv.conf.json.")
 @click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
 @click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
 def command(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> None:

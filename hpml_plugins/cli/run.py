@@ -10,30 +10,26 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
-from hpml_plugins.host import Host, LoadedPlugin, make_host_for
-from hpml_plugins.host.host import is_one_of, nearest
-from hpml_plugins.host.offers import data_sources
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork, shared
-from hpml_plugins.measure.sampling import Plan
-from hpml_plugins.model.benchmark import Benchmark, Params
-from hpml_plugins.model.record import Record
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.needs import data_used
-from hpml_plugins.registry import read_registry
-from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, load_sources, make_host
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.record import Record, encode
+from hpml_plugins.node import data_used, detect_node, machine_name
+from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
 from hpml_plugins.store import append_record, check_writable
 
-Task = tuple[LoadedPlugin, Benchmark, Params]
+Task = tuple[PluginInfo, BenchmarkInfo, Params]
 
 
 @click.command("run")
 @click.argument("name")
-@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
-@click.option("--profile", default=EVERYTHING, show_default=True, help="Only the points of this profile.")
-@click.option("--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this; 0.005 is ±0.5 %.")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Seconds of sampling a step, at most.")
+@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
+@click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
+@click.option(
+    "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
+)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
@@ -50,39 +46,41 @@ def command(
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
     from hpml_plugins.cli.show import Display
 
-    host = make_host_for(read_registry(settings.registry), name)
+    host = make_host(read_registry(settings.registry), facts=True)
     tasks = _tasks(host, name, choices, profile)
     node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
+    plugin = host.load(tasks[0][0])  # a name is of one plugin or of one of its benchmarks: no other is imported here
+    if plugin.error:
+        raise plugin.error
+    benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
+    points = [(benchmarks[info.name], params) for _, info, params in tasks]
     if record:
         check_writable(record)
-    if len(tasks) > 1:
-        import_before_fork(shared(module for _, benchmark, _ in tasks for module in benchmark.requires.modules))
+    if len(points) > 1:
+        import_before_fork(shared(module for benchmark, _ in points for module in benchmark.requires.modules))
+    sampling = plugin.entry.sampling
+    context = Context(
+        node=node,
+        plugin=plugin.entry.name,
+        source=plugin.source,
+        machine=machine_name(node),
+        plan=SamplingPlan().but(precision=precision or sampling.precision, budget=budget or sampling.budget),
+    )
+    needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
+    sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
     records: list[Record] = []
-    needed = [name for _, benchmark, params in tasks for name in data_used(benchmark, params)]
-    sources = data_sources(tasks[0][0], needed, host.offers, settings.registry.parent)
-    display = Display(len(tasks), quiet=as_json, debug=settings.debug)
+    display = Display(len(points), quiet=as_json, debug=settings.debug)
     with display, host.offers.in_force(sources):
-        for plugin, benchmark, params in tasks:
+        for benchmark, params in points:
             display.start(benchmark.name, params)
-            sampling = plugin.entry.sampling
-            plan = Plan().but(precision=precision or sampling.precision, budget=budget or sampling.budget)
-            context = Context(
-                node=node,
-                plugin=plugin.entry.name,
-                source=plugin.source,
-                machine=machine_name(node),
-                plan=plan,
-            )
             done = measure_point(benchmark, params, context, progress=display.progress)
             records.append(done)
             display.finish(done)
             if record:
                 append_record(record, done)
             if as_json:
-                from hpml_plugins.model.record import encode
-
                 print(encode(done).decode(), flush=True)
     if not as_json:
         display.table(records)
@@ -93,7 +91,10 @@ def command(
 
 
 def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:
-    """The points to measure, in order. Raises UsageError when the choice names no parameter, no value or no point."""
+    """The points to measure, in order, all of one plugin.
+
+    Raises UsageError when the choice names no parameter, no value or no point.
+    """
     found = host.find(name)
     wanted = dict(_split(choice) for choice in choices)
     known = {key for _, benchmark in found for key in benchmark.grid}
@@ -113,7 +114,9 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         if all(key in params and is_one_of(_spelled(params[key]), values) for key, values in wanted.items())
     ]
     if not tasks:
-        raise UsageError(f"no point of {name!r} is left by profile {profile!r} and {' '.join(choices) or 'no choice'}")
+        raise UsageError(
+            f"no point of {name!r} is selected by profile {profile!r} and {' '.join(choices) or 'no choice'}"
+        )
     return tasks
 
 

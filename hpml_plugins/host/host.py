@@ -1,44 +1,41 @@
-"""The host: every plugin of a registry, loaded, with the registry's grids, timeouts and profiles applied."""
+"""The host: every plugin of a registry as data, with the registry's grids, timeouts and profiles applied."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hpml_plugins.errors import UsageError
-from hpml_plugins.host.fitting import fit, is_one_of, nearest
-from hpml_plugins.host.guard import put_back
-from hpml_plugins.host.loading import LoadedPlugin, load_plugin
+from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers
-from hpml_plugins.host.survey import Survey, survey
-from hpml_plugins.model.benchmark import Benchmark, Params
-from hpml_plugins.registry.reader import EVERYTHING, Registry
+from hpml_plugins.host.survey import BenchmarkInfo, PluginInfo, Unmet, survey
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.registry import EVERYTHING, Registry
 
 
 @dataclass(frozen=True)
 class Host:
-    """The loaded plugins of a registry, broken ones included.
+    """The plugins of a registry, broken ones included.
 
     offers: what plugins offer beside benchmarks and figures, of all plugins of the registry.
     """
 
     registry: Registry
-    plugins: tuple[LoadedPlugin, ...]
+    plugins: tuple[PluginInfo, ...]
     offers: Offers = field(default_factory=Offers)
 
     @property
-    def broken(self) -> list[LoadedPlugin]:
+    def broken(self) -> list[PluginInfo]:
         """The plugins that could not be loaded, each with its error."""
         return [plugin for plugin in self.plugins if plugin.error]
 
-    def benchmarks(self) -> Iterator[tuple[LoadedPlugin, Benchmark]]:
+    def benchmarks(self) -> Iterator[tuple[PluginInfo, BenchmarkInfo]]:
         """Every benchmark with the plugin that offers it, in the registry's order."""
         for plugin in self.plugins:
             for benchmark in plugin.benchmarks:
                 yield plugin, benchmark
 
-    def find(self, name: str) -> list[tuple[LoadedPlugin, Benchmark]]:
+    def find(self, name: str) -> list[tuple[PluginInfo, BenchmarkInfo]]:
         """The benchmark of this name, or all those of the plugin of this name.
 
         Raises the plugin's own error where it is broken, UsageError with the nearest names where there is none.
@@ -54,56 +51,43 @@ class Host:
         known = sorted({name for plugin, benchmark in pairs for name in (plugin.entry.name, benchmark.name)})
         raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
 
-    def points(self, plugin: LoadedPlugin, benchmark: Benchmark, profile: str = EVERYTHING) -> list[Params]:
+    def points(self, plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str = EVERYTHING) -> list[Params]:
         """The points of a benchmark that a profile chooses. Raises UsageError for a profile that nobody defines."""
         self.check_profile(profile)
-        choice = plugin.entry.choice(profile, benchmark.name)
-        if choice is None:
-            return []
-        return [
-            params
-            for params in benchmark.points()
-            if all(is_one_of(params[name], values) for name, values in choice.items())
-        ]
+        return [params for params in benchmark.points() if plugin.entry.chooses(profile, benchmark.name, params)]
 
     def check_profile(self, profile: str) -> None:
         """Raise UsageError, with the nearest names, for a profile that no plugin of the registry defines."""
         if profile not in self.registry.profiles:
             raise UsageError(f"no profile {profile!r}; {nearest(profile, self.registry.profiles)}")
 
+    def load(self, plugin: PluginInfo) -> LoadedPlugin:
+        """Import the plugin into this process, to run its code: its benchmarks with the registry applied, its hooks.
 
-def make_host(registry: Registry, *, facts: bool = False) -> Host:
-    """Load every enabled plugin. A broken one takes no other down: it is kept with its error.
+        A fault ends in `error`. What it does to the process stays done: it is the only plugin that a process of points
+        imports.
+        """
+        if plugin.error:
+            return LoadedPlugin(plugin.entry, plugin.where, error=plugin.error)
+        loaded = load_plugin(plugin.entry, self.registry.path.parent, plugin.where)
+        return apply_registry(loaded, self.registry, plugin.index, {})
 
-    All are tried first in a process of their own (`host.survey`), so that one that ends or blocks the process is broken
-    too.  facts: whether plugins are asked for facts of the node.
+    def load_all(self) -> list[LoadedPlugin]:
+        """Import every plugin into this process, for their figures, and restore what they change of it."""
+        loaded = []
+        for plugin in self.plugins:
+            with restored():
+                loaded.append(self.load(plugin))
+        return loaded
+
+
+def make_host(
+    registry: Registry, *, facts: bool = False, unmet: Unmet | None = None, profile: str = EVERYTHING
+) -> Host:
+    """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its error.
+
+    facts: whether plugins are asked for facts of the node.  unmet: says why a point cannot be measured here; it is
+    called in the forked process for the points of this profile, and fills `BenchmarkInfo.unmet`.
     """
-    return _load(registry, survey(registry, facts=facts))
-
-
-def make_host_for(registry: Registry, name: str) -> Host:
-    """The host with the one plugin that has this name or offers the benchmark of this name, to measure in.
-
-    No other is imported into this process, so that nothing that it does when imported can reach a point. A name that
-    nobody has gives the whole host, whose `find` says what is near.
-    """
-    surveyed = survey(registry, facts=True)
-    offering = surveyed.offering(name)
-    return _load(registry, surveyed, None if offering is None else {offering})
-
-
-def _load(registry: Registry, surveyed: Survey, only: Container[int] | None = None) -> Host:
-    taken: dict[str, str] = {}
-    plugins = []
-    chosen = [(index, entry) for index, entry in registry.enabled if only is None or index in only]
-    for index, entry in chosen:
-        where = registry.at("plugins", index)
-        if error := surveyed.error(index):
-            plugins.append(LoadedPlugin(entry, where, error=error))
-            continue
-        with put_back() if len(chosen) > 1 else nullcontext():
-            plugins.append(fit(load_plugin(entry, registry.path.parent, where), registry, index, taken))
-    return Host(registry, tuple(plugins), surveyed.offers)
-
-
-__all__ = ["Host", "is_one_of", "make_host", "make_host_for", "nearest"]
+    plugins, offers = survey(registry, facts=facts, unmet=unmet, profile=profile)
+    return Host(registry, plugins, offers)

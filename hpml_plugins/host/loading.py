@@ -1,23 +1,26 @@
-"""Loading one plugin from where its registry entry says, and asking it what it offers."""
+"""Loading one plugin into this process, and applying the registry to what it offers."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.metadata
 import importlib.util
+import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from hpml_plugins import hookspecs
-from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, describe
-from hpml_plugins.host.locating import GROUP, check_pins, locate
+from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, RegistryError, describe, nearest
+from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
-from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.registry import PluginEntry, Registry
+from hpml_plugins.registry.reader import ProfileChoice, is_one_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlug
     try:
         origin = locate(entry, folder)
         check_pins(entry, origin)
-        with contextlib.redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr):
             hooks = _hooks(entry.name, _import(entry, folder))
             return LoadedPlugin(entry, where, _ask(hooks), origin.provenance(entry), hooks=hooks)
     except HpmlError as error:
@@ -65,7 +68,7 @@ def _import(entry: PluginEntry, folder: Path) -> Any:
                 f"module {entry.module!r} does not import: {error}; install it or correct the name"
             ) from error
     if entry.entry_point is not None:
-        found = importlib.metadata.entry_points(group=GROUP)
+        found = entry_points()
         if entry.entry_point not in found.names:
             known = ", ".join(sorted(found.names)) or "none installed"
             raise PluginError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")
@@ -95,7 +98,7 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookspec_opts(module_or_class, name) if name.startswith("hpml_") else None
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        """Any name that a function may have, so that a misspelt hook is told."""
+        """Any name that a function may have, so that a misspelt hook is reported."""
         return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
 
 
@@ -116,3 +119,80 @@ def _ask(hooks: Any) -> tuple[Benchmark, ...]:
         if not isinstance(benchmark, Benchmark):
             raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
     return benchmarks
+
+
+def apply_registry(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
+    """Check the names of a plugin's benchmarks and apply the registry's grids and timeout; faults end in `error`.
+
+    index: of the plugin's entry.  taken: benchmark → the plugin that had the name first; these benchmarks are added.
+    """
+    if plugin.error:
+        return plugin
+    name, at = plugin.entry.name, partial(registry.at, "plugins", index)
+    try:
+        benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
+        if len(benchmarks) < len(plugin.benchmarks):
+            raise PluginError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
+        for each in benchmarks:
+            if each in taken:
+                other = f"benchmark {each!r} is offered by plugin {taken[each]!r} and by {name!r}"
+                raise PluginError(f"{other}; rename or disable one", plugin.where)
+        _override_grids(plugin.entry, benchmarks, at)
+        for profile, choice in plugin.entry.profiles.items():
+            _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
+    except HpmlError as error:
+        return replace(plugin, benchmarks=(), error=error)
+    taken.update(dict.fromkeys(benchmarks, name))
+    timeout = plugin.entry.timeout
+    changed = [replace(each, timeout=timeout) if timeout else each for each in benchmarks.values()]
+    return replace(plugin, benchmarks=tuple(changed))
+
+
+def _override_grids(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+    for name, override in entry.grid.items():
+        if name not in benchmarks:
+            what = f"plugin {entry.name!r} offers no benchmark {name!r}; {nearest(name, benchmarks)}"
+            raise RegistryError(what, at("grid", name))
+        for key, values in override.items():
+            benchmarks[name] = benchmarks[name].with_grid({key: values}, at("grid", name, key))
+
+
+def _check_profile(
+    what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
+) -> None:
+    for name, values in choice.items():
+        if name not in benchmarks:
+            raise RegistryError(f"{what} {plugin!r}: no benchmark {name!r}; {nearest(name, benchmarks)}", at(name))
+        grid = benchmarks[name].grid
+        for key, chosen in values.items() if isinstance(values, dict) else ():
+            if key not in grid:
+                raise RegistryError(f"{what} {name!r}: no parameter {key!r}; {nearest(key, grid)}", at(name, key))
+            if unknown := [value for value in chosen if not is_one_of(value, grid[key])]:
+                raise RegistryError(
+                    f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid ({', '.join(map(str, grid[key]))}); "
+                    "a profile chooses points, it never adds any",
+                    at(name, key),
+                )
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Restore what a plugin may change in its process when imported, for the next plugin that the process loads.
+
+    Functions of other modules, signal handlers and threads stay as the plugin left them: points are measured in
+    processes that import one plugin.
+    """
+    folder, umask = os.open(".", os.O_RDONLY), os.umask(0)
+    os.umask(umask)
+    variables, path, streams = dict(os.environ), list(sys.path), (sys.stdin, sys.stdout, sys.stderr)
+    try:
+        yield
+    finally:
+        os.fchdir(folder)  # by its descriptor: it may have been removed
+        os.close(folder)
+        os.umask(umask)
+        sys.path[:] = path
+        sys.stdin, sys.stdout, sys.stderr = streams
+        if variables != os.environ:
+            os.environ.clear()
+            os.environ.update(variables)

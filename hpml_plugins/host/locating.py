@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hpml_plugins import __version__
 from hpml_plugins.errors import PluginError
-from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.registry import PluginSource
 
 GROUP = "hpml"
 
@@ -41,16 +42,18 @@ def locate(source: PluginSource, folder: Path) -> Origin:
     if source.path is not None:
         file = (folder / source.path).resolve()
         return Origin(file, hash_of(file)) if file.is_file() else Origin()
-    module, distribution = source.module or "", None
+    module, distribution = source.module or "", ("", "")
     if source.entry_point is not None:
-        points = importlib.metadata.entry_points(group=GROUP)
+        points = entry_points()
         if source.entry_point not in points.names:
             return Origin()
-        module, distribution = points[source.entry_point].module, points[source.entry_point].dist
+        point = points[source.entry_point]
+        module = point.module
+        distribution = (point.dist.name, point.dist.version) if point.dist else ("", "")
+    if not distribution[0]:
+        distribution = _distribution_of(module.partition(".")[0], tuple(sys.path))
     origin = _file_of(module)
-    distribution = distribution or _distribution_of(module.partition(".")[0])
-    name, version = (distribution.name, distribution.version) if distribution else ("", "")
-    return Origin(origin, hash_of(origin) if origin else "", name, version)
+    return Origin(origin, hash_of(origin) if origin else "", *distribution)
 
 
 def hash_of(file: Path) -> str:
@@ -67,7 +70,7 @@ def hash_of(file: Path) -> str:
 
 
 def check_pins(source: PluginSource, origin: Origin) -> None:
-    """Raise PluginError, with what was expected, what was found and the mend, where a pin does not hold."""
+    """Raise PluginError, with what was expected, what was found and how to fix it, where a pin does not hold."""
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
         raise PluginError(
@@ -88,7 +91,7 @@ def available(enabled: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
     """
     return sorted(
         (point.name, point.value, point.dist.name if point.dist else "", point.dist.version if point.dist else "")
-        for point in importlib.metadata.entry_points(group=GROUP)
+        for point in entry_points()
         if point.name not in enabled
     )
 
@@ -108,18 +111,35 @@ def _file_of(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
 
 
-def _distribution_of(package: str) -> importlib.metadata.Distribution | None:
+def entry_points() -> Any:
+    """The installed entry points of the group."""
+    import importlib.metadata  # imports email and zipfile: not for a registry of modules and files
+
+    return importlib.metadata.entry_points(group=GROUP)
+
+
+@functools.cache
+def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
+    """Name and version of the distribution that has this package. path: sys.path, on which the answer depends."""
+    if package == "hpml_plugins":
+        return "hpml-plugins", __version__
+    import importlib.metadata
+
     try:
-        return importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
+        found = importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        pass
-    names = _packages(tuple(sys.path)).get(package, [])
-    return importlib.metadata.distribution(names[0]) if names else None
+        names = _packages(path).get(package, [])
+        if not names:
+            return "", ""
+        found = importlib.metadata.distribution(names[0])
+    return found.name, found.version
 
 
 @functools.cache
 def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Package → distributions on this path, which is only there to tell one answer from another."""
+    """Package → distributions. path: sys.path, on which the answer depends."""
+    import importlib.metadata
+
     return importlib.metadata.packages_distributions()
 
 

@@ -1,12 +1,12 @@
 """What plugins offer beside benchmarks: GPU peaks, published figures, data sets, facts of the node.
 
 Plain data, so that it can travel to processes that import none of those plugins. Plugins are asked in the registry's
-order; of two that offer one name the first stands and the second is told.
+order; if two offer the same name, the first one is used and a problem names both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,26 +16,14 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
+from hpml_plugins.model.data_source import DataSource, use_sources
 from hpml_plugins.model.units import unit
-from hpml_plugins.published import GpuType, PublishedFigure, gpu_types
-from hpml_plugins.published.extra import also_published
-from hpml_plugins.registry.schema import PluginSource
-from hpml_plugins.workloads.datasets import known
-from hpml_plugins.workloads.datasets.source import DataSource
-
-
-class Offered(msgspec.Struct, frozen=True):
-    """What one plugin offers. data: names.  problems: what is wrong with it, one line each."""
-
-    gpu_types: list[GpuType] = []
-    published: list[PublishedFigure] = []
-    data: list[str] = []
-    facts: dict[str, Value] = {}
-    problems: list[str] = []
+from hpml_plugins.published import GpuType, PublishedFigure, gpu_types, use_published
+from hpml_plugins.registry import PluginSource
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """What all plugins offer together. data: name → the plugin that has it.  problems: one line each."""
+    """What one plugin offers, or all of them. data: name → the plugin that has it.  problems: one line each."""
 
     gpu_types: list[GpuType] = []
     published: list[PublishedFigure] = []
@@ -45,12 +33,15 @@ class Offers(msgspec.Struct, frozen=True):
 
     @contextmanager
     def in_force(self, sources: Mapping[str, DataSource] | None = None) -> Iterator[None]:
-        """Let `find_gpu`, `published_figures`, `load_data` and their kin know of it, here and in forks made here."""
-        with also_published(self.gpu_types, self.published), known.also_known(sources or {}):
+        """Let `find_gpu`, `published_figures`, `bench.data` and so on know of it, here and in forks made here.
+
+        sources: the data sets, as `load_sources` gives them.
+        """
+        with use_published(self.gpu_types, self.published), use_sources(sources or {}):
             yield
 
 
-def ask(plugin: LoadedPlugin, *, facts: bool) -> Offered:
+def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
@@ -66,10 +57,10 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offered:
             return []
         return answers
 
-    return Offered(
+    return Offers(
         gpu_types=call("hpml_gpu_types", lambda each: _check_kind(each, GpuType)),
         published=call("hpml_published", _check_published),
-        data=[source.name for source in call("hpml_data", lambda each: _check_kind(each, DataSource))],
+        data={each.name: plugin.entry.source for each in call("hpml_data", lambda each: _check_kind(each, DataSource))},
         facts=dict(call("hpml_node_facts", _check_fact)) if facts else {},
         problems=problems,
     )
@@ -82,41 +73,48 @@ def items(plugin: LoadedPlugin, hook: str) -> Iterator[Any]:
             yield from answer.items() if isinstance(answer, Mapping) else answer
 
 
-def merge(offered: Iterable[tuple[PluginSource, Offered]]) -> Offers:
-    """All together, in the registry's order. Of two of one name the first stands; the built-in ones are before all."""
-    whose: dict[tuple[str, str], str] = {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
-    whose |= {("data set", name): "hpml_plugins" for name in known.sources()}
-    problems: list[str] = []
+def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
+    """What all plugins offer, in the registry's order. Of two of one name the first stands.
+
+    offered: name of the plugin and what it offers. The project's own GPU types come first.
+    """
+    merged, problems = Offers(), [problem for _, own in offered for problem in own.problems]
+    first: dict[tuple[str, str], str] = {}
+    if any(own.gpu_types for _, own in offered):
+        first = {("GPU type", each.name): "hpml_plugins" for each in gpu_types()}
 
     def is_new(plugin: str, kind: str, name: str) -> bool:
-        other = whose.setdefault((kind, name), plugin)
+        other = first.setdefault((kind, name), plugin)
         if other != plugin:
-            problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first stands")
+            problems.append(f"{kind} {name!r} is offered by plugin {other!r} and by {plugin!r}; the first one is used")
         return other == plugin
 
-    together = Offers(problems=problems)
-    for source, own in offered:
-        problems += own.problems
-        together.gpu_types.extend(each for each in own.gpu_types if is_new(source.name, "GPU type", each.name))
-        together.published.extend(own.published)
-        together.data.update({name: source for name in own.data if is_new(source.name, "data set", name)})
-        together.facts.update({key: value for key, value in own.facts.items() if is_new(source.name, "fact", key)})
-    return together
+    for plugin, own in offered:
+        merged.gpu_types.extend(each for each in own.gpu_types if is_new(plugin, "GPU type", each.name))
+        merged.published.extend(own.published)
+        merged.data.update({name: source for name, source in own.data.items() if is_new(plugin, "data set", name)})
+        merged.facts.update({key: value for key, value in own.facts.items() if is_new(plugin, "fact", key)})
+    merged.problems.extend(problems)
+    return merged
 
 
-def data_sources(plugin: LoadedPlugin, names: Iterable[str], offers: Offers, folder: Path) -> dict[str, DataSource]:
-    """The data sets that plugins bring and these points may use: the plugin's own, and those of these names.
+def load_sources(
+    offers: Offers, folder: Path, names: Iterable[str], own: LoadedPlugin | None = None
+) -> dict[str, DataSource]:
+    """Load the plugins that offer the data sets of these names, and return these data sets.
 
-    Another plugin is loaded only where one of its data sets is named. A broken one gives none: the point is skipped.
+    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named. A
+    broken plugin gives none: the point is skipped.
     """
-    own = plugin.entry
-    # another's of the same name stands where that plugin comes first in the registry
-    found = {name: each for name, each in own_sources(plugin).items() if offers.data.get(name, own).name == own.name}
+    names = list(names)
+    found: dict[str, DataSource] = {}
+    if own is not None:  # another plugin's of the same name stands where that plugin comes first in the registry
+        stands = {name: offers.data[name].name == own.entry.name for name in offers.data}
+        found = {name: source for name, source in own_sources(own).items() if stands.get(name, True)}
     for name in names:
-        if name not in found and (source := offers.data.get(name)):
-            theirs = own_sources(load_plugin(source.entry, folder))
-            if name in theirs:
-                found[name] = theirs[name]
+        if name not in found and (offered := offers.data.get(name)):
+            theirs = own_sources(load_plugin(offered.entry, folder))
+            found |= {each: theirs[each] for each in names if offers.data.get(each) == offered and each in theirs}
     return found
 
 

@@ -1,6 +1,6 @@
 """A process that ends when its parent does.
 
-Run as a script, it starts another one that way: `lifeline.py PARENT SCRIPT [ARG ...]`.
+Run as a script, it starts another one that way: `parent_death.py PARENT SCRIPT [ARG ...]`. Needs nothing but Python.
 """
 
 from __future__ import annotations

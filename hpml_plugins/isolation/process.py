@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import re
@@ -14,12 +16,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import IO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.isolation.process_limit import Crowd, be_first_to_go
-from hpml_plugins.isolation.reaper import adopt_orphans, end_orphans
 
+if TYPE_CHECKING:
+    import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
 #: `send(kind, payload)`: what the isolated function reports with, any number of times.
 Send = Callable[[str, bytes], None]
 #: How much of what the process printed is kept when it dies, B.
@@ -29,6 +34,8 @@ LISTENING = 0.5
 #: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or preempts, systemd)
 #: signals its processes one after the other: this one is next then, and what was ended is no failure of the benchmark.
 NEXT_IN_LINE = 1.0
+#: How many processes a point may have at once: eight ranks with sixteen loaders each are 137. Another limit is set by:
+MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
@@ -45,17 +52,17 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float] = lambda: LISTENING,
+    watch: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; returns after how many seconds at the latest to call
-    it next; what it raises ends the group and is raised here.
+    watch: called in this process again and again while it waits; what it raises ends the group and is raised here.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    adopt_orphans()
+    with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as output:
@@ -64,13 +71,10 @@ def run_isolated(
         )
         process.start()
         sender.close()
-        assert process.pid is not None
         try:
             fault = _listen(process, receiver, timeout, on_message, watch)
         finally:
-            left = _end_group(process.pid)
-            process.join(5)
-            left = end_orphans(but=process.pid) or left
+            left = _end_all(process)
             receiver.close()
         if left and not fault:
             on_message("warning", b"the benchmark left processes behind; they were ended")
@@ -81,7 +85,8 @@ def _child(
     function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
 ) -> None:
     os.setsid()
-    be_first_to_go()
+    with suppress(OSError):  # Linux: where memory runs out, this process and its children are ended before any other
+        Path("/proc/self/oom_score_adj").write_text("1000")
     end_with_parent(parent)  # who is killed outright ends nobody
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -105,20 +110,24 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], float],
+    watch: Callable[[], None],
 ) -> str:
     deadline = time.monotonic() + timeout
-    crowd = Crowd()
+    given = os.environ.get(LIMIT_VARIABLE, "")
+    most = int(given) if given.isdecimal() else MOST_PROCESSES
+    before = _count_processes()
     while True:
-        if fault := crowd.fault():
+        # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
+        if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
-            return fault
+            return f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
+        watch()
         try:
-            if not receiver.poll(min(remaining, watch())):
+            if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return _fault(process.exitcode)
@@ -130,6 +139,16 @@ def _listen(
                 return f"timed out after {timeout:g} s"
             return _fault(process.exitcode)
         on_message(kind.decode(), payload)
+
+
+def _count_processes() -> int:
+    return sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
+
+
+def _count_descendants() -> int:
+    import psutil
+
+    return len(psutil.Process().children(recursive=True))
 
 
 def _fault(code: int) -> str:
@@ -147,49 +166,56 @@ def describe_exit(code: int) -> str:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        told = {
-            "SIGSEGV": "segmentation fault",
-            "SIGKILL": "killed, perhaps for want of memory",
-            "SIGABRT": "aborted",
+        meaning = {
+            "SIGSEGV": " (segmentation fault)",
+            "SIGKILL": " (killed, perhaps for want of memory)",
+            "SIGABRT": " (aborted)",
         }
-        return f"died of {name}" + (f" ({told[name]})" if name in told else "")
+        return f"died of {name}{meaning.get(name, '')}"
     return f"ended with exit status {code} before it reported"
 
 
-def _end_group(group: int) -> bool:
-    """End every process of the group. Returns whether any was left to end beside the leader's own remains."""
-    left = False
-    for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
-        if not _alive(group):
-            return left
-        left = True
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
-        waited = time.monotonic() + patience
-        while _alive(group) and time.monotonic() < waited:
-            time.sleep(0.005)
-    return left
-
-
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
+def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
+    """End every process of the point, whichever session it went to. Returns whether any but the leader still ran."""
+    if leader.exitcode is not None and not _has_children():
         return False
-    except PermissionError:
-        pass
-    # killpg(group, 0) also succeeds for a zombie, and the dead leader stays one until it is joined: look at states.
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != b"Z":
-            return True
-    return False
+    import psutil  # takes a tenth of the start of a command, and is seldom needed
+
+    found, patience = False, time.monotonic() + 10
+    for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
+        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
+        _, living = psutil.wait_procs(_isolated(but=leader), 0)
+        if (not living and leader.exitcode is not None) or time.monotonic() > patience:
+            break
+        found = found or bool(living)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader.pid or 0, number)  # all at once
+        for process in living:
+            with suppress(psutil.Error):
+                process.send_signal(number)
+        leader.join(2.0)
+        psutil.wait_procs(living, 2.0)
+    return found
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
+    """The children of this process in sessions other than its own, and all that descend from them."""
+    import psutil
+
+    session, found = os.getsid(0), []
+    for child in psutil.Process().children():
+        with suppress(OSError, psutil.Error):
+            if os.getsid(child.pid) != session:
+                found += [child, *child.children(recursive=True)]
+    return [process for process in found if process.pid != but.pid]
 
 
 def _tail(output: IO[bytes]) -> str:

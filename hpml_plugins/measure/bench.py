@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
-from hpml_plugins.measure.sampling import Plan, remarks
+from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.data_source import known_sources, why_no_data
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.ncu import Kernel
     from hpml_plugins.measure.ranks.group import Backend, Launcher
-    from hpml_plugins.workloads.datasets import DataSet
 
 T = TypeVar("T")
-Report = Callable[[str, float | None], None]
+#: Told of progress: a text, and the share that is done where known.
+Progress = Callable[[str, float | None], None]
 
 
 class Bench:
@@ -40,8 +41,8 @@ class Bench:
         *,
         gpus: int = 0,
         seed: int = 0,
-        plan: Plan | None = None,
-        report: Report | None = None,
+        plan: SamplingPlan | None = None,
+        report: Progress | None = None,
         deadline: float | None = None,
     ) -> None:
         self.node = node
@@ -49,7 +50,7 @@ class Bench:
         self.gpus = gpus
         self.device = "cuda" if gpus else "cpu"
         self.seed = seed
-        self.plan = plan or Plan()
+        self.plan = plan or SamplingPlan()
         self.deadline = deadline
         self.checks: list[str] = []
         self.warnings: list[str] = []
@@ -95,11 +96,9 @@ class Bench:
     def count_kernels(
         self, command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
     ) -> list[Kernel]:
-        """Hardware counters of the kernels of a program, by Nsight Compute: see `measuring.ncu.count_kernels`.
+        """Hardware counters of the kernels of a program, by Nsight Compute: see `measure.ncu.count_kernels`.
 
-        command: a program that switches the profiler on and off around what counts; it runs beside this process on the
-        same GPU.  counters: ncu's names.  cold: with caches emptied before each kernel.  timeout: s.
-        Raises HpmlError when ncu cannot; say `Requires(tools=("ncu",))` to have the point skipped where it is missing.
+        Say `Requires(tools=("ncu",))` to have the point skipped where ncu is missing.
         """
         from hpml_plugins.measure.ncu import count_kernels
 
@@ -120,31 +119,23 @@ class Bench:
 
         Each is handed a `Rank`: a Bench that knows its index, the count and its own device, with a process group that
         is up. What they check, warn of and attach goes into the Record. Start ranks before this process touches CUDA
-        or computes with torch: they are then forked, which takes milliseconds; afterwards they must be spawned, which
-        imports everything again.
+        or computes with torch: they are then forked, which takes milliseconds; afterwards they are spawned, which
+        imports everything again, and what they run must pickle (as it must with `nodes` and `launcher`).
 
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
         timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
-        i, and the function must be a module's. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start
-        them on this node, each as an MPI process that may use mpi4py beside the group; the function must be a module's.
-        Where there is no mpirun or no mpi4py the point is skipped with the reason.
+        i. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start them on this node, each an MPI
+        process that may use mpi4py too; where there is no mpirun or no mpi4py the point is skipped with the reason.
         Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
         from hpml_plugins.measure.ranks.launch import run_ranks
 
         return run_ranks(
-            self,
-            function,
-            count,
-            args,
-            backend=backend,
-            timeout=timeout,
-            environment=dict(environment or {}),
-            nodes=nodes,
-            launcher=launcher,
-        )
+            self, function, count, args, backend=backend, timeout=timeout, environment=dict(environment or {}),
+            nodes=nodes, launcher=launcher,
+        )  # fmt: skip
 
     @property
     def nodes(self) -> int:
@@ -163,7 +154,7 @@ class Bench:
         self.checks.append(message)
 
     def result(self, value: T) -> T:
-        """The value as it is. Under `hpml check` a spoilt copy of it, for which `check` must then fail.
+        """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then fail.
 
         value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way into a comparison:
         `bench.check(allclose(bench.result(y), reference), …)`.
@@ -206,20 +197,18 @@ class Bench:
         names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
         return find_gpu(names.pop()) if len(names) == 1 else None
 
-    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> DataSet:
-        """The data set of this name, as tensors on the CPU; nothing is ever downloaded. The Record says what was used.
+    def data(self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0) -> Any:
+        """The data set of this name, as its source loads it; nothing is ever downloaded. The Record says what was used.
 
         train, test: how many images to take, classes balanced, by the seed; all when left out. A data set that is not
         here skips the point with the reason (`Requires(data=…)` knows before the point is started); a damaged one
-        fails it. Ranks that `measure` starts use `load_data`.
+        fails it.
         """
-        from hpml_plugins.workloads.datasets import load_data, why_missing
-
-        if reason := why_missing(name):
+        if reason := why_no_data(name):
             self.skip(reason)
-        loaded = load_data(name, say=lambda text: self._report(text, None))
+        loaded = known_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
-            loaded = loaded.take(train or len(loaded.train), test or len(loaded.test), seed)
+            loaded = loaded.take(train, test, seed)
         self.used_data[name] = loaded.facts()
         return loaded
 

@@ -1,44 +1,62 @@
-"""Timing a step on the CPU: garbage collection off, short steps batched, affinity recorded."""
+"""Timing a step by the wall clock: short steps batched; on the CPU garbage collection off and affinity recorded."""
 
 from __future__ import annotations
 
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from hpml_plugins.measure.sampling import Plan, sample, warm_up
+from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
 #: A sample lasts at least this long, s: far above the clock's resolution (about 50 ns) and the loop's own cost.
 SHORTEST_SAMPLE = 1e-4
+LARGEST_BATCH = 1 << 20
 
 
-def time_on_cpu(step: Callable[[], object], plan: Plan) -> Samples:
+def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
     """Samples of the wall time of one call of `step`, s."""
     step()  # first call: lazy imports, compilation, first touch
-    batch = _batch(step)
 
-    def take() -> float:
+    def run(batch: int) -> float:
         started = time.perf_counter()
         for _ in range(batch):
             step()
         return (time.perf_counter() - started) / batch
 
+    with no_garbage_collection():
+        return sample_wall_clock(
+            run, plan, shortest=SHORTEST_SAMPLE, largest=LARGEST_BATCH, timer="perf_counter", affinity=affinity()
+        )
+
+
+def sample_wall_clock(
+    run: Callable[[int], float],
+    plan: SamplingPlan,
+    *,
+    shortest: float,
+    largest: int,
+    least_warm_up: float = 0.0,
+    **info: str | float,
+) -> Samples:
+    """Samples of `run(batch)`, which gives seconds of one step; batches grow by doubling until one lasts `shortest`."""
+    batch = 1
+    while batch < largest and run(batch) * batch < shortest:
+        batch *= 2
+    info |= warm_up(lambda: run(batch), plan, least=least_warm_up)
+    return sample(lambda: (run(batch),), plan, info, batch=batch)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Garbage is collected before, and not while the block runs."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
-        warmed, stable = warm_up(take, plan)
-        return sample(
-            lambda: (take(),),
-            plan,
-            batch=batch,
-            timer="perf_counter",
-            affinity=affinity(),
-            warm_up=warmed,
-            warm="stable" if stable else "not stable",
-        )
+        yield
     finally:
         if was_enabled:
             gc.enable()
@@ -55,16 +73,3 @@ def affinity() -> str:
         else:
             spans.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-
-
-def _batch(step: Callable[[], object]) -> int:
-    """How many calls make one sample long enough; grown by doubling."""
-    batch = 1
-    while True:
-        started = time.perf_counter()
-        for _ in range(batch):
-            step()
-        elapsed = time.perf_counter() - started
-        if elapsed >= SHORTEST_SAMPLE or batch >= 1 << 20:
-            return batch
-        batch *= 2

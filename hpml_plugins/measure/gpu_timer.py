@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from hpml_plugins.measure.sampling import Plan, sample, warm_up
+from hpml_plugins.measure.cpu_timer import sample_wall_clock
+from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
 Cache = Literal["hot", "cold", "dirty"]
@@ -32,41 +33,36 @@ LEAST_SAMPLING = 0.3
 LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
 #: A hiccup of the host looks like work on another stream; real work there is left every time.
-LOOKS_ELSEWHERE = 3
+STREAM_CHECKS = 3
+#: What the samples of a step that does say.
+OTHER_STREAMS = {
+    "timer": "perf_counter with device synchronisation: the step works on other streams than the current one",
+    "launch": "visible",
+}
 
 
-def time_on_gpu(step: Callable[[], object], plan: Plan, *, cache: Cache = "hot", launch: Launch = "hidden") -> Samples:
-    """Samples of the GPU's time for one call of `step`, s.
-
-    cache: "hot" repeats the step back to back and gives the mean of a batch; "cold" empties the L2 cache before each
-    call and times each alone; "dirty" leaves the L2 full of foreign lines that are still to be written back, at the
-    step's cost, as do_bench and nvbench do.  launch: "hidden" times the GPU's work alone; "visible" lets the host's
-    launching show, as it does in a training loop.
-    """
+def time_on_gpu(
+    step: Callable[[], object], plan: SamplingPlan, *, cache: Cache = "hot", launch: Launch = "hidden"
+) -> Samples:
+    """Samples of the GPU's time for one call of `step`, s; see Bench.time."""
     timer = GpuTimer(step, cache, launch)
     timer.first_call()
-    if timer.works_elsewhere():
-        return _time_by_wall_clock(step, plan)
-    timer.choose_batch()
-    warmed, stable = warm_up(timer.round, plan, least=LEAST_WARM_UP)
-    timer.fit()
-    samples = sample(
-        timer.take,
-        plan,
-        least=LEAST_SAMPLING,
-        batch=timer.batch,
-        timer="cuda events",
-        cache=cache,
-        warm_up=warmed,
-        warm="stable" if stable else "not stable",
-    )
-    return replace(samples, info={**samples.info, "launch": timer.launch})
+    if not timer.uses_other_streams():
+        return timer.measure(plan)
+
+    def run(_: int) -> float:
+        started = time.perf_counter()
+        step()
+        timer.torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    return sample_wall_clock(run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **OTHER_STREAMS)
 
 
 class GpuTimer:
     """Enqueues a step between events, and adapts batch and sleep to it.
 
-    Ranks that time a step together override what is said to be overridable.
+    The timer of several ranks overrides what is marked as overridable.
     """
 
     def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch) -> None:
@@ -88,9 +84,17 @@ class GpuTimer:
         if self.launch == "hidden":
             self._cycles = self._clock_rate()
 
-    def works_elsewhere(self) -> bool:
+    def measure(self, plan: SamplingPlan, **info: str | float) -> Samples:
+        """The samples: batch chosen, warmed up, launches hidden."""
+        self.choose_batch()
+        info |= {"timer": "cuda events", "cache": self.cache, **warm_up(self.round, plan, least=LEAST_WARM_UP)}
+        self.fit()
+        samples = sample(self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING)
+        return replace(samples, info={**samples.info, "launch": self.launch})
+
+    def uses_other_streams(self) -> bool:
         """Whether the step leaves work on a stream that the current one does not wait for, every time."""
-        return all(self.leaves_work() for _ in range(LOOKS_ELSEWHERE))
+        return all(self.leaves_work() for _ in range(STREAM_CHECKS))
 
     def leaves_work(self) -> bool:
         """Whether one call did, or the host had a hiccup."""
@@ -211,26 +215,3 @@ class GpuTimer:
 
     def _event(self) -> Any:
         return self.torch.cuda.Event(enable_timing=True)
-
-
-def _time_by_wall_clock(step: Callable[[], object], plan: Plan) -> Samples:
-    """For a step that works on streams of its own: from call to idle device."""
-    import torch
-
-    def take() -> float:
-        started = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        return time.perf_counter() - started
-
-    warmed, stable = warm_up(take, plan, least=LEAST_WARM_UP)
-    why = "perf_counter with device synchronisation: the step works on other streams than the current one"
-    return sample(
-        lambda: (take(),),
-        plan,
-        batch=1,
-        timer=why,
-        launch="visible",
-        warm_up=warmed,
-        warm="stable" if stable else "not stable",
-    )

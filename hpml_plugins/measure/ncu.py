@@ -51,14 +51,14 @@ def count_kernels(
         raise HpmlError("ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit") from None
     except subprocess.TimeoutExpired:
         raise HpmlError(f"ncu was not done after {timeout:g} s") from None
-    said = done.stdout + done.stderr
-    if _REFUSED in said:
+    output = done.stdout + done.stderr
+    if _REFUSED in output:
         raise HpmlError(
             "ncu may not read the GPU's counters; run as root, or modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
         )
     kernels = parse(done.stdout.splitlines())
     if done.returncode or not kernels:
-        last = [line for line in said.splitlines() if line.strip()][-2:]
+        last = [line for line in output.splitlines() if line.strip()][-2:]
         raise HpmlError(f"ncu measured nothing (status {done.returncode}): {' / '.join(last)}")
     return kernels
 

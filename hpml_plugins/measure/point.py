@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
-from hpml_plugins.isolation.process import Outcome, Send, run_isolated
-from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.compile_workers import end_compilers
-from hpml_plugins.measure.gpu_faults import GpuLost
-from hpml_plugins.measure.gpu_monitor import Seen, Watching
-from hpml_plugins.measure.out_of_memory import out_of_gpu_memory
-from hpml_plugins.measure.package_versions import package_versions
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.isolation import Outcome, Send, run_isolated
+from hpml_plugins.measure.bench import Bench, Progress
+from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
+from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
+from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import MetricSamples, Record, Series, Status
+from hpml_plugins.model.record import MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
-from hpml_plugins.node.needs import gpus_used, unmet
-
-Progress = Callable[[str, float | None], None]
+from hpml_plugins.node import gpus_used, unmet
+from hpml_plugins.node.nvml import GpuLost
 
 
 @dataclass(frozen=True)
@@ -45,22 +42,7 @@ class Context:
     run: str = ""
     seed: int = 0
     watch: bool = True
-    plan: Plan = field(default_factory=Plan)
-
-
-class _Answer(msgspec.Struct):
-    """What the measuring process sends back."""
-
-    status: Status
-    reason: str = ""
-    metrics: dict[str, MetricSamples] = {}
-    series: dict[str, Series] = {}
-    checks: list[str] = []
-    warnings: list[str] = []
-    packages: dict[str, str] = {}
-    data: dict[str, dict[str, str | float]] = {}
-    at: dict[str, list[float]] = {}
-    energy: float = 0.0
+    plan: SamplingPlan = field(default_factory=SamplingPlan)
 
 
 def measure_point(
@@ -75,47 +57,47 @@ def measure_point(
 
     timeout: s; the benchmark's own when left out.
     """
-    started = time.time()
     clock = time.monotonic()
+    record = _record(benchmark, params, context)
     if reasons := unmet(benchmark, params, context.node):
-        return _record(benchmark, params, context, _Answer("skipped", "; ".join(reasons)), started, 0.0, "")
+        return replace(record, status="skipped", reason="; ".join(reasons))
 
-    answers: list[_Answer] = []
+    answers: list[tuple[Record, dict[str, list[float]]]] = []
     warnings: list[str] = []
 
     def on_message(kind: str, payload: bytes) -> None:
         if kind == "answer":
-            answers.append(msgspec.json.decode(payload, type=_Answer))
+            answers.append(msgspec.json.decode(payload, type=tuple[Record, dict[str, list[float]]]))
         elif kind == "warning":
             warnings.append(payload.decode())
         elif kind == "progress" and progress:
-            text, share = msgspec.json.decode(payload)
-            progress(text, share)
+            progress(*msgspec.json.decode(payload))
 
-    watched = gpus_used(benchmark, params, context.node) if context.watch else 0
-    watching = Watching(context.node.gpus[:watched])
     limit = timeout or benchmark.timeout
     deadline = clock + limit
+    watched = gpus_used(benchmark, params, context.node) if context.watch else 0
+    monitor = GpuMonitor(context.node.gpus[:watched])
     try:
         try:
             outcome = run_isolated(
-                lambda send: _measure_here(benchmark, params, context, send, deadline),
+                lambda send: _measure_here(benchmark, params, context, record, send, deadline),
                 limit,
                 on_message,
-                watching.check,
+                monitor.check,
             )
         except GpuLost as lost:
             answers, outcome = [], Outcome(lost.what, "")
-        answer = answers[-1] if answers else _Answer("failed", outcome.fault or "reported nothing")
-        answer.warnings += warnings
-        _add_what_was_seen(answer, watching.finish(answer.at))
+        measured, at = answers[-1] if answers else (replace(record, reason=outcome.fault or "reported nothing"), {})
+        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish(at))
     finally:
-        watching.end()
-    output = outcome.output if answer.status == "failed" else ""
-    return _record(benchmark, params, context, answer, started, time.monotonic() - clock, output)
+        monitor.end()
+    output = outcome.output if measured.status == "failed" else ""
+    return replace(measured, output=output, duration=time.monotonic() - clock)
 
 
-def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: Send, deadline: float) -> None:
+def _measure_here(
+    benchmark: Benchmark, params: Params, context: Context, record: Record, send: Send, deadline: float
+) -> None:
     bench = Bench(
         context.node,
         params,
@@ -125,22 +107,34 @@ def _measure_here(benchmark: Benchmark, params: Params, context: Context, send: 
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
         deadline=deadline,
     )
+    metrics: dict[str, MetricSamples] = {}
+    at: dict[str, tuple[float, ...]] = {}
+    status: Status = "failed"
+    reason = ""
     try:
         returned = benchmark.measure(bench, **params)
-        answer = _Answer("ok", metrics=to_metrics(benchmark, returned))
-        answer.at = {name: list(value.at) for name, value in returned.items() if isinstance(value, Samples)}
+        metrics, status = to_metrics(benchmark, returned), "ok"
+        at = {name: value.at for name, value in returned.items() if isinstance(value, Samples)}
     except Skipped as skipped:
-        answer = _Answer("skipped", skipped.what)
+        status, reason = "skipped", skipped.what
     except HpmlError as error:
-        answer = _Answer("failed", error.what)
+        reason = error.what
     except Exception as error:
         traceback.print_exc()
-        answer = _Answer("failed", out_of_gpu_memory(error) or describe(error))
+        reason = out_of_gpu_memory(error) or describe(error)
     end_compilers()
-    answer.series, answer.checks, answer.warnings = bench.attached, bench.checks, bench.warnings
-    answer.packages = package_versions()
-    answer.data = bench.used_data
-    send("answer", msgspec.json.encode(answer))
+    record = replace(
+        record,
+        status=status,
+        reason=reason,
+        metrics=metrics,
+        series=bench.attached,
+        checks=bench.checks,
+        warnings=bench.warnings,
+        packages=package_versions(),
+        data=bench.used_data,
+    )
+    send("answer", msgspec.json.encode((record, at)))
 
 
 def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSamples]:
@@ -169,18 +163,21 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
     return result
 
 
-def _add_what_was_seen(answer: _Answer, seen: Seen) -> None:
-    answer.series = {**answer.series, **seen.series}
-    answer.energy = seen.energy
-    answer.warnings += seen.warnings
-    if seen.fault and answer.status != "skipped" and seen.fault != answer.reason:
-        # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
-        said = f" (the point said: {answer.reason})" if answer.reason else ""
-        answer.status, answer.reason, answer.metrics = "failed", f"{seen.fault}{said}", {}
-    answer.metrics = {
-        name: msgspec.structs.replace(metric, throttled=seen.throttled.get(name, []))
-        for name, metric in answer.metrics.items()
-    }
+def _with_what_was_seen(record: Record, seen: Seen) -> Record:
+    """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
+    metrics = {name: replace(metric, throttled=seen.throttled.get(name, [])) for name, metric in record.metrics.items()}
+    record = replace(
+        record,
+        metrics=metrics,
+        series={**record.series, **seen.series},
+        energy=seen.energy,
+        warnings=record.warnings + seen.warnings,
+    )
+    if not seen.fault or record.status == "skipped" or seen.fault == record.reason:
+        return record
+    # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
+    own = f" (the point said: {record.reason})" if record.reason else ""
+    return replace(record, status="failed", reason=f"{seen.fault}{own}", metrics={})
 
 
 def _plain(name: str, value: object) -> Samples:
@@ -190,37 +187,20 @@ def _plain(name: str, value: object) -> Samples:
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 
 
-def _record(
-    benchmark: Benchmark,
-    params: Params,
-    context: Context,
-    answer: _Answer,
-    started: float,
-    duration: float,
-    output: str,
-) -> Record:
+def _record(benchmark: Benchmark, params: Params, context: Context) -> Record:
+    """The Record of a point that has not reported yet."""
     return Record(
         benchmark=benchmark.name,
         plugin=context.plugin,
         version=benchmark.version,
         params=dict(params),
-        status=answer.status,
-        reason=answer.reason,
-        metrics=answer.metrics,
-        series=answer.series,
-        checks=answer.checks,
-        warnings=answer.warnings,
-        output=output,
+        status="failed",
         seed=context.seed,
-        started=started,
-        duration=duration,
-        energy=answer.energy,
+        started=time.time(),
         machine=context.machine,
         commit=context.commit,
         environment=context.environment,
         run=context.run,
         node=msgspec.to_builtins(context.node),
-        packages=answer.packages,
         source=dict(context.source),
-        data=answer.data,
     )

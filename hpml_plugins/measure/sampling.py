@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpml_plugins.errors import ResultError
@@ -19,7 +19,7 @@ UNSTABLE_DRIFT = 0.02
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """When sampling may stop.
 
     precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall clock, warm-up
@@ -33,13 +33,13 @@ class Plan:
     fewest: int = 10
     most: int = 2000
 
-    def but(self, *, precision: float | None = None, budget: float | None = None) -> Plan:
+    def but(self, *, precision: float | None = None, budget: float | None = None) -> SamplingPlan:
         """The same plan with what is given replaced. precision: a share.  budget: s."""
         return replace(self, precision=precision or self.precision, budget=budget or self.budget)
 
 
-def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tuple[float, bool]:
-    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns seconds spent and whether it was.
+def warm_up(run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0) -> dict[str, str | float]:
+    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns what the samples' info says of it.
 
     Stable: the last five within 2 % of one another, and `least` seconds gone (clocks take their time to rise). A step
     longer than a fifth of the warm-up's bound is run once: it warms itself up.
@@ -47,27 +47,33 @@ def warm_up(run: Callable[[], float], plan: Plan, *, least: float = 0.0) -> tupl
     started = time.perf_counter()
     recent: list[float] = []
     while True:
-        recent = [*recent[-4:], *_believable([run()])]
+        recent = [*recent[-4:], *_checked([run()])]
         elapsed = time.perf_counter() - started
         if len(recent) == 5 and max(recent) - min(recent) <= 0.02 * min(recent) and elapsed >= least:
-            return elapsed, True
+            return {"warm_up": elapsed, "warm": "stable"}
         if elapsed >= plan.warm_up or (len(recent) == 1 and elapsed >= plan.warm_up / 5):
-            return elapsed, False
+            return {"warm_up": elapsed, "warm": "not stable"}
 
 
 def sample(
-    take: Callable[[], Iterable[float]], plan: Plan, *, batch: int, least: float = 0.0, **info: str | float
+    take: Callable[[], Iterable[float]],
+    plan: SamplingPlan,
+    info: Mapping[str, str | float],
+    *,
+    batch: int,
+    least: float = 0.0,
 ) -> Samples:
     """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped.
 
-    least: s, the shortest time over which samples are spread, within the budget.
+    info: what else the samples say of themselves.  batch: how many steps one number is the mean of.  least: s, the
+    shortest time over which samples are spread, within the budget.
     """
     values: list[float] = []
     at: list[float] = []
     started = time.perf_counter()
     check_at = plan.fewest
     while True:
-        taken = _believable(list(take()))
+        taken = _checked(list(take()))
         values += taken
         at += [time.monotonic()] * len(taken)
         count = len(values)
@@ -86,7 +92,7 @@ def sample(
             stopped = "budget"
             break
     done = Samples.of(values, "s")
-    told: dict[str, str | float] = {
+    all_info: dict[str, str | float] = {
         **info,
         "batch": batch,
         "stopped": stopped,
@@ -94,10 +100,10 @@ def sample(
         "outliers": done.outliers,
         "drift": drift(values),
     }
-    return replace(done, info=told, at=tuple(at))
+    return replace(done, info=all_info, at=tuple(at))
 
 
-def _believable(taken: list[float]) -> list[float]:
+def _checked(taken: list[float]) -> list[float]:
     """The seconds as they are. Raises ResultError for fewer than none: the clock was set back."""
     if taken and min(taken) < 0:
         raise ResultError(f"the clock went back: a step took {min(taken):g} s")
@@ -113,22 +119,22 @@ def drift(values: Sequence[float]) -> float:
     if len(values) < 4:
         return 0.0
     middle = len(values) // 2
-    whole = statistics.median(values)
-    return abs(statistics.median(values[middle:]) - statistics.median(values[:middle])) / whole if whole else 0.0
+    median = statistics.median(values)
+    return abs(statistics.median(values[middle:]) - statistics.median(values[:middle])) / median if median else 0.0
 
 
-def remarks(samples: Samples, plan: Plan, name: str) -> list[str]:
+def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
     """What a reader should know of these samples before believing their median; empty for a stable measurement."""
-    said = []
+    found = []
     if samples.relative_precision > plan.precision:
-        said.append(
+        found.append(
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
             f"after {len(samples)} samples ({samples.info['stopped']})"
         )
     if (moved := drift(samples.values)) > UNSTABLE_DRIFT:
-        said.append(f"{name}: drifts, the second half of the samples is {moved:.1%} from the first")
+        found.append(f"{name}: drifts, the second half of the samples is {moved:.1%} from the first")
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
-        said.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
+        found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
-        said.append(f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)")
-    return said
+        found.append(f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)")
+    return found

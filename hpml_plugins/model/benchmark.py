@@ -102,9 +102,8 @@ class Benchmark:
                 )
 
     def points(self) -> Iterator[Params]:
-        """Every point of the grid, the last parameter changing fastest: the order in which asv counts them."""
-        for values in itertools.product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+        """Every point of the grid, in the order in which asv counts them."""
+        return points_of(self.grid)
 
     def with_grid(self, override: Grid, where: str = "") -> Benchmark:
         """The benchmark with some parameters' values replaced. Raises DefinitionError naming the wrong key."""
@@ -113,8 +112,14 @@ class Benchmark:
         return replace(self, grid=merged)
 
 
+def points_of(grid: Grid) -> Iterator[Params]:
+    """Every combination of the grid's values, the last parameter changing fastest."""
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
 def check_grid(benchmark: Benchmark, grid: Grid, where: str = "") -> None:
-    """Hold a grid against the signature of `measure`. Raises DefinitionError with the mend."""
+    """Hold a grid against the signature of `measure`. Raises DefinitionError naming what does not hold."""
     wanted = _keyword_arguments(benchmark.measure, where)
     spelled = f"{benchmark.measure.__module__}.{benchmark.measure.__qualname__}"
     for name, values in grid.items():

@@ -1,4 +1,4 @@
-"""Figure and Table: what a plugin draws from its Records, and the numbers that are drawn."""
+"""Figure and Table: what a plugin shows of its Records, and the numbers behind it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
+#: A Vega-Lite specification without data: https://vega.github.io/vega-lite/docs/.
+Chart = dict[str, Any]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -48,28 +50,85 @@ class Table:
         return cls(columns, {name: symbol for name, symbol in (units or {}).items() if name in columns})
 
     @classmethod
-    def of_records(cls, records: Iterable[Record], *metrics: str) -> Table:
-        """A row a Record: its machine, the point's parameters, and the median of each of these metrics.
+    def of_records(
+        cls,
+        records: Iterable[Record],
+        *metrics: str,
+        intervals: Sequence[str] = (),
+        more: Callable[[Record], Row] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Table:
+        """One row per Record: its machine, the point's parameters, and the median of each of these metrics.
 
-        A Record that lacks a metric has None there.
+        intervals: metrics with the columns of `interval_columns`.  more: further columns of a Record.  units: theirs. A
+        Record that lacks a metric has None there.
         """
         rows: list[dict[str, Cell]] = []
-        units: dict[str, str] = {}
+        known = dict(units or {})
         for record in records:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
-            for name in metrics:
-                metric = record.metrics.get(name)
-                row[name] = record.median(name)
-                if metric:
-                    units[name] = metric.unit
-            rows.append(row)
-        return cls.of(rows, units)
+            for name in (*metrics, *intervals):
+                cells = interval_columns(record, name) if name in intervals else {name: record.median(name)}
+                row |= cells
+                if metric := record.metrics.get(name):
+                    known |= dict.fromkeys(cells, metric.unit)
+            rows.append({**row, **(more(record) if more else {})})
+        return cls.of(rows, known)
+
+    @classmethod
+    def of_series(
+        cls,
+        records: Iterable[Record],
+        series: str,
+        *params: str,
+        more: Callable[[Record], Row] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Table:
+        """One row per row of this series: the Record's machine, these parameters of its point, the series' columns.
+
+        more: further columns of a Record, which stand before the series'. units: theirs. Records without the series
+        are left out.
+        """
+        rows: list[dict[str, Cell]] = []
+        known = dict(units or {})
+        for record in records:
+            if found := record.series.get(series):
+                point: dict[str, Cell] = {"machine": record.machine, **{name: record.params[name] for name in params}}
+                point |= dict(more(record)) if more else {}
+                values = zip(*found.columns.values(), strict=True)
+                rows += [{**point, **dict(zip(found.columns, cells, strict=True))} for cells in values]
+                known |= found.units
+        return cls.of(rows, known)
+
+    def select(self, *names: str, **renamed: str) -> Table:
+        """The table with these columns alone; renamed: new name = old name."""
+        chosen = {**{name: name for name in names}, **renamed}
+        columns = {new: self.columns[old] for new, old in chosen.items() if old in self.columns}
+        return Table(
+            columns, {new: self.units[old] for new, old in chosen.items() if old in self.units and new in columns}
+        )
+
+    def extended(self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None) -> Table:
+        """The table with further columns, or other values in its own. more: called with each row, a dictionary."""
+        return Table.of([{**row, **more(row)} for row in self.rows()], {**self.units, **(units or {})})
+
+    def filtered(self, keep: Callable[[Any], object]) -> Table:
+        """The table with those rows alone for which `keep` is true."""
+        return Table.of([row for row in self.rows() if keep(row)], self.units)
+
+    def sorted(self, *names: str) -> Table:
+        """The table in the order of these columns; what is not known comes first."""
+
+        def place(row: Row) -> list[tuple[bool, Any]]:
+            return [(row.get(name) is not None, row.get(name)) for name in names]
+
+        return Table.of(sorted(self.rows(), key=place), self.units)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     def rows(self) -> Iterator[dict[str, Cell]]:
-        """Row by row, as a dictionary each."""
+        """One dictionary per row."""
         for values in zip(*self.columns.values(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
 
@@ -81,25 +140,42 @@ class Table:
         return found
 
 
+def interval_columns(record: Record, metric: str) -> dict[str, Cell]:
+    """The median of a metric and its 95 % interval as the columns `metric`, `metric_low` and `metric_high`."""
+    found = record.metrics.get(metric)
+    estimate = found.estimate if found else None
+    names = (metric, f"{metric}_low", f"{metric}_high")
+    return dict(zip(names, (estimate.value, estimate.low, estimate.high) if estimate else (None,) * 3, strict=True))
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A table made from Records, and the chart drawn from that table: what a reader sees is what the table says.
+    """A table made from Records, and a chart of that table: what a reader sees is what the table says.
 
-    name: lower-case letters, digits and `_`; unique in its plugin.  benchmarks: whose Records are handed over: on each
-    machine the newest measured one of every point.  table: called with them; a table without rows leaves the figure
-    out.  draw: called with an empty `matplotlib.figure.Figure` and the table; None for a table alone.  caption: how to
-    read it, in plain words.
+    name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are handed over: on each
+    machine the newest measured one of every point. table: called with them; a table without rows leaves the figure
+    out. chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
+    make one). caption: how to read it, in plain words; by default the docstring of `table`. draw: free drawing instead
+    of a chart, called with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
+    has both.
     """
 
     name: str
     title: str
     benchmarks: tuple[str, ...]
     table: Callable[[Sequence[Record]], Table]
-    draw: Callable[[Any, Table], None] | None = None
+    chart: Chart | None = None
     caption: str = ""
+    draw: Callable[[Any, Table], None] | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(f"figure name {self.name!r} must be lower-case letters, digits and _")
         if not self.benchmarks:
-            raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it is drawn from")
+            raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it shows")
+        if not self.caption and self.table.__doc__:
+            object.__setattr__(self, "caption", " ".join(self.table.__doc__.split()))
+        if self.chart is not None and not isinstance(self.chart, dict):
+            raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
+        if self.chart is not None and self.draw is not None:
+            raise DefinitionError(f"figure {self.name!r} has a chart and draws freely; give one of the two")

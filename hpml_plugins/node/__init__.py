@@ -1,7 +1,17 @@
-"""Detecting what this node is: CPU and memory from the system, GPUs through NVML, names of machines."""
+"""This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a point needs."""
 
-from hpml_plugins.node.detect import detect_node
-from hpml_plugins.node.naming import machine_name
-from hpml_plugins.node.needs import unmet
+from hpml_plugins.node.detect import detect_node, machine_name, visible
+from hpml_plugins.node.needs import data_used, gpus_used, unmet
+from hpml_plugins.node.nvml import read_gpus, read_health, read_users
 
-__all__ = ["detect_node", "machine_name", "unmet"]
+__all__ = [
+    "data_used",
+    "detect_node",
+    "gpus_used",
+    "machine_name",
+    "read_gpus",
+    "read_health",
+    "read_users",
+    "unmet",
+    "visible",
+]

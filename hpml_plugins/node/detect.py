@@ -1,4 +1,4 @@
-"""Facts of this machine without any heavy import: /proc, `platform`, and NVML for the GPUs."""
+"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), and a name made of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.node.nvml import read_gpus
 
+#: Words of a product name that do not tell one GPU type from another.
+_NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", "cpu", "(r)", "(tm)")
+
 
 def detect_node() -> Node:
-    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then says what NVML said."""
+    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
     found = read_gpus()
     return Node(
         os=f"{platform.system()} {platform.release()}",
@@ -42,6 +45,24 @@ def visible(gpus: tuple[Gpu, ...], choice: str | None) -> tuple[Gpu, ...]:
             break
         chosen.append(matches[0])
     return tuple(chosen)
+
+
+def machine_name(node: Node) -> str:
+    """`h200-x2` for two of NVIDIA's H200, `cpu-amd-epyc-x2` for two CPUs without GPU.
+
+    A cloud node has another host name each time; its results still belong to one history.
+    """
+    if node.gpus:
+        return f"{_slug(node.gpu)}-x{node.num_gpu}"
+    return f"cpu-{_slug(node.cpu)}-x{node.num_cpu}"
+
+
+def _slug(text: str) -> str:
+    words = text.lower()
+    for noise in _NOISE:
+        words = words.replace(noise, " ")
+    words = re.sub(r"@.*|\b\d+-core\b", " ", words)
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "unknown"
 
 
 def _cpu_model() -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 from collections.abc import Callable
 
 from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.data_source import why_no_data
 from hpml_plugins.model.node import Node
-from hpml_plugins.workloads.datasets.lookup import why_missing
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
@@ -30,7 +31,7 @@ def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
 
 
 def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
-    """Why this point cannot be measured here, each reason with its mend where there is one; empty when it can."""
+    """Why this point cannot be measured here, each reason with its fix where there is one; empty when it can."""
     requires = benchmark.requires
     reasons = []
     gpus = gpus_used(benchmark, params, node)
@@ -43,9 +44,9 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
     if gpus and needed and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
         reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
-    reasons += [reason for name in data_used(benchmark, params) if (reason := why_missing(name))]
+    reasons += [reason for name in data_used(benchmark, params) if (reason := why_no_data(name))]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
-    return reasons + [reason for ask in requires.also if (reason := _ask(ask, params, node))]
+    return reasons + [reason for question in requires.also if (reason := _ask(question, params, node))]
 
 
 def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node) -> str:
@@ -56,6 +57,7 @@ def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node)
         return f"requirement {getattr(requirement, '__name__', requirement)} raised {describe(error)}"
 
 
+@functools.cache  # asked for every point
 def is_importable(module: str) -> bool:
     """Whether a module can be found, without importing it.
 

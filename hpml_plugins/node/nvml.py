@@ -1,16 +1,26 @@
-"""What NVML says of the GPUs and of who uses them. Series over time are `measuring.watcher`'s."""
+"""What NVML says of the GPUs: their facts, who uses them, their memory's health, and what they do at this moment."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import multiprocessing
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
-from hpml_plugins.node.child import ask_in_child
+
+#: NVML's return codes (nvml.h) of a card that is gone until it, or the machine, is started again.
+_LOST = {15: "GPU is lost", 16: "GPU requires restart"}
+#: And of one that was there when the node was asked, and is not any more.
+_NOT_FOUND = 6
+
+
+class GpuLost(HpmlError):
+    """A card fell away while it was measured; nothing that was measured meanwhile counts."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -22,14 +32,137 @@ class Found(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class Card:
+    """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual machine): None."""
+
+    def __init__(self, nvml: Any, handle: Any, gpu: Gpu | None = None, number: int = 0) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self.gpu = gpu or self._facts()
+        self.label = f"GPU {number} ({self.gpu.name})"
+
+    def row(self) -> dict[str, float | None]:
+        """What the card does at this moment, in SI units."""
+        nvml = self._nvml
+        utilization, memory = self._ask("GetUtilizationRates"), self._ask("GetMemoryInfo")
+        return {
+            "sm_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_SM),
+            "memory_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_MEM),
+            "utilization": utilization.gpu / 100 if utilization else None,
+            "memory_utilization": utilization.memory / 100 if utilization else None,
+            "power": self._number(1e-3, "GetPowerUsage"),
+            "temperature": self._number(1, "GetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            "memory_used": float(memory.used) if memory else None,
+            "throttle_reasons": self._number(1, "GetCurrentClocksEventReasons"),
+        }
+
+    def energy(self) -> float | None:
+        """J, since the driver was loaded."""
+        millijoules = self._ask("GetTotalEnergyConsumption")
+        return None if millijoules is None else float(millijoules) * 1e-3
+
+    def memory_errors(self) -> tuple[int | None, int | None]:
+        """Corrected and uncorrected errors since the driver was loaded; None on a card without ECC."""
+        # 0, 1: NVML_MEMORY_ERROR_TYPE_CORRECTED, _UNCORRECTED
+        volatile = self._nvml.NVML_VOLATILE_ECC
+        return self._ask("GetTotalEccErrors", 0, volatile), self._ask("GetTotalEccErrors", 1, volatile)
+
+    def users(self) -> list[GpuUser]:
+        """The processes on this card, whoever's they are; none where NVML does not tell."""
+        used = self._ask("GetUtilizationRates")
+        share = used.gpu / 100 if used else 0.0
+        processes = self._ask("GetComputeRunningProcesses") or []
+        return [GpuUser(self.gpu.name, each.pid, float(each.usedGpuMemory or 0), share) for each in processes]
+
+    def lost(self) -> str:
+        """Why nothing more can be measured on this card, in words; empty where it answers."""
+        try:
+            self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        except Exception as error:
+            return _why_lost(error, self.label, self.gpu)
+        return ""
+
+    def health(self) -> GpuHealth | None:
+        """What it tells of its memory; None without ECC."""
+        corrected, uncorrected = self.memory_errors()
+        if corrected is None or uncorrected is None:
+            return None
+        # cards before Ampere retire pages instead
+        _, _, pending, failed = self._ask("GetRemappedRows") or (0, 0, 0, 0)
+        return GpuHealth(self.gpu.name, corrected, uncorrected, bool(pending), bool(failed))
+
+    def _facts(self) -> Gpu:
+        nvml, memory = self._nvml, self._ask("GetMemoryInfo")
+        ecc, mig = self._ask("GetEccMode"), self._ask("GetMigMode")
+        return Gpu(
+            name=_text(nvml.nvmlDeviceGetName(self._handle)),
+            memory=float(memory.total) if memory else 0.0,
+            uuid=_text(self._ask("GetUUID") or ""),
+            power_limit=self._number(1e-3, "GetEnforcedPowerLimit") or 0.0,
+            max_sm_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_SM) or 0.0,
+            max_memory_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_MEM) or 0.0,
+            ecc=bool(ecc[0]) if ecc else None,
+            mig=bool(mig[0]) if mig else None,
+            links=self._links(),
+            capability=".".join(map(str, self._ask("GetCudaComputeCapability") or ())),
+        )
+
+    def _links(self) -> str:
+        links = range(getattr(self._nvml, "NVML_NVLINK_MAX_LINKS", 18))
+        states = [self._ask("GetNvLinkState", link) for link in links]
+        if active := states.count(self._nvml.NVML_FEATURE_ENABLED):
+            return f"NVLink x{active}"
+        generation, width = self._ask("GetCurrPcieLinkGeneration"), self._ask("GetCurrPcieLinkWidth")
+        return f"PCIe {generation} x{width}" if generation and width else ""
+
+    def _number(self, factor: float, question: str, *args: Any) -> float | None:
+        answer = self._ask(question, *args)
+        return None if answer is None else round(float(answer) * factor, 1)
+
+    def _ask(self, question: str, *args: Any) -> Any:
+        """NVML's answer to nvmlDevice…; what a card does not tell must not cost the rest."""
+        try:
+            return getattr(self._nvml, f"nvmlDevice{question}")(self._handle, *args)
+        except Exception:
+            return None
+
+
+def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
+    """These GPUs through NVML, open until this process ends: it must not fork one that uses CUDA (`gpu_monitor`).
+
+    Raises GpuLost for one that is gone, and whatever NVML raises where it refuses.
+    """
+    import pynvml
+
+    pynvml.nvmlInit()
+    cards = []
+    for number, gpu in enumerate(gpus):
+        try:
+            cards.append(Card(pynvml, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), gpu, number))
+        except Exception as error:
+            if why := _why_lost(error, f"GPU {number} ({gpu.name})", gpu):
+                raise GpuLost(why) from None
+            raise
+    return cards
+
+
 def read_gpus() -> Found:
     """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the problem.
 
-    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before
-    (`measuring.watching` says why).
+    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
     """
-    answer = ask_in_child(lambda: msgspec.json.encode(_read_gpus()))
-    return msgspec.json.decode(answer, type=Found) if answer else Found(problem="NVML ended the process that asked it")
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(_read_gpus()))
+    process.start()
+    sender.close()
+    try:
+        found: Found = receiver.recv()
+        return found
+    except EOFError:
+        return Found(problem="NVML ended the process that asked it")
+    finally:
+        receiver.close()
+        process.join()
 
 
 def _read_gpus() -> Found:
@@ -43,107 +176,41 @@ def _read_gpus() -> Found:
         return Found(problem="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return Found(problem=f"NVML: {error}")
-    try:
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return Found(
-            gpus=tuple(_read_gpu(pynvml, handle) for handle in handles),
+            gpus=tuple(Card(pynvml, handle).gpu for handle in handles),
             driver=_text(pynvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
     except pynvml.NVMLError as error:
         return Found(problem=f"NVML: {error}")
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 def read_users(gpus: Sequence[Gpu]) -> list[GpuUser]:
-    """The processes on these GPUs, whoever's they are; none where NVML does not tell."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:
-        return []  # NVML's own trouble is reported by `read_gpus`
-    found: list[GpuUser] = []
-    try:
-        for gpu in gpus:
-            with suppress(Exception):
-                handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-                used = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-                for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                    found.append(GpuUser(gpu.name, process.pid, float(process.usedGpuMemory or 0), used))
-    finally:
-        with suppress(Exception):
-            pynvml.nvmlShutdown()
-    return found
+    """The processes on these GPUs; none where NVML refuses, which `read_gpus` reports."""
+    with suppress(Exception):
+        return [user for card in open_cards(gpus) for user in card.users()]
+    return []
 
 
 def read_health(gpus: Sequence[Gpu]) -> list[GpuHealth]:
     """What these GPUs tell of their memory; nothing of those that have no ECC."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:
-        return []
-    found: list[GpuHealth] = []
-    try:
-        for gpu in gpus:
-            with suppress(Exception):
-                handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-                corrected, uncorrected = (
-                    int(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, pynvml.NVML_VOLATILE_ECC)) for kind in (0, 1)
-                )
-                pending = failed = 0
-                with suppress(Exception):  # cards before Ampere retire pages instead
-                    _, _, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
-                found.append(GpuHealth(gpu.name, corrected, uncorrected, bool(pending), bool(failed)))
-    finally:
-        with suppress(Exception):
-            pynvml.nvmlShutdown()
-    return found
+    with suppress(Exception):
+        return [health for card in open_cards(gpus) if (health := card.health())]
+    return []
 
 
-def _read_gpu(nvml: Any, handle: Any) -> Gpu:
-    def ask(question: Callable[[], Any], otherwise: Any) -> Any:
-        # Every card lacks something (ECC on a GeForce, a power limit in a virtual machine): that is no fault.
-        try:
-            return question()
-        except nvml.NVMLError:
-            return otherwise
-
-    return Gpu(
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        memory=float(ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total, 0)),
-        uuid=_text(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
-        power_limit=ask(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, 0.0),
-        max_sm_clock=ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6, 0.0),
-        max_memory_clock=ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6, 0.0),
-        ecc=ask(lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]), None),
-        mig=ask(lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]), None),
-        links=_links(nvml, handle),
-        capability=ask(lambda: ".".join(map(str, nvml.nvmlDeviceGetCudaComputeCapability(handle))), ""),
+def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:
+    """Why nothing more can be measured on a card, from NVML's error; empty where that means less."""
+    code = getattr(error, "value", None)
+    state = _LOST.get(code, "") if isinstance(code, int) else ""
+    if code == _NOT_FOUND and gpu.uuid:
+        state = "Not Found, though it was there when the run began"
+    return state and (
+        f"{label} is lost: NVML says {state!r}; dmesg has an Xid that says why, and "
+        "nvidia-smi --gpu-reset or a reboot may bring it back"
     )
-
-
-def _links(nvml: Any, handle: Any) -> str:
-    active = 0
-    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
-        try:
-            active += int(nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED)
-        except nvml.NVMLError:
-            break
-    if active:
-        return f"NVLink x{active}"
-    try:
-        generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
-        return f"PCIe {generation} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
-    except nvml.NVMLError:
-        return ""
 
 
 def _text(value: Any) -> str:

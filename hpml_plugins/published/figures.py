@@ -7,8 +7,7 @@ import functools
 import msgspec
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.published.data import read_data
-from hpml_plugins.published.extra import FIGURES
+from hpml_plugins.published.data import FIGURES, read_data
 
 
 class PublishedFigure(msgspec.Struct, frozen=True):

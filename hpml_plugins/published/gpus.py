@@ -7,8 +7,7 @@ import re
 
 import msgspec
 
-from hpml_plugins.published.data import read_data
-from hpml_plugins.published.extra import GPU_TYPES
+from hpml_plugins.published.data import GPU_TYPES, read_data
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

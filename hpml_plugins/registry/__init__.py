@@ -1,6 +1,26 @@
 """registry.yaml: which plugins are on, where they come from, and which points they run with."""
 
-from hpml_plugins.registry.reader import Registry, read_registry
-from hpml_plugins.registry.schema import PluginEntry, json_schema
+from hpml_plugins.registry.lines import Lines, explain
+from hpml_plugins.registry.reader import (
+    EVERYTHING,
+    PluginEntry,
+    PluginSource,
+    Registry,
+    is_one_of,
+    json_schema,
+    plugin_name,
+    read_registry,
+)
 
-__all__ = ["PluginEntry", "Registry", "json_schema", "read_registry"]
+__all__ = [
+    "EVERYTHING",
+    "Lines",
+    "PluginEntry",
+    "PluginSource",
+    "Registry",
+    "explain",
+    "is_one_of",
+    "json_schema",
+    "plugin_name",
+    "read_registry",
+]

@@ -1,14 +1,17 @@
-"""Asking plugins for their figures, and making the tables. A plugin that raises is named and costs its own figure."""
+"""Figures of plugins: collected, with their tables, and as files. A plugin that raises loses its own figure only."""
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hpml_plugins.errors import PluginError, describe
 from hpml_plugins.host import LoadedPlugin
-from hpml_plugins.model.figure import Figure, Table
+from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.record import Record
+from hpml_plugins.report.charts import COLOURS, complete
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,54 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
 def versions(plugins: Iterable[LoadedPlugin]) -> dict[str, str]:
     """Benchmark → version, of all that these plugins offer."""
     return {benchmark.name: benchmark.version for plugin in plugins for benchmark in plugin.benchmarks}
+
+
+def render(drawable: Drawable, form: str) -> bytes | None:
+    """The figure as a file of this form: "svg", "png" or "pdf". None for a figure that is a table alone.
+
+    A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a sheet that is left
+    empty gives None too. Raises PluginError, with the figure's name, for what cannot be drawn.
+    """
+    figure = drawable.figure
+    try:
+        if figure.chart is not None:
+            return _converted(complete(figure.chart, drawable.table, figure.title), form)
+        return _drawn(drawable, form) if figure.draw else None
+    except Exception as error:
+        raise PluginError(
+            f"figure {figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
+        ) from error
+
+
+def _converted(chart: Chart, form: str) -> bytes:
+    import vl_convert
+
+    chart["background"] = "white"
+    if form == "svg":
+        return bytes(vl_convert.vegalite_to_svg(chart).encode())
+    return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
+
+
+def _drawn(drawable: Drawable, form: str) -> bytes | None:
+    import matplotlib
+    from cycler import cycler
+    from matplotlib.figure import Figure as Sheet
+
+    style = {
+        "axes.prop_cycle": cycler(color=COLOURS), "axes.grid": True, "grid.alpha": 0.2, "legend.frameon": False,
+        "svg.fonttype": "none", "svg.hashsalt": drawable.figure.name,
+    }  # fmt: skip
+    with matplotlib.rc_context(style):
+        sheet = Sheet(figsize=(7.6, 4.4), layout="constrained")
+        assert drawable.figure.draw is not None
+        drawable.figure.draw(sheet, drawable.table)
+        if not sheet.axes:
+            return None
+        file = io.BytesIO()
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+        sheet.savefig(file, format=form, metadata=metadata, dpi=200)
+        return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
+
+
+#: Characters that no XML may hold; a label with one would keep a browser from showing the picture.
+_NOT_IN_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.store.files import atomic_write, read_object_or_empty, refuse_links, remove_partial_files
@@ -32,6 +31,8 @@ class Lock:
 
     def __init__(self, path: Path, timeout: float = 0.0) -> None:
         """Take the lock. Raises Locked, with the holder, where it is not free within `timeout` s."""
+        from filelock import FileLock, Timeout  # imports asyncio: commands that lock nothing start without it
+
         self._lock = FileLock(str(path), timeout=timeout)
         self._owner = path.with_name(f"{path.name}-owner")
         try:

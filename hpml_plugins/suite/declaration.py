@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.host import Host, LoadedPlugin, make_host
-from hpml_plugins.model.benchmark import Benchmark, Direction, Params, Value
+from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, make_host
+from hpml_plugins.model.benchmark import Direction, Params, Value, points_of
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.registry.reader import EVERYTHING, read_registry
-from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.registry import EVERYTHING, PluginSource, read_registry
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -31,7 +28,7 @@ ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_
 
 
 class DeclaredMetric(msgspec.Struct, frozen=True):
-    """A metric as asv is told of it."""
+    """A metric as asv shows it."""
 
     name: str
     unit: str
@@ -57,6 +54,10 @@ class Declared(msgspec.Struct, frozen=True):
     left_out: bool = False
     precision: float | None = None
     budget: float | None = None
+
+    def points(self) -> Iterator[Params]:
+        """Every point of the grid, in asv's order."""
+        return points_of(self.grid)
 
     def is_chosen(self, params: Params) -> bool:
         """Whether the profile of this run measures the point."""
@@ -95,20 +96,12 @@ def declare(
     scratch: Path | str,
     *,
     profile: str = EVERYTHING,
-    previous: Mapping[str, Any] | None = None,
     keep: bool = True,
     reuse: Sequence[str] = (),
 ) -> Suite:
-    """The suite of a host. Raises UsageError for an unknown profile.
-
-    previous: asv's benchmarks.json. A plugin that does not load here keeps the entries it had there, so that one
-    broken node does not erase its benchmarks from the page.
-    """
+    """The suite of a host. Raises UsageError for an unknown profile."""
     host.check_profile(profile)
     benchmarks = [_declared(plugin, benchmark, profile) for plugin, benchmark in host.benchmarks()]
-    taken = {declared.benchmark for declared in benchmarks}
-    for plugin in host.broken:
-        benchmarks += [old for old in _remembered(plugin, previous or {}) if old.benchmark not in taken]
     folder = str(host.registry.path.parent.resolve())
     offers = msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
@@ -124,7 +117,7 @@ def load_suite(root: Path) -> Suite:
     return declare(host, node, machine_name(node), "", profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
 
 
-def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Declared:
+def _declared(plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str) -> Declared:
     chosen = plugin.entry.choice(profile, benchmark.name)
     return Declared(
         plugin=plugin.entry.source,
@@ -134,40 +127,9 @@ def _declared(plugin: LoadedPlugin, benchmark: Benchmark, profile: str) -> Decla
         timeout=benchmark.timeout,
         metrics=[DeclaredMetric(metric.name, metric.unit, metric.direction) for metric in benchmark.metrics],
         description=benchmark.description,
-        modules=list(benchmark.requires.modules),
+        modules=list(benchmark.modules),
         chosen={name: list(values) for name, values in (chosen or {}).items()},
         left_out=chosen is None,
         precision=plugin.entry.sampling.precision,
         budget=plugin.entry.sampling.budget,
     )
-
-
-def _remembered(plugin: LoadedPlugin, previous: Mapping[str, Any]) -> list[Declared]:
-    found: dict[str, Declared] = {}
-    for entry in previous.values():
-        if not isinstance(entry, dict) or entry.get("plugin") != plugin.entry.name:
-            continue
-        try:
-            name = entry["benchmark"]
-            grid = {
-                name: [ast.literal_eval(value) for value in values]
-                for name, values in zip(entry["param_names"], entry["params"], strict=True)
-            }
-            one = msgspec.convert(
-                {
-                    "plugin": plugin.entry.source,
-                    "benchmark": name,
-                    "version": entry["version"],
-                    "grid": grid,
-                    "timeout": entry.get("timeout") or 60,
-                    "metrics": [{"name": entry["metric"], "unit": entry["si_unit"], "direction": entry["direction"]}],
-                },
-                Declared,
-            )
-            msgspec.json.encode(one)
-        except (KeyError, ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
-            continue  # not an entry that we wrote; deep parentheses are a MemoryError of Python's parser
-        if 0 < one.timeout < math.inf:
-            metrics = [*found[name].metrics, *one.metrics] if name in found else one.metrics
-            found[name] = msgspec.structs.replace(one, metrics=metrics)
-    return list(found.values())

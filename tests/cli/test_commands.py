@@ -134,7 +134,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         (["run", "toy", "-p", "size=7"], "size '7' is not in the grid of 'toy'"),
         (["run", "toy", "-p", "size"], "-p 'size' is not KEY=VALUE"),
         (["run", "toy", "--profile", "quik"], "no profile 'quik'; did you mean 'quick'?"),
-        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is left"),
+        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is selected"),
         (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
         (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
         (["lsit"], "No such command 'lsit'"),
@@ -158,17 +158,17 @@ def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_pa
 
 
 @pytest.mark.usefixtures("toy")
-def test_doctor_names_what_works_and_what_is_broken_with_its_mend(hpml: Hpml, write: Write, tmp_path: Path) -> None:
+def test_doctor_names_what_works_and_what_is_broken_with_its_fix(hpml: Hpml, write: Write, tmp_path: Path) -> None:
     write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
-    told = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
-    findings = {finding["subject"]: finding for finding in told["findings"]}
+    answer = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
+    findings = {finding["subject"]: finding for finding in answer["findings"]}
     assert findings["torch"]["state"] == "ok"
     assert findings["fvcore"]["state"] == "broken"
     assert "no fvcore today" in findings["fvcore"]["what"]
-    assert findings["fvcore"]["mend"] == "pip install fvcore"
+    assert findings["fvcore"]["fix"] == "pip install fvcore"
     assert findings["registry"]["what"] == "registry.yaml: 1 plugins, 1 benchmarks"
-    assert told["python"] == platform.python_version()
-    assert told["packages"]["fvcore"]
+    assert answer["python"] == platform.python_version()
+    assert answer["packages"]["fvcore"]
 
 
 def test_schema_prints_the_json_schema(hpml: Hpml) -> None:

@@ -25,7 +25,7 @@ import msgspec
 from fuzzing.mutating import Mutate
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.isolation.process import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 
 #: s of CPU time for one case: a machine that is busy with others must not fail a test.
 PATIENCE = 5.0

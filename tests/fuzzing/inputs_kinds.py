@@ -69,8 +69,7 @@ def _mutate_idx(random: Any, data: bytes) -> bytes:
 
 def _read_idx(data: bytes, folder: Path) -> str:
     from hpml_plugins.workloads.datasets.builtin import SOURCES
-    from hpml_plugins.workloads.datasets.loading import describe_arrays, read
-    from hpml_plugins.workloads.datasets.source import Found
+    from hpml_plugins.workloads.datasets.decoding import describe_arrays, read
 
     source = SOURCES["fashion-mnist"]
     place = folder / "fashion-mnist"
@@ -83,7 +82,7 @@ def _read_idx(data: bytes, folder: Path) -> str:
             (place / name).write_bytes(data[1:] if name == mutated else content)
     found = source.find(folder)
     assert found
-    describe_arrays(read(Found(source, found)))
+    describe_arrays(read(source, found))
     return "read"
 
 

@@ -163,19 +163,13 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv import util
     from asv.util import UserError
 
-    from hpml_plugins.host.loading import LoadedPlugin
-    from hpml_plugins.registry.schema import PluginEntry
     from hpml_plugins.store import read_object_or_empty
     from hpml_plugins.store.declarations import keep_declared
-    from hpml_plugins.suite.declaration import _remembered
 
     _project(folder)
     path = folder / "source" / "benchmarks.json"
     path.write_bytes(data)
     previous = read_object_or_empty(path)
-    for plugin in sorted({str(each["plugin"]) for each in _declared().values()}):
-        entry = PluginEntry(plugin, module="m")
-        msgspec.json.encode(_remembered(LoadedPlugin(entry, ""), previous))
     keep_declared(_declared(), previous)
     with suppress(UserError):
         told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load

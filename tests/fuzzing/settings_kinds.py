@@ -40,8 +40,9 @@ def _registries() -> Sequence[bytes]:
 
 
 def _read_registry(data: bytes, folder: Path) -> str:
-    from hpml_plugins.host.fitting import fit
-    from hpml_plugins.host.loading import LoadedPlugin
+
+    from hpml_plugins.host import LoadedPlugin
+    from hpml_plugins.host.loading import apply_registry
     from hpml_plugins.registry import read_registry
 
     path = folder / "registry.yaml"
@@ -52,7 +53,7 @@ def _read_registry(data: bytes, folder: Path) -> str:
     assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
     for index, entry in registry.enabled:
-        fitted = fit(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
+        fitted = apply_registry(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
         if fitted.error and "toy" in fitted.entry.grid:
             raise fitted.error
     return "read"
@@ -80,15 +81,14 @@ def _clusters() -> Sequence[bytes]:
 
 
 def _read_cluster(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.cluster.executors import script
-    from hpml_plugins.tools.cluster.plan import Order
-    from hpml_plugins.tools.cluster.reader import read_cluster
+    from hpml_plugins.tools.cluster.config import read_cluster
+    from hpml_plugins.tools.cluster.submit import RunRequest, script
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
     cluster = read_cluster(path, folder)
     for target in cluster.choose(()):
-        script(target, Order(folder, folder / "results"), folder / "job")
+        script(target, RunRequest(folder, folder / "results"), folder / "job")
     return "read"
 
 
@@ -108,20 +108,19 @@ def _nodes() -> Sequence[bytes]:
 
 @functools.cache
 def _own_project() -> Any:
-    from hpml_plugins.tools.bundle.needs import read_project
+    from hpml_plugins.tools.bundle.packages import read_project
 
     return read_project(ROOT)
 
 
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.bundle.facts import read_node
-    from hpml_plugins.tools.bundle.needs import ask, plan
+    from hpml_plugins.tools.bundle.packages import read_node, requirements_for, select
 
     path = folder / "node.json"
     path.write_bytes(data)
     node = read_node(path)
-    question = ask(_own_project(), node)
-    plan({**question.preferred, "numpy": "2.4.6"}, node)
+    request = requirements_for(_own_project(), node)
+    select({**request.preferred, "numpy": "2.4.6"}, node)
     return "read"
 
 

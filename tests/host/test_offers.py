@@ -97,7 +97,7 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     assert records["mine_a"].metrics["told"].samples == [3.0]  # 1 of a and 2 of b: figures have no names
     assert records["mine_a"].node["facts"] == {"rack": "r-1"}
     for kind, name in (("GPU type", "X1"), ("data set", "shared"), ("fact", "rack")):
-        assert f"{kind} {name!r} is offered by plugin 'a' and by 'b'; the first stands" in done.stderr
+        assert f"{kind} {name!r} is offered by plugin 'a' and by 'b'; the first one is used" in done.stderr
     assert "mine_b" in hpml("data", **env).stdout
 
 

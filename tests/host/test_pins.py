@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support import TOY
 
+from hpml_plugins.cli.list_ import changes
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.host import Host
-from hpml_plugins.host.changes import changes
 from hpml_plugins.host.locating import hash_of, locate
 from hpml_plugins.model.record import Record
-from hpml_plugins.registry.schema import PluginSource
+from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import append_record
 
 HostOf = Callable[..., Host]

@@ -30,4 +30,4 @@ def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
     made = timer([(1.0, True)])
     for looks, judged in (([True, True, False], False), ([False], False), ([True, True, True], True)):
         made.leaves_work = iter(looks).__next__  # type: ignore[method-assign]
-        assert made.works_elsewhere() is judged
+        assert made.uses_other_streams() is judged

@@ -17,7 +17,7 @@ import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Record, Requires, Samples
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure import Context, measure_point
 
 TIME = Metric("time", "s", "lower")
 

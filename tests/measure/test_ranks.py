@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
-from hpml_plugins.measure.point import Context, measure_point
-from hpml_plugins.measure.preload import import_before_fork
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
+from hpml_plugins.model.data_source import use_sources
 
 TIME = Metric("time", "s", "lower")
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -274,7 +273,7 @@ def has_counted(rank: Rank, folder: str) -> list[int]:
         dist.all_reduce(told)
         time.sleep(1e-4 * rank.index)
 
-    rank.plan = Plan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
+    rank.plan = SamplingPlan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
     first = rank.time(step)
     slowest = rank.time(step, over="max", budget=0.01)
     assert first.info["ranks"] == rank.count
@@ -296,27 +295,32 @@ def test_ranks_that_would_stop_at_different_times_still_take_as_many_steps(count
     assert (record.status, record.reason) == ("ok", "")
 
 
-def test_ranks_of_a_process_with_threads_are_spawned_or_said_to_be_impossible(node: Node) -> None:
-    def measure(bench: Bench) -> dict[str, Any]:
-        import threading
-
-        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-        bench.ranks(lambda rank: None, 2)
-        return {"time": 1.0}
-
-    record = measure_point(Benchmark("toy", measure, [TIME]), {}, Context(node))
-    assert record.reason.startswith("ranks must be spawned, because this process has started threads")
-    assert "call bench.ranks before anything else, or with a function of a module" in record.reason
-
-
 @pytest.mark.slow
-def test_ranks_of_a_process_with_threads_are_spawned_where_they_can_be(node: Node) -> None:
+def test_ranks_of_a_process_with_threads_are_spawned_whatever_their_function(node: Node) -> None:
     def measure(bench: Bench) -> dict[str, Any]:
         import threading
 
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         bench.check([one["sum"] for one in bench.ranks(sums, 2, 10)] == [21, 21], "sums")
+        bench.check(bench.ranks(lambda rank: rank.index, 2) == [0, 1], "a function of no module")
+        bench.check(bench.ranks(has_data, 2) == ["toy", "toy"], "data sets")
         return {"time": 1.0}
 
-    record = measure_point(Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node))
+    class Toy:
+        name = "toy"
+
+        def why_missing(self) -> str:
+            return ""
+
+        def load(self, progress: Callable[[str], None]) -> Any:
+            return self
+
+        def facts(self) -> dict[str, str | float]:
+            return {}
+
+    def has_data(rank: Rank) -> str:
+        return str(rank.data("toy").name)
+
+    with use_sources({"toy": Toy()}):
+        record = measure_point(Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node))
     assert (record.status, record.reason) == ("ok", "")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from support import unavailable
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Rank, Record
-from hpml_plugins.measure.point import Context, measure_point
+from hpml_plugins.measure import Context, measure_point, why_no_mpi
 from hpml_plugins.measure.ranks import mpi
-from hpml_plugins.measure.ranks.mpi import why_no_mpi
+from hpml_plugins.measure.ranks.launch import _no_result
 
 
 def needs_mpi() -> None:
@@ -177,14 +178,16 @@ def test_without_mpi4py_the_point_is_skipped(node: Node, monkeypatch: pytest.Mon
     )
 
 
-def test_a_function_that_no_module_has_is_refused(node: Node) -> None:
+def test_a_function_that_no_module_has_is_sent_and_one_that_cannot_be_is_refused(node: Node) -> None:
     needs_mpi()
-    record = point(node, lambda rank: 0)
+    lock = threading.Lock()
+    assert point(node, lambda rank: rank.index + 5).series["found"].columns["value"] == [5, 6]
+    record = point(node, lambda rank: lock.locked())
     assert record.status == "failed"
-    assert "ranks that mpirun starts need a function of a module" in record.reason
+    assert "the ranks' function cannot be sent to new processes: TypeError: cannot pickle" in record.reason
 
 
 def test_what_mpirun_says_of_a_rank_that_died_is_read() -> None:
     told = "mpirun noticed that process rank 3 with PID 4711 on node\n  n1 exited on signal 11 (Segmentation fault).\n"
-    assert mpi._how_it_ended(0, told) == "rank 3 died of SIGSEGV (segmentation fault)"
-    assert mpi._how_it_ended(1, "-----\nno slots\n-----\n") == "rank 1 ended without a report: no slots"
+    assert _no_result(0, told).what == "rank 3 died of SIGSEGV (segmentation fault)"
+    assert _no_result(1, "-----\nno slots\n-----\n").what == "rank 1 ended without a report: no slots"

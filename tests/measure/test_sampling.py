@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpml_plugins.measure.cpu_timer import affinity, time_on_cpu
-from hpml_plugins.measure.sampling import Plan, drift, remarks, sample, warm_up
+from hpml_plugins.measure.sampling import SamplingPlan, drift, remarks, sample, warm_up
 
 
 def source(values: Iterator[float]) -> Callable[[], list[float]]:
@@ -24,15 +24,15 @@ def normal(mean: float, deviation: float, seed: int) -> Iterator[float]:
 
 
 def test_a_steady_step_stops_at_the_fewest_samples() -> None:
-    done = sample(source(itertools.repeat(0.01)), Plan(), batch=1)
+    done = sample(source(itertools.repeat(0.01)), SamplingPlan(), {}, batch=1)
     assert (len(done), done.info["stopped"]) == (10, "converged")
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.floats(1e-6, 1.0), st.floats(0.0, 0.03), st.integers(0, 2**32))
 def test_converged_means_that_the_interval_is_as_narrow_as_was_asked(mean: float, share: float, seed: int) -> None:
-    plan = Plan(budget=5.0)
-    done = sample(source(normal(mean, share * mean, seed)), plan, batch=1)
+    plan = SamplingPlan(budget=5.0)
+    done = sample(source(normal(mean, share * mean, seed)), plan, {}, batch=1)
     assert len(done) >= 3
     if done.info["stopped"] == "converged":
         assert done.relative_precision <= plan.precision
@@ -44,7 +44,7 @@ def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_sa
     # trials is asked: 170, which true coverage of 92 % misses with a probability below 1e-4.
     hits = 0
     for seed in range(200):
-        low, high = sample(source(normal(1e-3, 1e-5, seed)), Plan(budget=5.0), batch=1).interval()
+        low, high = sample(source(normal(1e-3, 1e-5, seed)), SamplingPlan(budget=5.0), {}, batch=1).interval()
         hits += low <= 1e-3 <= high
     assert hits >= 170
 
@@ -54,46 +54,46 @@ def test_a_noisy_step_ends_with_its_budget_and_says_so() -> None:
         time.sleep(0.001)
         return [random.random()]
 
-    done = sample(take, Plan(budget=0.1), batch=1)
+    done = sample(take, SamplingPlan(budget=0.1), {}, batch=1)
     assert done.info["stopped"] == "budget"
     assert len(done) >= 10
-    assert "the median is known to ±" in remarks(done, Plan(), "time")[0]
+    assert "the median is known to ±" in remarks(done, SamplingPlan(), "time")[0]
 
 
 def test_samples_are_bounded_in_number() -> None:
-    done = sample(source(itertools.cycle([1e-3, 3e-3])), Plan(budget=60, most=50), batch=1)
+    done = sample(source(itertools.cycle([1e-3, 3e-3])), SamplingPlan(budget=60, most=50), {}, batch=1)
     assert (len(done), done.info["stopped"]) == (50, "most samples")
 
 
 def test_outliers_are_counted_and_kept() -> None:
     values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998, 1.0, 1.001, 9.0, 1.0]
-    done = sample(source(iter(values)), Plan(precision=1.0), batch=1)
+    done = sample(source(iter(values)), SamplingPlan(precision=1.0), {}, batch=1)
     assert (done.outliers, max(done.values)) == (1, 9.0)
-    assert "1 of 10 samples are far outliers (kept)" in " ".join(remarks(done, Plan(precision=1.0), "time"))
+    assert "1 of 10 samples are far outliers (kept)" in " ".join(remarks(done, SamplingPlan(precision=1.0), "time"))
 
 
 def test_a_clock_that_falls_all_the_while_is_said_to_drift() -> None:
     values = [1.0 + 0.01 * i for i in range(40)]
     assert drift(values) == pytest.approx(0.2 / 1.195)
-    done = sample(source(iter(values)), Plan(precision=0.001, most=40), batch=1)
-    assert "time: drifts" in " ".join(remarks(done, Plan(), "time"))
+    done = sample(source(iter(values)), SamplingPlan(precision=0.001, most=40), {}, batch=1)
+    assert "time: drifts" in " ".join(remarks(done, SamplingPlan(), "time"))
 
 
 def test_a_plan_keeps_what_is_not_given() -> None:
-    assert Plan().but(precision=0.01) == Plan(precision=0.01)
-    assert Plan().but(budget=9.0).but() == Plan(budget=9.0)
+    assert SamplingPlan().but(precision=0.01) == SamplingPlan(precision=0.01)
+    assert SamplingPlan().but(budget=9.0).but() == SamplingPlan(budget=9.0)
 
 
 def test_a_steady_measurement_needs_no_remark() -> None:
-    assert remarks(sample(source(itertools.repeat(1.0)), Plan(), batch=1), Plan(), "time") == []
+    assert remarks(sample(source(itertools.repeat(1.0)), SamplingPlan(), {}, batch=1), SamplingPlan(), "time") == []
 
 
 def test_warming_up_ends_when_five_in_a_row_agree() -> None:
     falling = iter([9.0, 5.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0])
-    seconds, stable = warm_up(lambda: next(falling), Plan(warm_up=10))
-    assert stable
+    info = warm_up(lambda: next(falling), SamplingPlan(warm_up=10))
+    assert info["warm"] == "stable"
     assert next(falling) == 7.0
-    assert seconds < 1
+    assert float(info["warm_up"]) < 1
 
 
 def test_warming_up_gives_up_at_its_bound_and_says_so() -> None:
@@ -101,14 +101,14 @@ def test_warming_up_gives_up_at_its_bound_and_says_so() -> None:
         time.sleep(0.005)
         return random.random()
 
-    seconds, stable = warm_up(restless, Plan(warm_up=0.05))
-    assert not stable
-    assert 0.05 <= seconds < 1
+    info = warm_up(restless, SamplingPlan(warm_up=0.05))
+    assert info["warm"] == "not stable"
+    assert 0.05 <= float(info["warm_up"]) < 1
 
 
 def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
     seen = []
-    time_on_cpu(lambda: seen.append(gc.isenabled()), Plan(budget=0.05, warm_up=0.02))
+    time_on_cpu(lambda: seen.append(gc.isenabled()), SamplingPlan(budget=0.05, warm_up=0.02))
     assert seen[-1] is False
     assert gc.isenabled()
 
@@ -116,4 +116,4 @@ def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
 def test_the_affinity_is_recorded_as_linux_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 8, 10, 11})
     assert affinity() == "0-2,8,10-11"
-    assert time_on_cpu(lambda: None, Plan(budget=0.02, warm_up=0.01)).info["affinity"] == "0-2,8,10-11"
+    assert time_on_cpu(lambda: None, SamplingPlan(budget=0.02, warm_up=0.01)).info["affinity"] == "0-2,8,10-11"

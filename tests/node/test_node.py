@@ -6,9 +6,7 @@ import pytest
 
 from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.node.detect import visible
-from hpml_plugins.node.nvml import read_gpus
+from hpml_plugins.node import detect_node, machine_name, read_gpus, visible
 
 
 def test_this_machine_is_described_and_honest_about_gpus() -> None:

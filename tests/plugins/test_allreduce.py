@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Benchmark, HpmlError, Node, Record, Samples
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins.allreduce import hpml_benchmarks
 from hpml_plugins.plugins.allreduce.buffers import PERIOD, Buffers, value
@@ -25,7 +25,7 @@ from hpml_plugins.plugins.allreduce.formulas import (
 )
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 #: rank 0 of two H200, NCCL 2.28: a 4-byte line-up before and after the call that counts.

@@ -30,6 +30,14 @@ def test_an_empty_point_costs_more_than_nothing(node: Node) -> None:
     assert min(measured(BENCHMARKS["harness_point"], node)["overhead"]) > 0
 
 
+def test_the_start_of_a_command_is_held_against_its_libraries(node: Node) -> None:
+    found = measured(BENCHMARKS["harness_startup"], node)
+    assert found["ratio"] == [
+        ours / libraries for ours, libraries in zip(found["list"], found["baseline"], strict=True)
+    ]
+    assert min(found["baseline"]) > 0
+
+
 @pytest.mark.slow
 def test_a_real_asv_run_of_twenty_points_is_timed(node: Node) -> None:
     found = measured(BENCHMARKS["harness_asv"], node, launch="forkserver")

@@ -10,8 +10,7 @@ import matplotlib.figure
 import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
-from hpml_plugins.measure.point import to_metrics
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_table, swap_table
@@ -21,7 +20,7 @@ from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest
 from hpml_plugins.store import current_records
 from hpml_plugins.testing import Context, measure_point
 
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 
 
 def test_flop_of_the_layers_by_hand() -> None:

@@ -11,15 +11,14 @@ import pytest
 from support import unavailable
 
 from hpml_plugins import Bench, Node, Rank, Record
-from hpml_plugins.measure.ranks.mpi import why_no_mpi
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan, why_no_mpi
 from hpml_plugins.plugins.mlp import hpml_benchmarks, learning_benchmarks, model_benchmark, reference
 from hpml_plugins.plugins.mlp.formulas import Sizes
 from hpml_plugins.plugins.mlp.job import Job
 from hpml_plugins.plugins.mlp.phases import ORDER, PRODUCTS, Phases
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 SMALL = model_benchmark.Grid((16, 32), (40, 80), (32, 40))
 

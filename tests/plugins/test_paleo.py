@@ -13,13 +13,13 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, count_model, find_gpu, gpu_types, hookspecs
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins import paleo
 from hpml_plugins.plugins.paleo import COMMUNICATION, MEASURE, PREDICT, formulas, measuring, precisions
 from hpml_plugins.plugins.paleo.costs import layer_costs, predict
 from hpml_plugins.testing import Context, measure_point
 
-SHORT = Plan(precision=0.5, budget=0.02, warm_up=0.01, fewest=3)
+SHORT = SamplingPlan(precision=0.5, budget=0.02, warm_up=0.01, fewest=3)
 
 NETS = """
 import torch

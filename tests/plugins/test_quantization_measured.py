@@ -10,7 +10,7 @@ import torch
 
 from hpml_plugins import Bench, HpmlError, Node, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node import needs
 from hpml_plugins.plugins.quantization import (
     energy,
@@ -30,7 +30,7 @@ from hpml_plugins.testing import Context, measure_point
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 # torch.ao says at every call that it will be gone one day.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins import roofline
 from hpml_plugins.plugins.roofline import counters, dtypes, formulas, names, work
@@ -22,7 +22,7 @@ from hpml_plugins.plugins.roofline.kernel_benchmark import KERNEL
 from hpml_plugins.plugins.roofline.model_benchmark import MODEL
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL, best
 
-SHORT = Plan(budget=0.05, warm_up=0.01, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hpml_plugins import Node, Record
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks
 from hpml_plugins.plugins.scaling.ddp import Job, share_of
 from hpml_plugins.plugins.scaling.workloads import SMALL
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
-SHORT = Plan(budget=0.05, warm_up=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import CheckFailed
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
 from hpml_plugins.plugins.vecadd.launches import LAUNCHES, shape
 from hpml_plugins.plugins.vecadd.unified import too_much
 from hpml_plugins.plugins.vecadd.vectors import bandwidth, bytes_moved, is_sum, vectors
 
-SHORT = Plan(budget=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, fewest=3)
 
 IN_THE_SIMULATOR = """
 import sys
@@ -44,7 +44,7 @@ import sys
 from numba import cuda
 from numba.cuda.simulator.cudadrv.devicearray import managed_array
 from hpml_plugins import Bench, Node
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import device, on_cuda, unified
 
@@ -54,7 +54,7 @@ on_cuda.MILLION = unified.MILLION = 1003
 benchmark = {each.name: each for each in vecadd.hpml_benchmarks()}[sys.argv[1]]
 params = {"millions": 1, **dict(pair.split("=") for pair in sys.argv[2:])}
 node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
-bench = Bench(node, params, plan=Plan(budget=0.05, warm_up=0.01, fewest=3))
+bench = Bench(node, params, plan=SamplingPlan(budget=0.05, warm_up=0.01, fewest=3))
 given = benchmark.measure(bench, **params)
 assert set(given) == {metric.name for metric in benchmark.metrics}, given
 assert given["bandwidth"].values == tuple(1003 * 12 / seconds for seconds in given["time"].values)

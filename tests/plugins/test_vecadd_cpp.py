@@ -8,10 +8,10 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.vecadd import VECADD_CPU, cpp
 
-SHORT = Plan(budget=0.05, fewest=3)
+SHORT = SamplingPlan(budget=0.05, fewest=3)
 needs_compiler = pytest.mark.skipif(cpp.find_compiler() is None, reason="no C++ compiler")
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hpml_plugins import Bench, Node, Record
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.vecadd.rows import Row, rows
 from hpml_plugins.plugins.vecadd.runs import Stopwatch, repeat
@@ -77,7 +77,7 @@ def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
 
 def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
     told: list[str] = []
-    bench = Bench(node, {}, plan=Plan(budget=0.0), report=lambda text, share: told.append(text))
+    bench = Bench(node, {}, plan=SamplingPlan(budget=0.0), report=lambda text, share: told.append(text))
     taken = iter([5.0, 6.0, 7.0, 8.0])
     samples = repeat(bench, lambda: {"kernel": next(taken)}, ("kernel",))
     assert samples["total"].values == (5.0, 6.0, 7.0)

@@ -17,7 +17,7 @@ from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
 from hpml_plugins.store import Damaged, append_record, lock_machine, merge_results, read_file, read_records, record_file
-from hpml_plugins.tools.cluster.reader import read_cluster
+from hpml_plugins.tools.cluster.config import read_cluster
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)

@@ -1,25 +1,42 @@
-"""A group of ranks: what every one of them is told, and how each ended."""
+"""A group of ranks: what every one of them gets, the files in which they answer, and how each ended."""
 
 from __future__ import annotations
 
 import pickle
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hpml_plugins.measure.sampling import Plan
+from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.data_source import DataSource
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 
 Backend = Literal["nccl", "gloo"]
 Launcher = Literal["torch", "mpi"]
-Kind = Literal["ok", "failed", "wrong", "skipped"]
+
+
+@dataclass
+class RankResult:
+    """How a rank's function ended. error: what the point raises; None where it returned.  at: Unix time, s."""
+
+    value: Any = None
+    error: HpmlError | None = None
+    checks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    attached: dict[str, Series] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True)
-class Team:
-    """What every rank of a group is told. folder: where they meet and leave their reports.  timeout: s.
+class Group:
+    """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
+    sources: the data sets in force.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
     many machines they are; on more than one torch's launcher has given each its place.
@@ -28,49 +45,43 @@ class Team:
     folder: str
     count: int
     backend: Backend
-    parent: int
     node: Node
     params: Params
     seed: int
-    plan: Plan
-    timeout: float
-    environment: dict[str, str] = field(default_factory=dict)
+    plan: SamplingPlan
+    end: float
+    environment: dict[str, str]
+    sources: Mapping[str, DataSource]
     nodes: int = 1
+    parent: int = 0
 
     @property
-    def on_a_node(self) -> int:
+    def per_node(self) -> int:
         """How many of them each node has."""
         return self.count // self.nodes
 
-    def report_of(self, index: int) -> Path:
-        """The file in which a rank says how it ended."""
-        return Path(self.folder, f"rank{index}.report")
+    def file(self, kind: str, index: int = 0) -> Path:
+        """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the "order" to all."""
+        return Path(self.folder, f"rank{index}.{kind}")
 
-    def stack_of(self, index: int) -> Path:
-        """The file into which a rank writes where it is, when signalled."""
-        return Path(self.folder, f"rank{index}.stack")
+    def result(self, index: int) -> RankResult | None:
+        """How a rank ended; None for one that left no result."""
+        with suppress(FileNotFoundError):
+            result: RankResult = pickle.loads(self.file("result", index).read_bytes())
+            return result
+        return None
 
-    def pid_of(self, index: int) -> Path:
-        """The file in which a rank that another program started says which process it is."""
-        return Path(self.folder, f"rank{index}.pid")
-
-    def read(self, index: int) -> Report | None:
-        """How a rank ended; None for one that left no report."""
+    def leave(self, index: int, result: RankResult) -> None:
+        """Write how a rank ended. Raises HpmlError for a value that does not pickle."""
         try:
-            report: Report = pickle.loads(self.report_of(index).read_bytes())
-        except FileNotFoundError:
-            return None
-        return report
+            content = pickle.dumps(result)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
+        replace_file(self.file("result", index), content)
 
 
-@dataclass
-class Report:
-    """How a rank's function ended. at: s of the monotonic clock, which all processes of a machine share."""
-
-    kind: Kind
-    text: str = ""
-    value: Any = None
-    at: float = 0.0
-    checks: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    attached: dict[str, Series] = field(default_factory=dict)
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there complete or not at all."""
+    partial = path.with_suffix(f"{path.suffix}.partial")
+    partial.write_bytes(content)
+    partial.rename(path)

@@ -1,34 +1,44 @@
-"""Starting ranks, as a rule with torch's launcher, waiting for them, and saying which one failed and how."""
+"""Starting ranks, waiting for them, and saying which one failed and how.
+
+Ranks on this node are processes of this one, or mpirun's; on several nodes srun starts them. They answer in files.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import multiprocessing.connection
 import os
-import pickle
+import re
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, UsageError, describe
-from hpml_plugins.isolation.process import describe_exit
+import cloudpickle
+import psutil
+
+from hpml_plugins.errors import RankFailed, Skipped, UsageError, describe
+from hpml_plugins.isolation import describe_exit, end_with_parent
 from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks.group import Backend, Launcher, Report, Team
-from hpml_plugins.measure.ranks.stacks import where
-from hpml_plugins.measure.ranks.worker import live
+from hpml_plugins.measure.ranks import mpi, slurm
+from hpml_plugins.measure.ranks.group import Backend, Group, Launcher, RankResult
+from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
+from hpml_plugins.model.data_source import known_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
-#: s that the others have to end by themselves when one has failed, and again before they are killed.
-GRACE = 0.2
 #: What is left of the point's own time to say who hangs and to end all: s, and as a share.
 MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
+#: What mpirun says of a rank that died.
+_DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
+_MEASURE = Path(__file__).parents[1]
 
 
 def run_ranks(
@@ -45,68 +55,40 @@ def run_ranks(
 ) -> list[Any]:
     """Run `function(rank, *args)` on so many ranks; see Bench.ranks. No process is left, whatever happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
-    _check(bench, count // nodes, chosen)
+    _check(bench, count, chosen, nodes, launcher)
     limit = _limit(bench, timeout)
-    if launcher == "mpi" or nodes > 1:
-        found = _start_elsewhere(
-            bench, function, count, args, backend=chosen, limit=limit, environment=environment or {}, nodes=nodes,
-            launcher=launcher,
+    shared = slurm.shared_folder() if nodes > 1 else None
+    with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
+        group = Group(
+            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
+            environment or {}, known_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
-        if failed := [(report.at, index) for index, report in enumerate(found) if report.kind != "ok"]:
-            index = min(failed, key=lambda pair: (pair[0] == 0, pair))[1]  # 0: it left no report
-            raise _error(index, found[index])
-        return _merge(bench, found)
-    method = _start_method()
-    with tempfile.TemporaryDirectory(prefix="hpml-ranks-") as folder:
-        team = Team(
-            folder, count, chosen, os.getpid(), bench.node, bench.params, bench.seed, bench.plan, limit,
-            environment or {},
-        )  # fmt: skip
-        receiver, sender = multiprocessing.Pipe(duplex=False)
-        context = _start(team, function, args, sender, method)
+        started = (_Processes if group.parent else _Program)(group, function, args)
         try:
-            _wait(context, team, receiver, bench, limit)
+            _wait(started, group, bench, limit)
         finally:
-            for process in context.processes:
-                process.kill()
-                process.join()
-            for left in context.error_files:  # torch's own; it does not take them away
-                Path(left).unlink(missing_ok=True)
-            sender.close()
-            receiver.close()
-        reports = [team.read(index) for index in range(count)]
-    return _merge(bench, [report for report in reports if report])
+            output = started.end()
+        results = [group.result(i) or RankResult(error=_no_result(i, output)) for i in range(count)]
+    for result in sorted(results, key=lambda each: each.at):
+        if result.error:
+            raise result.error
+    return _merge(bench, results)
 
 
-def _start_elsewhere(
-    bench: Bench,
-    function: Callable[..., Any],
-    count: int,
-    args: tuple[Any, ...],
-    *,
-    nodes: int,
-    launcher: Launcher,
-    **told: Any,
-) -> list[Report]:
-    """By another program than torch's launcher in this process: srun on several nodes, or mpirun."""
-    if launcher == "torch":
-        from hpml_plugins.measure.ranks.slurm import run_on_nodes
-
-        return run_on_nodes(bench, function, count, nodes, args, **told)
-    if nodes > 1:
-        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
-    from hpml_plugins.measure.ranks.mpi import run_by_mpirun
-
-    return run_by_mpirun(bench, function, count, args, **told)
-
-
-def _check(bench: Bench, count: int, backend: Backend) -> None:
+def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
     if count < 1:
         raise UsageError(f"{count} ranks cannot be started; at least one")
-    if backend == "nccl" and bench.gpus < count:
+    if backend == "nccl" and bench.gpus < count // nodes:
         raise UsageError(
-            f"{count} ranks over nccl need {count} GPUs, the point has {bench.gpus}; declare Requires(gpus=...)"
+            f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has {bench.gpus}; "
+            "declare Requires(gpus=...)"
         )
+    if launcher == "mpi" and nodes > 1:
+        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+    if launcher == "mpi" and (reason := mpi.why_no_mpi()):
+        raise Skipped(reason)
+    if nodes > 1:
+        slurm.check(count, nodes)
 
 
 def _limit(bench: Bench, timeout: float | None) -> float:
@@ -117,92 +99,155 @@ def _limit(bench: Bench, timeout: float | None) -> float:
     return min(timeout or left, left - min(MARGIN, MARGIN_SHARE * left))
 
 
-def _start_method() -> str:
-    """ "fork" where that is safe, else "spawn", which imports everything again.
+class _Processes:
+    """Processes of this one, forked where that is safe, else spawned, which imports everything again.
 
     A fork has only the thread that forked: the pools of OpenMP, CUDA's and gloo's threads are gone, and whoever waits
     for them hangs. Before torch is imported no such pool exists; NumPy's OpenBLAS minds its own forks.
     """
-    fresh = "torch" not in sys.modules
-    import torch  # noqa: F401
 
-    return "fork" if fresh or len(list(Path("/proc/self/task").iterdir())) == 1 else "spawn"
+    def __init__(self, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        fresh = "torch" not in sys.modules
+        import torch.multiprocessing as mp
+
+        may_fork = fresh or psutil.Process().num_threads() == 1
+        context = mp.get_context("fork" if may_fork else "spawn")
+        order = (group, function, args) if may_fork else _pickled(group, function, args)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._group = group
+        self._processes = [context.Process(target=run_rank, args=(i, i, order)) for i in range(group.count)]
+        for process in self._processes:
+            process.start()
+
+    def wait(self) -> bool:
+        """Wait a moment. Whether they run on: not once all have ended, or one failed."""
+        multiprocessing.connection.wait([each.sentinel for each in self._processes if each.exitcode is None], LOOK)
+        codes = [process.exitcode for process in self._processes]
+        silent = [i for i, code in enumerate(codes) if code is not None and not self._group.file("result", i).exists()]
+        for index in silent:
+            how = describe_exit(codes[index] or 0) or "ended with exit status 0 before its function returned"
+            # What its end made others report meanwhile is not what came first.
+            self._group.leave(index, RankResult(error=RankFailed(f"rank {index} {how}"), at=time.time() - LAST_WORDS))
+        return None in codes and not silent and not any(codes)
+
+    def end(self) -> str:
+        """End all of them. What they print is this process's own output."""
+        for process in self._processes:
+            process.kill()
+            process.join()
+        return ""
 
 
-def _start(team: Team, function: Callable[..., Any], args: tuple[Any, ...], sender: Connection, method: str) -> Any:
-    from torch.multiprocessing.spawn import start_processes
+class _Program:
+    """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
 
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        return start_processes(
-            live, args=(team, function, args, sender), nprocs=team.count, join=False, start_method=method
+    def __init__(self, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._group = group
+        on_nodes = group.nodes > 1
+        by: ModuleType = slurm if on_nodes else mpi
+        group.file("order").write_bytes(_pickled(group, function, args))
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
+        self._grace = by.GRACE
+        parent = os.getpid()
+        # The same modules as here: `-m` would look into the current folder first.
+        path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
+        self._process = subprocess.Popen(
+            [*by.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
+            env={**by.environment(), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            stdin=subprocess.DEVNULL,  # it would read what is meant for others
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            # srun must live to end its ranks on other nodes
+            preexec_fn=None if on_nodes else lambda: end_with_parent(parent),
         )
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+
+    def wait(self) -> bool:
+        """Wait a moment. Whether the program runs on: it ends all ranks once one failed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LOOK)
+        return self._process.returncode is None
+
+    def end(self) -> str:
+        """End the program, which ends its ranks, and those on this node that it leaves behind. What all printed."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(self._grace)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        for process in psutil.process_iter(["cmdline"]):
+            if self._group.folder in (process.info["cmdline"] or ()):
+                with suppress(psutil.Error):
+                    process.kill()
+        with self._log:
+            self._log.seek(0)
+            output = self._log.read().decode(errors="replace")
+        sys.stderr.write(output)
+        return output
+
+
+def _pickled(*order: Any) -> bytes:
+    """What ranks in new processes are to do. Raises UsageError where it cannot be sent to them."""
+    try:
+        return cloudpickle.dumps(order)  # type: ignore[no-any-return]
+    except Exception as error:
         raise UsageError(
-            f"ranks must be spawned, because this process has started threads (torch, CUDA), and cannot be: "
-            f"{describe(error)}; call bench.ranks before anything else, or with a function of a module"
+            f"the ranks' function cannot be sent to new processes: {describe(error)}; "
+            "start ranks before anything computes with torch: they are then forked"
         ) from error
 
 
-def _wait(context: Any, team: Team, receiver: Connection, bench: Bench, limit: float) -> None:
-    """Until all ranks have ended well. Raises for the first that did not."""
-    from torch.multiprocessing.spawn import ProcessException
-
-    deadline = time.monotonic() + limit
-    while True:
-        try:
-            done = context.join(timeout=LOOK, grace_period=GRACE)
-        except ProcessException as fault:
-            _raise_first(context, team, int(fault.error_index))
-            return  # all had reported before one died in taking itself down
-        with suppress(EOFError, OSError):
-            while receiver.poll():
-                bench.progress(*receiver.recv())
-        for index, process in enumerate(context.processes):
-            if process.exitcode == 0 and not team.report_of(index).exists():
-                raise RankFailed(f"rank {index} ended with exit status 0 before its function returned")
-        if done:
-            return
-        if time.monotonic() >= deadline:
-            raise RankFailed(f"ranks timed out after {limit:.3g} s: {_where(context, team)}")
+def _wait(started: _Processes | _Program, group: Group, bench: Bench, limit: float) -> None:
+    """Until the ranks have ended, or one failed. Raises RankFailed when the time is up."""
+    shown = b""
+    running = True
+    while running:
+        running = started.wait()
+        with suppress(OSError):
+            if (progress := group.file("progress").read_bytes()) != shown:
+                bench.progress(*json.loads(progress))
+                shown = progress
+        if running and time.time() >= group.end:
+            raise RankFailed(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
-def _raise_first(context: Any, team: Team, noticed: int) -> None:
-    """Raise for the rank that failed first; nothing where every function had returned."""
-    reports = {index: report for index in range(team.count) if (report := team.read(index))}
-    silent = [index for index in range(team.count) if index not in reports]
-    # Without a report: the one that was noticed, or one that exited; signals may be ours, sent to the others.
-    for index in silent:
-        code = context.processes[index].exitcode
-        if index == noticed or (code is not None and code >= 0):
-            said = describe_exit(code) or "ended with exit status 0 before it reported"
-            raise RankFailed(f"rank {index} {said}")
-    failed = [(report.at, index) for index, report in reports.items() if report.kind != "ok"]
-    if failed:
-        index = min(failed)[1]
-        raise _error(index, reports[index])
+def _no_result(index: int, output: str) -> RankFailed:
+    """For a rank that left no result: what mpirun says of the one that took the others down, or the last words."""
+    if died := _DIED.search(output):
+        return RankFailed(f"rank {died[1]} {describe_exit(-int(died[2]))}")
+    lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
+    return RankFailed(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
 
 
-def _error(index: int, report: Report) -> HpmlError:
-    if report.kind == "skipped":
-        return Skipped(report.text)
-    if report.kind == "wrong":
-        return CheckFailed(f"rank {index}: {report.text}")
-    return RankFailed(f"rank {index}: {report.text}")
-
-
-def _where(context: Any, team: Team) -> str:
-    return where(team, {i: process.pid for i, process in enumerate(context.processes) if process.is_alive()})
-
-
-def _merge(bench: Bench, reports: list[Report]) -> list[Any]:
+def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
     """Put what the ranks checked, warned of and attached into the bench: once what all say, else by rank."""
-    for index, report in enumerate(reports):
-        bench.checks += [check for check in dict.fromkeys(report.checks) if check not in bench.checks]
-        for text in report.warnings:
-            everywhere = all(text in other.warnings for other in reports)
-            said = text if everywhere or index == 0 else f"rank {index}: {text}"
-            bench.warnings += [said] * (said not in bench.warnings)
-        bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in report.attached.items()}
-    return [report.value for report in reports]
+    for index, result in enumerate(results):
+        bench.checks += [check for check in dict.fromkeys(result.checks) if check not in bench.checks]
+        for text in result.warnings:
+            everywhere = all(text in other.warnings for other in results)
+            warning = text if everywhere or index == 0 else f"rank {index}: {text}"
+            bench.warnings += [warning] * (warning not in bench.warnings)
+        bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
+    return [result.value for result in results]
+
+
+def _where(group: Group) -> str:
+    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
+    hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
+    return ", ".join(f"rank {index} {_frame(group.file('stack', index))}" for index in hanging)
+
+
+def _frame(path: Path) -> str:
+    """The innermost frame of a stack, and the function of the plugin that called it."""
+    try:
+        main_thread = path.read_text().rpartition("Thread 0x")[2]  # the first thread is the last in the list
+    except OSError:
+        return "still starting"
+    frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', main_thread)
+    if not frames:
+        return "silent"
+    own = [frame for frame in frames if "/torch/" not in frame[0] and _MEASURE not in Path(frame[0]).parents]
+    shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
+    return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)

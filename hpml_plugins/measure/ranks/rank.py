@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks.group import Team
+from hpml_plugins.measure.bench import Bench, Progress
+from hpml_plugins.measure.ranks.group import Group
 from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.model.samples import Samples
 
@@ -27,20 +28,15 @@ class Rank(Bench):
     among the ranks of its node.
     """
 
-    def __init__(
-        self,
-        index: int,
-        team: Team,
-        report: Callable[[str, float | None], None] | None = None,
-        local: int | None = None,
-    ) -> None:
-        gpus = team.on_a_node if team.backend == "nccl" else 0
-        super().__init__(team.node, team.params, gpus=gpus, seed=team.seed, plan=team.plan, report=report)
+    def __init__(self, index: int, group: Group, local: int, report: Progress) -> None:
+        gpus = group.per_node if group.backend == "nccl" else 0
+        super().__init__(group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report)
         self.index = index
-        self.count = team.count
-        self.backend = team.backend
-        self.device = f"cuda:{index if local is None else local}" if gpus else "cpu"
-        self._team = team
+        self.count = group.count
+        self.backend = group.backend
+        self.device = f"cuda:{local}" if gpus else "cpu"
+        self._group = group
+        self._torch: Any = None  # once connected
         self._control: Any = None
 
     def time(
@@ -54,46 +50,39 @@ class Rank(Bench):
         name: str = "time",
         over: Over = "mean",
     ) -> Samples:
-        """Samples of the time of one call of `step`, which all ranks make together, s. Every rank gets the same ones.
+        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank gets the same ones.
 
         Rank 0 decides how often the step is called, and all call it as often: a step may hold collectives. All ranks
-        must call `time` in the same order.  launch: beside Bench.time's, "graph" captures a batch into a CUDA graph, so
+        must call `time` in the same order.  launch: Bench.time's, or "graph": a batch is captured into a CUDA graph, so
         that not even a long queue of launches stands between two steps; the step must be capturable.  device: "cpu"
         or "cuda".  over: each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
         The other arguments are Bench.time's.
         """
-        from hpml_plugins.measure.ranks.collective_timing import time_together
+        from hpml_plugins.measure.ranks.collective_timing import time_collective
 
         plan = self.plan.but(budget=budget)
         on_gpu = (device or self.device).startswith("cuda")
-        samples = time_together(self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over)
+        samples = time_collective(self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over)
         if self.index == 0:
             self.warnings += remarks(samples, plan, name)
         return samples
 
     def barrier(self) -> None:
         """Wait until this rank's GPU is idle, and for all ranks."""
-        import torch
-        import torch.distributed as dist
-
-        self._synchronize()
+        self.synchronize()
         # Not dist.barrier: that goes to the GPU which the default group is bound to.
-        dist.all_reduce(torch.zeros(1), group=self._control)
+        self._torch.distributed.all_reduce(self._torch.zeros(1), group=self._control)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank, on every rank. value: anything that pickles."""
-        import torch.distributed as dist
-
         everyone: list[Any] = [None] * self.count
-        dist.all_gather_object(everyone, value, group=self._control)
+        self._torch.distributed.all_gather_object(everyone, value, group=self._control)
         return everyone
 
     def share(self, value: Any = None) -> Any:
         """Rank 0's value, on every rank; what the others pass does not matter."""
-        import torch.distributed as dist
-
         box = [value if self.index == 0 else None]
-        dist.broadcast_object_list(box, 0, group=self._control)
+        self._torch.distributed.broadcast_object_list(box, 0, group=self._control)
         return box[0]
 
     def ranks(self, *_: Any, **__: Any) -> NoReturn:
@@ -102,22 +91,16 @@ class Rank(Bench):
 
     def share_numbers(self, numbers: list[float]) -> list[float]:
         """Rank 0's numbers, on every rank; all pass as many. A tenth of what `share` costs."""
-        import torch
-        import torch.distributed as dist
-
-        told = torch.tensor(numbers, dtype=torch.float64)
-        dist.broadcast(told, 0, group=self._control)
-        return list(told.tolist())
+        shared = self._torch.tensor(numbers, dtype=self._torch.float64)
+        self._torch.distributed.broadcast(shared, 0, group=self._control)
+        return list(shared.tolist())
 
     def gather_numbers(self, numbers: list[float]) -> list[list[float]]:
         """Every rank's numbers, by rank; all pass as many."""
-        import torch
-        import torch.distributed as dist
-
-        own = torch.tensor(numbers, dtype=torch.float64)
-        everyone = [torch.empty_like(own) for _ in range(self.count)]
-        dist.all_gather(everyone, own, group=self._control)
-        return [list(told.tolist()) for told in everyone]
+        own = self._torch.tensor(numbers, dtype=self._torch.float64)
+        everyone = [self._torch.empty_like(own) for _ in range(self.count)]
+        self._torch.distributed.all_gather(everyone, own, group=self._control)
+        return [list(each.tolist()) for each in everyone]
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -125,33 +108,33 @@ class Rank(Bench):
         import torch
         import torch.distributed as dist
 
+        self._torch = torch
         # Fair shares: as many threads as cores on each rank would have every one wait for the others'.
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._team.on_a_node))
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._group.per_node))
         card = None
         if self.backend == "nccl":
             card = torch.device(self.device)
             torch.cuda.set_device(card)
         # A file, not a port: nobody else can take it between choosing and using it. Over several nodes the launcher's.
         meeting: dict[str, Any] = {"init_method": "env://"}
-        if self._team.nodes == 1:
-            meeting = {"store": dist.FileStore(str(Path(self._team.folder, "store")), self.count)}
+        if self._group.nodes == 1:
+            meeting = {"store": dist.FileStore(str(Path(self._group.folder, "store")), self.count)}
         dist.init_process_group(
             self.backend,
             **meeting,
             rank=self.index,
             world_size=self.count,
-            timeout=timedelta(seconds=self._team.timeout + 60),  # ours must be first, to say who hangs
+            timeout=timedelta(seconds=self._group.end - time.time() + 60),  # ours must be first, to say who hangs
             device_id=card,
         )
-        # Decisions travel beside the measured collectives, over the CPU.
+        # Decisions travel over the CPU, apart from the measured collectives.
         self._control = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
         yield
         with suppress(Exception):  # what was measured stands, whether or not the others come to the end
             self.barrier()
             dist.destroy_process_group()
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
+        """Wait until this rank's GPU is idle."""
         if self.device != "cpu":
-            import torch
-
-            torch.cuda.synchronize()
+            self._torch.cuda.synchronize()

@@ -1,104 +1,104 @@
-"""The process that a rank lives in: it takes its place, runs the function, and leaves a report however that ends."""
+"""The process that a rank lives in: it takes its place, runs the function, and leaves a result however that ends.
+
+As a module it is a rank that mpirun or srun started: `python -m hpml_plugins.measure.ranks.worker FOLDER`.
+"""
 
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import pickle
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, UsageError, describe
-from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.measure.compile_workers import end_compilers
-from hpml_plugins.measure.out_of_memory import out_of_gpu_memory
-from hpml_plugins.measure.ranks.group import Report, Team
+from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, describe
+from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
+from hpml_plugins.measure.ranks.group import Group, RankResult, replace_file
 from hpml_plugins.measure.ranks.rank import Rank
+from hpml_plugins.model.data_source import use_sources
 
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
 #: was first is to be seen first.
 LAST_WORDS = 0.3
+#: s from the stack that a rank which still runs leaves until its time is up.
+STACK_BEFORE_END = 0.2
+#: Where a launcher says which rank a process is: Open MPI; MPICH and its kin; torch's.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-class Listener(Protocol):
-    """Who is told of progress: text and share."""
+def run_rank(index: int, local: int, order: tuple[Group, Callable[..., Any], tuple[Any, ...]] | bytes) -> None:
+    """Run the function in its place and leave a result. A rank that failed ends this process.
 
-    def send(self, obj: Any, /) -> None:
-        """Take it."""
-
-
-def live(
-    index: int,
-    team: Team,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    progress: Listener,
-    local: int | None = None,
-) -> None:
-    """What the launcher starts: run the function in its place and leave a report. Raises for a failed one.
-
-    local: the place among the ranks of this node, where there are several nodes.
+    local: the place among the ranks of this node.  order: the group, the function and its arguments.
     """
-    end_with_parent(team.parent if team.parent and team.nodes == 1 else None)
+    group, function, args = pickle.loads(order) if isinstance(order, bytes) else order
+    end_with_parent(group.parent or None)
+    if not group.parent:  # mpirun or srun killed outright takes nobody with it
+        signal.alarm(max(1, int(group.end - time.time()) + 60))
     faulthandler.enable(2)
-    _listen_for_where(team.stack_of(index))
-    if team.nodes == 1:
-        os.environ.update(_variables(index, team))
-    os.environ.update(team.environment)
-    rank = Rank(index, team, (lambda text, share: progress.send((text, share))) if index == 0 else None, local)
+    stack = group.file("stack", index).open("w")  # stays open: faulthandler writes to its descriptor
+    faulthandler.dump_traceback_later(max(0.01, group.end - STACK_BEFORE_END - time.time()), file=stack)
+    if group.nodes == 1:
+        os.environ.update(_variables(index, group))
+    os.environ.update(group.environment)
+
+    def report(text: str, share: float | None) -> None:
+        if index == 0:
+            replace_file(group.file("progress"), json.dumps((text, share)).encode())
+
+    rank = Rank(index, group, local, report)
     try:
-        with rank.connected():
-            report = Report("ok", value=function(rank, *args))
-            _leave(report, rank)
+        with use_sources(group.sources), rank.connected():
+            value = function(rank, *args)
+            group.leave(index, RankResult(value, None, rank.checks, rank.warnings, rank.attached))
         end_compilers()
     except BaseException as error:
-        report = _report_of(error)
-        _leave(report, rank)
+        group.leave(index, RankResult(None, _error(index, error), rank.checks, rank.warnings, rank.attached))
         time.sleep(LAST_WORDS)
-        raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # The others wait in their collectives: MPI's own end, which Python would call, would wait for them.
+        os._exit(1)
 
 
-def _variables(index: int, team: Team) -> dict[str, str]:
+def _variables(index: int, group: Group) -> dict[str, str]:
     """What torch's launcher sets, for libraries that look there."""
-    places = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": team.count, "LOCAL_WORLD_SIZE": team.count}
-    told = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    places = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": group.count, "LOCAL_WORLD_SIZE": group.count}
+    variables = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}
     # All ranks are on this machine: its name may not resolve, its loopback is always there.
     if "GLOO_SOCKET_IFNAME" not in os.environ and Path("/sys/class/net/lo").exists():
-        told["GLOO_SOCKET_IFNAME"] = "lo"
-    return told
+        variables["GLOO_SOCKET_IFNAME"] = "lo"
+    return variables
 
 
-def _listen_for_where(path: Path) -> None:
-    partial = path.with_suffix(".partial")
-    file = partial.open("w")  # stays open: the handler writes to its descriptor
-    faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
-    partial.rename(path)  # there only when the signal would not kill
-
-
-def _report_of(error: BaseException) -> Report:
+def _error(index: int, error: BaseException) -> HpmlError:
+    """What the point raises for it."""
     if isinstance(error, Skipped):
-        return Report("skipped", error.what)
+        return Skipped(error.what)
     if isinstance(error, CheckFailed):
-        return Report("wrong", error.what)
+        return CheckFailed(f"rank {index}: {error.what}")
     if isinstance(error, HpmlError):
-        return Report("failed", error.what)
+        return RankFailed(f"rank {index}: {error.what}")
     traceback.print_exception(error)
     if isinstance(error, SystemExit):
-        return Report("failed", f"exited: {error.code}")
-    return Report("failed", out_of_gpu_memory(error) or describe(error))
+        return RankFailed(f"rank {index}: exited: {error.code}")
+    return RankFailed(f"rank {index}: {out_of_gpu_memory(error) or describe(error)}")
 
 
-def _leave(report: Report, rank: Rank) -> None:
-    report.at = time.monotonic()
-    report.checks, report.warnings, report.attached = rank.checks, rank.warnings, rank.attached
-    path = rank._team.report_of(rank.index)
-    partial = path.with_suffix(".partial")
-    try:
-        partial.write_bytes(pickle.dumps(report))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
-    partial.rename(path)
+def main(folder: str) -> None:
+    """Read the order, take the place that the launcher gave, run."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # was for this process alone
+    variable = next(name for name in _RANKS if name in os.environ)
+    local = os.environ["LOCAL_RANK" if variable == "RANK" else variable]
+    run_rank(int(os.environ[variable]), int(local), Path(folder, "rank0.order").read_bytes())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

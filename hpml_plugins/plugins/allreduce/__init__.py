@@ -11,7 +11,6 @@ from hpml_plugins.plugins.allreduce.benchmarks import (
     COLLECTIVES_GLOO,
     COLLECTIVES_NCCL,
 )
-from hpml_plugins.plugins.allreduce.figures import figures
 
 
 @hookimpl
@@ -30,4 +29,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Bus bandwidth over size."""
-    return figures()
+    from hpml_plugins.plugins.allreduce.figures import FIGURES
+
+    return list(FIGURES)

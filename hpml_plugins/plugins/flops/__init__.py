@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.flops.benchmark import FLOPS
-from hpml_plugins.plugins.flops.figures import FIGURES
 
 
 @hookimpl
@@ -16,4 +15,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The models against one another, what they compute with, and VGG layer by layer."""
+    from hpml_plugins.plugins.flops.figures import FIGURES
+
     return list(FIGURES)

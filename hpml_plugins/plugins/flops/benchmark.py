@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hpml_plugins import Bench, Benchmark, Metric, ModelCount, Requires, Work, count_model
-from hpml_plugins.plugins.flops import tables
+from hpml_plugins.plugins.flops import series
 from hpml_plugins.plugins.flops.classifiers import CLASSIFIERS
 
 #: Share by which a count may differ from torchvision's before the record says so.
@@ -19,7 +19,7 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
     multiply_adds: of convolutions, linear layers and matrix products (`MULTIPLY_ADD` of
-    `hpml_plugins.workloads.complexity.operators`), where fvcore counts one multiply-add as 1; biases are not
+    `hpml_plugins.workloads.complexity.tracing`), where fvcore counts one multiply-add as 1; biases are not
     counted.  flops: 2 × multiply_adds.  activations: elements of the results that new memory holds, views and in-place
     results left out.  bytes: of every tensor, weights included, that an operator
     reads or writes, each once an operator, as if nothing were fused or cached.  VGG19: 19.632 G multiply-adds, 99.37 %
@@ -35,12 +35,10 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
     bench.check(count.total.flops == count.torch_flops, "fvcore's count differs from torch's own flop_counter")
 
     for name, columns in (
-        ("layers", tables.layer_columns(count.layers, count.layer_types, count.layer_parameters)),
-        ("operators", tables.operator_columns(count.operators)),
+        ("layers", series.layer_columns(count.layers, count.layer_types, count.layer_parameters)),
+        ("operators", series.operator_columns(count.operators)),
     ):
-        bench.series(name, columns, tables.units(columns))
-    if count.without_fvcore:
-        bench.warn(f"counted by torch's dispatcher, for fvcore does not import: {count.without_fvcore}")
+        bench.series(name, columns, series.units(columns))
     say_what_is_left_out(bench, count.operators)
     hold_against_torchvision(bench, count)
     convolutions = count.operators["conv"].multiply_adds if "conv" in count.operators else 0
@@ -58,9 +56,9 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 def say_what_is_left_out(bench: Bench, operators: Mapping[str, Work]) -> None:
     """Name what is not in the numbers: what fvcore counts otherwise than in multiply-adds, and what it does not."""
     if apart := {name: row.apart for name, row in operators.items() if row.apart}:
-        bench.warn(f"left out, not multiply-adds (fvcore's counts): {tables.spelled(apart)}")
+        bench.warn(f"left out, not multiply-adds (fvcore's counts): {series.spelled(apart)}")
     if uncounted := {name: row.calls for name, row in operators.items() if not row.counted}:
-        bench.warn(f"not counted: {tables.spelled(uncounted, '×')}")
+        bench.warn(f"not counted: {series.spelled(uncounted, '×')}")
 
 
 def hold_against_torchvision(bench: Bench, count: ModelCount) -> None:
@@ -84,7 +82,7 @@ FLOPS = Benchmark(
         Metric("convolution_share", "1", "lower", "of the multiply-adds; descriptive: neither direction is better"),
     ],
     grid={"model": CLASSIFIERS},
-    requires=Requires(modules=("torch", "torchvision")),
+    requires=Requires(modules=("torch", "torchvision", "fvcore")),
     version="2",
     timeout=120,
     description="Multiply-adds, FLOP, parameters, activations and bytes of one input through a model, by fvcore.",

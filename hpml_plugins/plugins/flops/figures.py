@@ -1,54 +1,34 @@
-"""What is drawn of the counts: the models against one another, what they compute with, and VGG layer by layer."""
+"""The counts: the models compared, what they compute with, and VGG layer by layer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Figure, Record, Table, dots, legend_below
-from hpml_plugins.plugins.flops.tables import UNITS
+from hpml_plugins import Axis, Figure, Record, Table, dot_chart, line_chart
 
 METRICS = ("multiply_adds", "flops", "parameters", "activations", "bytes", "convolution_share")
 #: The models of the exercise, shown layer by layer.
 BY_LAYER = ("vgg16", "vgg19")
-#: Up to so many models each bears its name in the chart.
-NAMED = 12
 
 
-def models_table(records: Sequence[Record]) -> Table:
-    """A row a model, the smallest first, with the machines that counted so. Those that count otherwise have a row more.
-
-    intensity: FLOP / B, as if nothing were fused or cached.
+def models(records: Sequence[Record]) -> Table:
+    """Counted, not timed: the same on every machine. Lines connect the models of a family; its name stands at the
+    largest. intensity: FLOP per byte, without fusion or caching.
     """
+    table = Table.of_records(records, *METRICS)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record in records:
-        counts = {name: record.median(name) for name in METRICS}
-        key = (record.params["model"], *counts.values())
-        row = rows.setdefault(key, {"model": record.params["model"], **counts, "intensity": None, "counted_on": ""})
-        if counts["flops"] and counts["bytes"]:
-            row["intensity"] = counts["flops"] / counts["bytes"]
-        row["counted_on"] = ", ".join(filter(None, (row["counted_on"], record.machine)))
-    ordered = sorted(rows.values(), key=lambda row: (row["multiply_adds"] or 0, str(row["model"])))
-    return Table.of(ordered, {**UNITS, "convolution_share": "1", "intensity": "FLOP/B"})
+    for row in table.rows():
+        key = tuple(cell for name, cell in row.items() if name != "machine")
+        rows.setdefault(key, {**row, "machines": []})["machines"].append(row["machine"])
+    once = Table.of(rows.values(), table.units).extended(_model, {"intensity": "FLOP/B"})
+    return once.sorted("multiply_adds", "model").select("model", "family", *METRICS, "intensity", "counted_on")
 
 
-def draw_models(sheet: Any, table: Table) -> None:
-    """Parameters over multiply-adds, log-log, a mark a model, a look for each family."""
-    axes = sheet.subplots()
-    rows = list(table.rows())
-    families: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        families.setdefault(family(str(row["model"])), []).append(row)
-    for name, members in sorted(families.items()):
-        x, y = ([row[column] for row in members] for column in ("multiply_adds", "parameters"))
-        axes.plot(x, y, linewidth=0.6, label=name)
-    if len(rows) <= NAMED:
-        for row in rows:
-            place = (row["multiply_adds"], row["parameters"])
-            axes.annotate(str(row["model"]), place, (4, 4), textcoords="offset points", fontsize=8)
-    axes.set(xscale="log", yscale="log", xlabel="multiply-adds of one input", ylabel="parameters")
-    legend_below(sheet, columns=6)
+def _model(row: dict[str, Any]) -> dict[str, Any]:
+    intensity = row["flops"] / row["bytes"] if row["flops"] and row["bytes"] else None
+    return {"family": family(row["model"]), "intensity": intensity, "counted_on": ", ".join(row["machines"])}
 
 
 def family(model: str) -> str:
@@ -57,77 +37,53 @@ def family(model: str) -> str:
     return found[0] if found and ":" not in model else model
 
 
-def operators_table(records: Sequence[Record]) -> Table:
-    """A row for each operator of each model: its calls, how it was counted, and its share of the multiply-adds."""
-    rows = []
-    for record in _once(records):
-        whole = record.median("multiply_adds")
-        for row in _rows(record, "operators"):
-            share = row["multiply_adds"] / whole if whole else None
-            rows.append({"model": record.params["model"], **row, "share": share})
+def operators(records: Sequence[Record]) -> Table:
+    """Counted: ‘multiply-adds’ (in totals), ‘apart’ (counted by fvcore, not in totals), ‘none’ (moves data only), ‘no’
+    (not counted).
+    """
     chosen = ("model", "operator", "counted", "calls", "multiply_adds", "share", "activations", "bytes", "apart")
-    return Table.of(({name: row[name] for name in chosen} for row in rows), {**UNITS, "share": "1"})
+    return _shares(records, "operators").select(*chosen)
 
 
-def layers_table(records: Sequence[Record]) -> Table:
-    """A row for each layer of the exercise's models that multiplies and adds, in the model's order."""
-    rows = []
-    for record in _once(records):
-        whole = record.median("multiply_adds")
-        for row in _rows(record, "layers") if record.params["model"] in BY_LAYER else ():
-            if row["multiply_adds"] and whole:
-                told = {name: row[name] for name in ("layer", "type", "multiply_adds", "parameters", "bytes")}
-                rows.append({"model": record.params["model"], **told, "share": row["multiply_adds"] / whole})
-    return Table.of(rows, {**UNITS, "share": "1"})
+def layers(records: Sequence[Record]) -> Table:
+    """The layers with multiply-adds. VGG's convolutions account for almost all of them, its linear layers for almost
+    all parameters.
+    """
+    chosen = ("model", "layer", "type", "multiply_adds", "parameters", "bytes", "share")
+    table = _shares([record for record in records if record.params["model"] in BY_LAYER], "layers")
+    return table.filtered(lambda row: row["multiply_adds"] and row["share"]).select(*chosen)
 
 
-def draw_layers(sheet: Any, table: Table) -> None:
-    """Layers down in the model's order, multiply-adds and parameters across, a mark a kind of layer."""
-    points = {
-        label: [(f"{row['model']} {row['layer']}", str(row["type"]), row[name]) for row in table.rows()]
-        for name, label in (("multiply_adds", "multiply-adds"), ("parameters", "parameters"))
-    }
-    for axes in dots(sheet, points):
-        axes.set_xscale("log")
+def _shares(records: Sequence[Record], series: str) -> Table:
+    """The series of one Record for each model, by name, with each row's share of the model's multiply-adds."""
+    first = {str(record.params["model"]): record for record in reversed(records) if series in record.series}
+    table = Table.of_series(
+        [first[model] for model in sorted(first)], series, "model", more=lambda r: {"total": r.median("multiply_adds")}
+    )
+    return table.extended(
+        lambda row: {"share": row["multiply_adds"] / row["total"] if row["total"] else None}, {"share": "1"}
+    )
 
 
-def _rows(record: Record, series: str) -> Iterator[dict[str, Any]]:
-    return Table(dict(record.series[series].columns)).rows()
-
-
-def _once(records: Sequence[Record]) -> Iterator[Record]:
-    """One Record for each model that has its series, by name: what was counted is the same on every machine."""
-    seen = set()
-    for record in sorted(records, key=lambda record: str(record.params["model"])):
-        if record.params["model"] not in seen and {"operators", "layers"} <= record.series.keys():
-            seen.add(record.params["model"])
-            yield record
-
-
+MULTIPLY_ADDS = Axis("multiply_adds", "multiply-adds per input", "MAC", log=True)
+PARAMETERS = Axis("parameters", "parameters", log=True)
+#: The largest model of each family bears the family's name.
+_LARGEST = [{"field": "parameters", "order": "descending"}]
+MODELS = line_chart(
+    MULTIPLY_ADDS,
+    PARAMETERS,
+    "family",
+    transform=[
+        {"window": [{"op": "row_number", "as": "rank"}], "groupby": ["family"], "sort": _LARGEST},
+        {"calculate": "datum.rank === 1 ? datum.family : ''", "as": "name"},
+    ],
+    label="name",
+    also=["model"],
+    legend=False,
+)
+LAYERS = dot_chart(("model", "layer"), [MULTIPLY_ADDS, PARAMETERS], "type")
 FIGURES = (
-    Figure(
-        "models",
-        "What one input costs in each model",
-        ("flops",),
-        models_table,
-        draw_models,
-        "Counted, not timed: the same on every machine. Lines join the models of a family. intensity: FLOP over bytes, "
-        "as if nothing were fused or cached.",
-    ),
-    Figure(
-        "operators",
-        "What the models compute with",
-        ("flops",),
-        operators_table,
-        caption="counted: in multiply-adds, apart (fvcore's count, in no sum), none for what only moves data, or no.",
-    ),
-    Figure(
-        "layers",
-        "The exercise's models, layer by layer",
-        ("flops",),
-        layers_table,
-        draw_layers,
-        "The layers with multiply-adds. VGG's convolutions have nearly all of them, its linear layers nearly all "
-        "parameters.",
-    ),
+    Figure("models", "Cost of one input in each model", ("flops",), models, MODELS),
+    Figure("operators", "Operators used by each model", ("flops",), operators),
+    Figure("layers", "The exercise's models, layer by layer", ("flops",), layers, LAYERS),
 )

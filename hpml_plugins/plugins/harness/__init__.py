@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, hookimpl
-from hpml_plugins.plugins.harness.commands import LIST
+from hpml_plugins.plugins.harness.commands import LIST, STARTUP
 from hpml_plugins.plugins.harness.fidelity import FIDELITY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
 from hpml_plugins.plugins.harness.planning import PLAN
@@ -15,4 +15,4 @@ from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's."""
-    return [LIST, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH]
+    return [LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH]

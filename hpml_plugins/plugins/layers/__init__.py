@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.layers.figures import FIGURES
 from hpml_plugins.plugins.layers.single import LAYERS_CPU, LAYERS_CUDA
 from hpml_plugins.plugins.layers.swap import SWAP_CPU, SWAP_CUDA
 
@@ -17,4 +16,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Time, memory and power of the layers; what swapping saves."""
+    from hpml_plugins.plugins.layers.figures import FIGURES
+
     return list(FIGURES)

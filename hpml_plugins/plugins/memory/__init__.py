@@ -5,7 +5,6 @@ from __future__ import annotations
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.memory.batch import MEMORY_BATCH
 from hpml_plugins.plugins.memory.card import MEMORY_CARD
-from hpml_plugins.plugins.memory.figures import FIGURES
 from hpml_plugins.plugins.memory.layers import MEMORY_LAYERS
 from hpml_plugins.plugins.memory.parts import MEMORY_PARTS
 
@@ -19,4 +18,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Each of them drawn; the ratio and the layers beside the published figures."""
+    from hpml_plugins.plugins.memory.figures import FIGURES
+
     return list(FIGURES)

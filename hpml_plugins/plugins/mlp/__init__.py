@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.mlp.benchmarks import BENCHMARKS
-from hpml_plugins.plugins.mlp.figures import figures
 
 
 @hookimpl
@@ -16,4 +15,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The exercise's figures with our numbers, and tables beside them."""
+    from hpml_plugins.plugins.mlp.figures import figures
+
     return figures()

@@ -1,9 +1,12 @@
-"""What is drawn: the exercise's figures 2 to 6 and 12 to 14, and tables beside them."""
+"""The exercise's figures 2 to 6 and 12 to 14, and the tables that belong to them."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.mlp import charts, tables
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, line_chart, published_figures, roofline_chart
+from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
 
 WEIGHTS = ("mlp_weights", "mlp_weights_cpu")
 LEARNING = ("mlp_learning", "mlp_learning_cpu")
@@ -12,81 +15,248 @@ MODEL = ("mlp_model", "mlp_model_cpu")
 OVERLAP = ("mlp_overlap", "mlp_overlap_cpu")
 SPLIT = ("mlp_split", "mlp_split_cpu")
 
+#: The point that the exercise publishes, and its sizes.
+PUBLISHED = "published (003)"
+PUBLISHED_POINT: dict[str, Any] = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way": "mpi", "product": "own"}
+PUBLISHED_SIZE: dict[str, Any] = {"dtype": "float32", "hidden": 512, "batch": 3000}
+RATES = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
+#: Columns and the published figures that belong there.
+PUBLISHED_RATES = {"flops": "compute", "pci": "pcie", "mpi": "mpi"}
+PUBLISHED_PHASES = {
+    "copying images host to device": "copy_images_time",
+    "forward GEMM 1": "forward_gemm_1_time",
+    "forward GEMM 2": "forward_gemm_2_time",
+    "backward GEMM 1": "backward_gemm_1_time",
+    "backward GEMM 3": "backward_gemm_3_time",
+    "device to host": "memcpy_device_to_host_time",
+    "all-reduce": "allreduce_time",
+    "host to device": "memcpy_host_to_device_time",
+    "step": "step_time",
+}
+
+
+Row = dict[str, Any]
+
+
+def published(quantity: str) -> float | None:
+    """The exercise's figure of this name; None where the data does not have it."""
+    found = published_figures("mpi_network", quantity)
+    return found[0].value if found else None
+
+
+def _with_published(table: Table, names: Mapping[str, str], **more: Any) -> Table:
+    """The table with the exercise's own numbers below ours."""
+    theirs = {name: published(quantity) for name, quantity in names.items()}
+    if not len(table) or not any(theirs.values()):
+        return table
+    return Table.of([*table.rows(), {**PUBLISHED_POINT, **more, **theirs}], table.units)
+
+
+def _device(record: Record) -> Row:
+    return {"device": "cpu" if record.benchmark.endswith("_cpu") else "gpu"}
+
+
+def of_series(series: str, *params: str) -> Callable[[Sequence[Record]], Table]:
+    """The table of a series."""
+    return lambda records: Table.of_series(records, series, *params, more=_device)
+
+
+def over(sweep: str) -> Callable[[Sequence[Record]], Table]:
+    """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too."""
+
+    def table(records: Sequence[Record]) -> Table:
+        ours = Table.of_series(records, sweep, "data", more=lambda record: {"by": "network", **_device(record)})
+        columns = {"by": "by", "machine": "machine", "device": "device", "data": "data"}
+        columns |= {sweep: sweep, "accuracy": "precision", "loss": "loss"}
+        if sweep == "rate":
+            theirs = Table.of_series(records, "numpy", "data", more=lambda record: {"by": "NumPy", **_device(record)})
+            ours = Table.of([*ours.rows(), *theirs.rows()], ours.units)
+        return ours.select(**columns)
+
+    return table
+
+
+def phases(records: Sequence[Record]) -> Table:
+    """A phase is device time, without launch overhead; ranks are synchronised before gradients are reduced. The mark
+    is the whole batch as it runs; launching (in the table): host time to launch the computation. Last row: the
+    exercise's own.
+    """
+    units = {**dict.fromkeys((*ORDER, LAUNCHING), "s"), "batch_time": "s"}
+
+    def times(record: Record) -> Row:
+        series = record.series["phases"]
+        found = dict(zip(series.columns["phase"], series.numbers("time"), strict=True))
+        return {
+            **_device(record),
+            "batch_time": record.median("batch"),
+            **{n: found.get(n, 0.0) for n in (*ORDER, LAUNCHING)},
+        }
+
+    table = Table.of_records(records, "explained", more=times, units=units)
+    point = ("machine", "device", "ranks", "way", "product")
+    columns = ("hidden", "batch", "dtype", "batch_time", *ORDER, LAUNCHING, "explained")
+    ours = table.select(*point, *columns).sorted(*point)
+    return _with_published(ours, {**PUBLISHED_PHASES, "batch_time": "iteration_time"}, **PUBLISHED_SIZE)
+
+
+def throughput(records: Sequence[Record]) -> Table:
+    """P_flops: FLOP of the four products divided by their time; P_pci: gradients there and back; P_mpi: bytes of the
+    all-reduce, 2 b between two ranks as the exercise counts. Last row: the exercise's own.
+    """
+    point = ("machine", "device", "ranks", "way", "product", "dtype", "hidden", "batch")
+    table = Table.of_records(records, more=lambda record: {**_device(record), **_rates(record)}, units=RATES)
+    return _with_published(table.select(*point, *RATES).sorted(*point), PUBLISHED_RATES, **PUBLISHED_SIZE)
+
+
+def _rates(record: Record) -> dict[str, float | None]:
+    series = record.series["rates"]
+    return {name: series.numbers(name)[0] if name in series.columns else None for name in RATES}
+
+
+def model(*, images: bool, points: bool) -> Callable[[Sequence[Record]], Table]:
+    """Roofs, and the grid's points on them.
+
+    images: whether a point's time includes copying its images.  points: whether there are any but the one that the
+    roof's three rates come from.
+    """
+    time, predicted = ("whole", "curves") if images else ("without_images", "roofline")
+    numbers = ("hidden", "batch", "intensity", "rate", "time", "predicted", "error")
+
+    def on_roof(row: Row) -> Row:
+        sizes = {name: int(row[name]) for name in ("hidden", "batch")}
+        return {**sizes, "rate": row["flops"] / row[time], "error": row[predicted] / row[time] - 1}
+
+    def table(records: Sequence[Record]) -> Table:
+        rows: list[Row] = []
+        for record in records:
+            point = {"machine": record.machine, **_device(record), **record.params}
+            rows.append({**point, "what": "roof", **_rates(record)})
+            grid = Table.of_series([record], "grid").extended(on_roof)
+            chosen = grid.select(*numbers[:4], "error", time=time, predicted=predicted)
+            rows += [{**point, "what": "point", **row} for row in list(chosen.rows())[: None if points else 1]]
+        units = {**RATES, "intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1"}
+        return _with_published(Table.of(rows, units), PUBLISHED_RATES, what="roof")
+
+    return table
+
+
+def overlap(records: Sequence[Record]) -> Table:
+    """Mark: predicted from the phases of the plain and of the pinned batch."""
+    table = of_series("ways", "ranks", "way", "hidden", "batch", "product")(records)
+    return table.extended(lambda row: {"error": row["predicted"] / row["time"] - 1}, {"error": "1"})
+
+
+def gemm(records: Sequence[Record]) -> Table:
+    """vs_torch: torch's time divided by ours, both in float32 without tf32; tile: the fastest of those tried."""
+
+    def tile(record: Record) -> Row:
+        return {"tile": str(record.metrics["time"].info.get("tile", ""))}
+
+    table = Table.of_records(records, "rate", "vs_torch", "time", "torch", more=tile)
+    return table.sorted("machine", "dtype", "shape", "variant")
+
+
+#: Of the phases in their order: copying images, forward, backward, element-wise, gradients (to host, all-reduce, to
+#: device), step.
+COLOURS = (
+    "#74808d", "#2a78d6", "#7fb0ea", "#b34a08", "#e0762f", "#f2b48a", "#c9ced4", "#0f7350", "#159a6f", "#7fd0b3",
+    "#8a6fd1",
+)  # fmt: skip
+RATE = Axis("rate", "learning rate", log=True)
+ACCURACY = Axis("accuracy", "accuracy", "%", zero=True)
+LOSS = Axis("loss", "loss (mean cross-entropy)", log=True)
+ERRORS = line_chart(
+    RATE,
+    Axis("error", "relative error of weights", log=True),
+    ("machine", "device"),
+    dash=("dtype", "{product} product"),
+    panel="data",
+    transform=[
+        {"joinaggregate": [{"op": "max", "field": "steps", "as": "last"}]},
+        {"filter": "datum.steps === datum.last"},
+    ],
+)
+POINT = ("machine", "ranks: {ranks}", "way", "H {hidden}", "B {batch}", "dtype", "{product} product")
+PHASE_BARS = bar_chart(
+    POINT, Axis("value", "time per batch", "s"), parts=ORDER, colours=COLOURS, marks={"batch_time": "whole batch"}
+)
+OVERLAP_BARS = bar_chart(
+    "variant",
+    Axis("time", "time per batch", "s"),
+    marks={"predicted": "predicted from phases"},
+    panel=POINT,
+    independent=("x",),
+)
+ROOFLINE = roofline_chart(
+    Axis("intensity", "arithmetic intensity (FLOP per byte copied or reduced)", "FLOP/B", log=True),
+    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+    ("machine", "device", "{ranks} ranks", "way", "{product} product"),
+    roof="datum.at / (datum.at / datum.flops + 0.5 * (1 / datum.pci + 1 / datum.mpi))",
+    shape="H {hidden}",
+    label="B {batch}",
+    also=("predicted", "error"),
+)
+
+
+WHO = ("machine", "device", "data")
+CAPTIONS = {
+    "errors": "Relative error of the weights after the last step. Where it is large, training is chaotic: the "
+    "accuracies in the table (precision, and reference for NumPy) still agree.",
+    "precision": "On test images, after five epochs with 512 hidden units. Grey lines: the exercise's result on "
+    "MNIST, about 0.97 and a best rate near 0.1.",
+    "rate": "Mean cross-entropy over the training images after five epochs. Too small a rate converges slowly; too "
+    "large a rate diverges.",
+    "loss": "At twice the exercise's best rate. Grey line: the best loss that the exercise reports after a thousand "
+    "epochs.",
+    "hidden": "After five epochs at a rate of 0.1. Grey line: about where the exercise's accuracy saturates, on MNIST.",
+    "setup": "Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
+    "roofline": "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown.",
+    "points": "Whole batches, including copying the images, which the roof does not model. predicted: from each "
+    "phase's rates at the other points of the grid. H: hidden units, B: batch.",
+    "points_without_images": "Points above the roof compute faster than the point at which the roof was measured. "
+    "predicted: by the roof.",
+    "split": "handed: bytes that each rank gives to the all-reduce per batch, counted there; counted: by formula, "
+    "(H D + H + C H + C) b and B C b.",
+    "tiles": "The fastest first.",
+}
+
 
 def figures() -> list[Figure]:
     """In the order of the exercise's questions."""
-    rate, best = tables.published("best_learning_rate"), tables.published("precision")
-    return [
-        Figure(
-            "errors", "Weights against NumPy's in float64 (figure 2)", WEIGHTS, tables.errors, charts.draw_errors,
-            "Relative error of weights after the last of the steps. Where it is large the training is chaotic: the "
-            "precisions in the table, ours and the reference's, are still alike.",
+    rate, best, loss = (published(name) for name in ("best_learning_rate", "precision", "best_loss"))
+    at_rate = [Rule("x", rate, "the exercise's best rate")] if rate else []
+    at_best = [Rule("y", best, "the exercise's accuracy")] if best else []
+    at_loss = [Rule("y", loss, "the exercise's best loss")] if loss else []
+    by_rate = line_chart(RATE, ACCURACY, WHO, dash="by", rules=[*at_rate, *at_best])
+    losses = line_chart(RATE, LOSS, WHO, rules=at_rate)
+    epochs = line_chart(Axis("epochs", "epochs", log=True), LOSS, WHO, rules=at_loss)
+    hidden = line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, WHO, rules=at_best)
+    point = ("ranks", "way", "product")
+    errors, setup = of_series("errors", "data", "dtype", "product"), of_series("setup", *point)
+    split = of_series("predicted", "ranks", "way", "hidden", "batch", "product")
+    roof, whole = model(images=False, points=False), model(images=True, points=True)
+    without_images, tiles = model(images=False, points=True), of_series("tuning", "shape", "dtype", "variant")
+    made = [
+        ("errors", "Weights compared with NumPy's in float64 (figure 2)", WEIGHTS, errors, ERRORS),
+        ("precision", "Accuracy vs. learning rate (figure 3)", LEARNING, over("rate"), by_rate),
+        ("rate", "Loss vs. learning rate (figure 4)", LEARNING, over("rate"), losses),
+        ("loss", "Loss by epochs (figure 5)", LEARNING, over("epochs"), epochs),
+        ("hidden", "Accuracy by hidden size (figure 6)", LEARNING, over("hidden"), hidden),
+        ("phases", "Where the time of a batch goes (question 2.1)", PHASES, phases, PHASE_BARS),
+        ("setup", "Before the first batch", PHASES, setup, None),
+        ("throughput", "Effective throughputs (question 2.4)", PHASES, throughput, None),
+        ("roofline", "Roofline with effective throughputs (figure 12)", MODEL, roof, ROOFLINE),
+        ("points", "Measured points on the roofline (figure 13)", MODEL, whole, ROOFLINE),
+        (
+            "points_without_images",
+            "Measured points without copying images (figure 14)",
+            MODEL,
+            without_images,
+            ROOFLINE,
         ),
-        Figure(
-            "precision", "Precision over the learning rate (figure 3)", LEARNING, tables.over("rate"),
-            charts.draw_over("rate", "precision", "learning rate", told=(rate, best)),
-            "Of test images, after five epochs with 512 hidden; dashed: NumPy in float64. Dotted: what the exercise "
-            "finds on MNIST, about 0.97 and a best rate near 0.1.",
-        ),
-        Figure(
-            "rate", "Loss over the learning rate (figure 4)", LEARNING, tables.over("rate"),
-            charts.draw_over("rate", "loss", "learning rate", told=(rate, None)),
-            "Mean cross-entropy over the training images after five epochs. Too small a rate has not got far yet; too "
-            "large a one jumps.",
-        ),
-        Figure(
-            "loss", "Loss over epochs (figure 5)", LEARNING, tables.over("epochs"),
-            charts.draw_over("epochs", "loss", "epochs", told=(None, tables.published("best_loss"))),
-            "At twice the best rate of the exercise. Dotted: the best loss that it finds after a thousand epochs.",
-        ),
-        Figure(
-            "hidden", "Precision over the hidden size (figure 6)", LEARNING, tables.over("hidden"),
-            charts.draw_over("hidden", "precision", "hidden size", told=(None, best)),
-            "After five epochs at a rate of 0.1. Dotted: about where the exercise's saturates, on MNIST.",
-        ),
-        Figure(
-            "phases", "Where a batch's time goes (question 2.1)", PHASES, tables.phases, charts.draw_phases,
-            "A phase is what the device does, launching apart, with ranks waiting for one another before gradients "
-            "are added up. The mark is the whole batch as it runs; launching is how long the host needs to ask for the "
-            "computation.",
-        ),
-        Figure(
-            "setup", "Before the first batch", PHASES, tables.setup, None,
-            "Starting MPI, importing, drawing weights and images, and the three batches that are checked.",
-        ),
-        Figure(
-            "throughput", "Effective throughputs (question 2.4)", PHASES, tables.throughput, None,
-            "P_flops: FLOP of four products in their time; P_pci: gradients there and back; P_mpi: bytes of the "
-            "all-reduce, 2 b between two ranks as the exercise counts. Last: its own, as published.",
-        ),
-        Figure(
-            "roofline", "Roofline with effective throughputs (figure 12)", MODEL,
-            tables.model(images=False, points=False), charts.draw_roofline,
-            "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), the rates being those measured at the point shown.",
-        ),
-        Figure(
-            "points", "Measured points on the roofline (figure 13)", MODEL, tables.model(images=True, points=True),
-            charts.draw_roofline,
-            "Whole batches, images copied each time: the roof knows nothing of that. predicted: by each "
-            "phase's rates at the other points of the grid.",
-        ),
-        Figure(
-            "points_without_images", "Measured points without copying images (figure 14)", MODEL,
-            tables.model(images=False, points=True), charts.draw_roofline,
-            "Points above the roof compute faster than the one at which it was measured. predicted: by the roof.",
-        ),
-        Figure(
-            "overlap", "Pinned memory, pieces, images ahead (question 2.2)", OVERLAP, tables.ways, charts.draw_ways,
-            "Predicted: from the phases of the plain and of the pinned batch.",
-        ),
-        Figure(
-            "split", "Data parallel against model parallel", SPLIT, tables.split, None,
-            "handed: bytes given to the all-reduce by each rank in a batch, counted there; counted: by formula, "
-            "(H D + H + C H + C) b and B C b.",
-        ),
-        Figure(
-            "gemm", "Our tiled product and torch's", ("mlp_gemm",), tables.gemm, None,
-            "vs_torch: torch's time over ours, both in float32 without tf32; tile: the fastest of those tried.",
-        ),
-        Figure("tiles", "The tiles that were tried", ("mlp_gemm",), tables.tiles, None, "The fastest first."),
-    ]  # fmt: skip
+        ("overlap", "Pinned memory, pieces, prefetched images (question 2.2)", OVERLAP, overlap, OVERLAP_BARS),
+        ("split", "Data parallel and model parallel", SPLIT, split, None),
+        ("gemm", "Our tiled product and torch's", ("mlp_gemm",), gemm, None),
+        ("tiles", "The tiles that were tried", ("mlp_gemm",), tiles, None),
+    ]
+    return [Figure(*each, caption=CAPTIONS.get(each[0], "")) for each in made]

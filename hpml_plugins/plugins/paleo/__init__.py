@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.paleo.communication import COMMUNICATION
-from hpml_plugins.plugins.paleo.figures import FIGURES
 from hpml_plugins.plugins.paleo.measuring import MEASURE
 from hpml_plugins.plugins.paleo.predicting import PREDICT
 
@@ -18,4 +17,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The charts `predicted`, `against` and `ppp`; the tables `sums` and `communication`."""
-    return list(FIGURES)
+    from hpml_plugins.plugins.paleo.figures import figures
+
+    return figures()

@@ -1,57 +1,165 @@
-"""What the plugin draws."""
+"""Predictions, and measurements next to what a published peak predicts."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.paleo import charts, tables
+from collections.abc import Sequence
+from typing import Any
 
-FIGURES = (
-    Figure(
-        "predicted",
-        "Predicted time of one picture on every GPU type",
-        ("paleo_predict",),
-        tables.predicted,
-        charts.draw_predicted,
-        "Not measured: (FLOP / peak + bytes / bandwidth) / percent of peak, summed over layers, with published peaks "
-        "and PALEO's own percent of peak. at_peak: FLOP / peak alone. peak_of: which published peak; float64 is held "
-        "against tensor cores where the card has them. A K80 is one CUDA device, half of the board.",
-    ),
-    Figure(
-        "against",
-        "Predicted against measured, layer by layer",
-        ("paleo_measure",),
-        tables.layers,
-        charts.draw_against,
-        "Layers made of multiply-adds, float32, the largest batch, each timed alone with its launch hidden. Above the "
-        "dashed line a layer is slower than predicted. at_peak: predicted for a platform that wastes nothing.",
-    ),
-    Figure(
-        "ppp",
-        "Platform percent of peak, layer by layer",
-        ("paleo_measure",),
-        tables.layers,
-        charts.draw_ppp,
-        "FLOP over measured time over the published float32 peak. Dashed: the one number that PALEO takes for all "
-        "layers. Above 1 an algorithm does with fewer FLOP than were counted. A processor without a published peak "
-        "is in the table only.",
-    ),
-    Figure(
-        "sums",
-        "The sum of the layers against the whole",
-        ("paleo_measure",),
-        tables.sums,
-        None,
-        "forward: the whole pass, launches hidden. layers_hidden: each layer timed alone, launches hidden. "
-        "layers_synchronised: layer by layer with a synchronisation after each, as a framework's layer profiler does. "
-        "PPP: achieved FLOP/s over the published peak.",
-    ),
-    Figure(
-        "communication",
-        "All-reduce of the gradients against the links",
-        ("paleo_communication",),
-        tables.communication,
-        None,
-        "PPP: bus bandwidth over the published NVLink peak of one direction (half of both). predicted: a ring at "
-        "PALEO's percent of peak for communication.",
-    ),
+from hpml_plugins import Axis, Figure, GpuType, Record, Rule, Table, dot_chart, find_gpu, line_chart
+from hpml_plugins.plugins.paleo.formulas import layer_time, percent_of_peak, ring_all_reduce_time
+from hpml_plugins.plugins.paleo.precisions import default_ppp, published_peak
+
+Row = dict[str, Any]
+#: Metrics of `paleo_measure` that the table `sums` shows.
+SUMS = (
+    "forward", "forward_visible", "layers_hidden", "layers_synchronised", "hidden_ratio", "synchronised_ratio",
+    "training",
+)  # fmt: skip
+
+
+def card(record: Record) -> GpuType | None:
+    """The published peaks of the Record's GPU; None on a CPU, for an unknown card and for unlike ones."""
+    names = {str(gpu["name"]) for gpu in record.gpus}
+    return find_gpu(names.pop()) if len(names) == 1 else None
+
+
+def _peak(record: Record) -> tuple[str | None, float | None]:
+    """(which published peak, FLOP/s) of the Record's GPU at its precision."""
+    gpu = card(record)
+    return (gpu and published_peak(gpu, str(record.params["dtype"]))) or (None, None)
+
+
+def predicted(records: Sequence[Record]) -> Table:
+    """Not measured: (FLOP / peak + bytes / bandwidth) / percent of peak, summed over layers, with published peaks and
+    PALEO's own percent of peak. at_peak: FLOP / peak alone. peak_of: the published peak used; for float64 that of
+    tensor cores where the card has them. A K80 is one CUDA device, half of the board.
+    """
+    first: dict[tuple[object, ...], Record] = {}  # every machine predicts the same
+    for record in records:
+        first.setdefault((record.params["model"], record.params["dtype"]), record)
+    table = Table.of_series(first.values(), "gpus", "model", "dtype")
+    return table.select(*(name for name in table.columns if name != "machine"))
+
+
+def layers(records: Sequence[Record]) -> Table:
+    """Layers with multiply-adds: measured alone, predicted, and their percent of peak.
+
+    float32 alone, and of each model and machine the largest batch: a page cannot hold all; the Records have the rest.
+    number: of the layer in its model.
+    """
+    largest: dict[tuple[object, ...], Record] = {}
+    for record in records:
+        key = (record.machine, record.params["model"])
+        if record.params["dtype"] == "float32":
+            largest[key] = max(record, largest.get(key, record), key=lambda each: float(each.params["batch"]))
+
+    def against(record: Record) -> Row:
+        gpu = card(record)
+        return {"peak": _peak(record)[1], "bandwidth": gpu.bandwidth if gpu else None}
+
+    counted = Table.of_series(largest.values(), "layers", "model", "batch", more=against).filtered(lambda r: r["flops"])
+    numbers: dict[Any, int] = {}
+
+    def compared(row: Row) -> Row:
+        key = row["machine"], row["model"]
+        numbers[key] = numbers.get(key, 0) + 1
+        found = {"number": numbers[key], "measured": row["alone"], **dict.fromkeys(("predicted", "at_peak", "ppp"))}
+        if not row["peak"]:
+            return found
+        work = (row["flops"], row["bytes"], row["peak"], row["bandwidth"])
+        share = percent_of_peak(row["flops"], row["alone"], row["peak"]) if row["alone"] else None
+        predicted = layer_time(*work, default_ppp("compute"))
+        return {**found, "predicted": predicted, "at_peak": layer_time(*work), "ppp": share}
+
+    units = {"measured": "s", "predicted": "s", "at_peak": "s", "ppp": "1"}
+    shown = ("machine", "model", "batch", "layer", "number", "type", "flops", "bytes", *units)
+    return counted.extended(compared, units).select(*shown)
+
+
+def sums(records: Sequence[Record]) -> Table:
+    """forward: the whole pass, launches hidden. layers_hidden: each layer timed alone, launches hidden.
+    layers_synchronised: layer by layer with a synchronisation after each, like a framework's layer profiler. PPP:
+    achieved FLOP/s divided by the published peak.
+    """
+    ratios = ("training / forward", "PPP forward", "PPP training")
+    table = Table.of_records(
+        records,
+        *SUMS,
+        "rate",
+        "training_rate",
+        more=lambda record: dict(zip(("peak of", "peak"), _peak(record), strict=True)),
+    )
+
+    def compared(row: Row) -> Row:
+        peak, rates = row["peak"], (row["rate"], row["training_rate"])
+        values = (row["training"] / row["forward"], *(rate / peak if peak else None for rate in rates))
+        return dict(zip(ratios, values, strict=True))
+
+    chosen = ("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
+    named = table.select(*table.columns, precision="dtype")
+    return named.extended(compared, dict.fromkeys(ratios, "1")).select(*chosen)
+
+
+def communication(records: Sequence[Record]) -> Table:
+    """PPP: bus bandwidth divided by the published NVLink peak of one direction (half of both). predicted: a ring at
+    PALEO's percent of peak for communication.
+    """
+
+    def predict(record: Record) -> Row:
+        gpu = card(record)
+        link = gpu.nvlink / 2 if gpu and gpu.nvlink else None
+        if not link:
+            return dict.fromkeys(("predicted", "link", "PPP"))
+        nbytes, share = record.metrics["bytes"].median, default_ppp("communication")
+        predicted = ring_all_reduce_time(nbytes, int(record.params["ranks"]), link, share)
+        return {"predicted": predicted, "link": link, "PPP": record.metrics["bus_bandwidth"].median / link}
+
+    units = {"predicted": "s", "link": "B/s", "PPP": "1"}
+    table = Table.of_records(records, "bytes", "time", "bus_bandwidth", more=predict, units=units)
+    named = {
+        "measured": "time",
+        "predicted": "predicted",
+        "bus bandwidth": "bus_bandwidth",
+        "link": "link",
+        "PPP": "PPP",
+    }
+    return table.select("machine", "model", "ranks", "bytes", **named)
+
+
+PREDICTED = dot_chart("gpu", Axis("forward", "predicted time per image", "s", log=True), "model", panel="dtype")
+AGAINST = line_chart(
+    Axis("predicted", "predicted", "s", log=True),
+    Axis("measured", "measured, layer alone", "s", log=True),
+    ("model", "batch {batch}"),
+    panel="machine",
+    diagonal=True,
+    lines=False,
+    also=["layer"],
 )
+AGAINST_CAPTION = (
+    "Layers with multiply-adds, float32, the largest batch; each layer is timed alone with its launch hidden. Above "
+    "the dashed line a layer is slower than predicted. at_peak: predicted for a platform without losses."
+)
+PPP_CAPTION = (
+    "FLOP divided by measured time and by the published float32 peak. Dashed: the single value that PALEO assumes for "
+    "all layers. Above 100 % an algorithm needs fewer FLOP than were counted. Processors without a published peak are "
+    "in the table only."
+)
+
+
+def figures() -> list[Figure]:
+    """The figures of the plugin."""
+    number = Axis("number", "layer with multiply-adds, in the model's order")
+    share = Axis("ppp", "share of the published peak", "%", zero=True)
+    rule = Rule("y", default_ppp("compute"), "PALEO's default")
+    ppp = line_chart(number, share, ("model", "batch {batch}"), panel="machine", rules=[rule], also=["layer"])
+    measure = ("paleo_measure",)
+    return [
+        Figure("predicted", "Predicted time per image on every GPU type", ("paleo_predict",), predicted, PREDICTED),
+        Figure("against", "Predicted and measured time of each layer", measure, layers, AGAINST, AGAINST_CAPTION),
+        Figure("ppp", "Platform percent of peak of each layer", measure, layers, ppp, PPP_CAPTION),
+        Figure("sums", "The sum of the layers and the whole pass", measure, sums),
+        Figure(
+            "communication", "All-reduce of the gradients and the links' peak", ("paleo_communication",), communication
+        ),
+    ]

@@ -128,7 +128,7 @@ MEASURE = Benchmark(
         Metric("training_rate", "FLOP/s", "higher", "counted FLOP of forward and backward / training"),
     ],
     grid={"model": MODELS, "dtype": ("float32", "tf32", "float64"), "batch": (1, 32)},
-    requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "torchvision")),
+    requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "torchvision", "fvcore")),
     version="1",
     timeout=180,
     description="A forward pass and a training step, whole and layer by layer, against their FLOP: percent of peak.",

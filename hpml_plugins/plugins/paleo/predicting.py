@@ -71,7 +71,7 @@ PREDICT = Benchmark(
         Metric("k80_training", "s", "lower", "forward and backward, one picture, by PALEO"),
     ],
     grid={"model": MODELS, "dtype": ("float32", "float64")},
-    requires=Requires(modules=("torch", "torchvision")),
+    requires=Requires(modules=("torch", "torchvision", "fvcore")),
     version="1",
     timeout=120,
     description="PALEO: predicted time of one picture on every GPU type with published peaks; the metrics are a K80's.",

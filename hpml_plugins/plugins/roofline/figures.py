@@ -1,61 +1,225 @@
-"""What the plugin draws: the chart and its tables."""
+"""The chart and its tables: where each model, kernel and published point stands under the roofs."""
 
 from __future__ import annotations
 
-from hpml_plugins import Figure
-from hpml_plugins.plugins.roofline.chart import draw
-from hpml_plugins.plugins.roofline.tables import everything, kernels, points, roofs, tensor_cores
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hpml_plugins import Axis, Figure, GpuType, Record, Table, find_gpu, published_figures, roofline_chart
+from hpml_plugins.plugins.roofline import formulas, names
+from hpml_plugins.plugins.roofline.work import ESTIMATE
+
+Row = dict[str, Any]
+
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+MEASURED, PUBLISHED = "measured", "published, not measured"
+SEEN = "share seen by FADD, FMUL, FFMA"
+SHARES = ("share of roof", "share of measured roof")
+ROOF_UNITS = {"peak": "FLOP/s", "bandwidth": "B/s", "ridge": "FLOP/B", "share of peak": "1", "share of bandwidth": "1"}
+#: Metrics of a point, and what their columns are called.
+METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
+
+
+def card(record: Record) -> tuple[str, GpuType | None]:
+    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without one."""
+    name = str(record.gpus[0]["name"]) if record.gpus else ""
+    return name or "CPU", find_gpu(name) if name else None
+
+
+def roofs(records: Sequence[Record]) -> Table:
+    """Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample. Shares: of the
+    published peak and bandwidth. The published float32 peak is that of plain float32 (no tensor cores).
+    """
+    rows: list[Row] = []
+    for machine, own in _by_machine(records).items():
+        name, published = card(own[0])
+        copied = _best(own, "roof_copy")
+        for dtype in PRECISIONS:
+            where = {"machine": machine, "GPU": name, "precision": dtype}
+            peak = published.peak(dtype) if published else None
+            if published and peak:
+                rows.append({**where, "roof": "published", "peak": peak, "bandwidth": published.bandwidth})
+            if measured := _best(own, "roof_matmul", dtype):
+                shares = {"share of peak": measured / peak if peak else None}
+                shares |= {"share of bandwidth": copied / published.bandwidth if published and copied else None}
+                rows.append({**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares})
+    for row in rows:
+        row["ridge"] = formulas.ridge_point(row["peak"], row["bandwidth"]) if row["bandwidth"] else None
+    return Table.of(rows, ROOF_UNITS)
+
+
+def points(records: Sequence[Record]) -> Table:
+    """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
+    by others are relative to the published float32 roof of their own card.
+    """
+    best = _by_machine(records)
+    steps = [record for record in records if record.benchmark in ("roofline_model", "roofline_kernel")]
+
+    def placed(record: Record) -> Row:
+        name, published = card(record)
+        what, dtype = _label(record)
+        values = {column: record.median(metric) for column, metric in METRICS.items()}
+        peak, bandwidth = (published.peak(dtype) if dtype else None, published.bandwidth) if published else (None, None)
+        own = best[record.machine]
+        measured = _against(values, _best(own, "roof_matmul", dtype), _best(own, "roof_copy"))
+        row = {"machine": record.machine, "GPU": name, "what": what, "precision": dtype or None, **values}
+        row |= _against(values, peak, bandwidth)
+        return row | {SHARES[1]: measured[SHARES[0]], "source": f"{MEASURED}; {_source(record)}"}
+
+    # Without a point of ours there is nothing to compare the published ones with.
+    rows = [placed(record) for record in sorted(steps, key=lambda record: list(best).index(record.machine))]
+    units = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
+    units |= {"attainable": "FLOP/s", **dict.fromkeys(SHARES, "1")}
+    return Table.of([*rows, *(row for row, _ in published_points())] if rows else [], units)
+
+
+def published_points() -> list[tuple[Row, Row]]:
+    """The points that others published, as rows of `points`, each with its card's published float32 roof."""
+    quantities = {"throughput": "bandwidth", "flop": "FLOP"}
+    subjects: dict[tuple[str, str, str], Row] = {}
+    for figure in published_figures("roofline"):
+        key = (str(figure.subject.get("model", figure.what)), str(figure.subject.get("gpu", "")), figure.document)
+        values = subjects.setdefault(key, dict.fromkeys(METRICS))
+        values[quantities.get(figure.quantity, figure.quantity)] = figure.value
+    found: list[tuple[Row, Row]] = []
+    for (model, gpu, document), values in subjects.items():
+        known = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
+        where = {"machine": f"document {document}", "GPU": gpu, "precision": "float32"}
+        row = {**where, "what": model, **values, **_against(values, known.get("peak"), known.get("bandwidth"))}
+        found.append((row | {SHARES[1]: None, "source": PUBLISHED}, {**where, "roof": "published", **known}))
+    return found
+
+
+def everything(records: Sequence[Record]) -> Table:
+    """One panel per machine. Lines: min(peak, intensity × bandwidth), as published for the card and as measured on
+    this node (copy and matrix products). Left of its ridge a point is limited by memory bandwidth, right of it by
+    arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
+    estimated or published by others. Operations without FLOP (relu) are in the tables only.
+    """
+    table = points(records).filtered(lambda row: row["precision"] in PRECISIONS and row["intensity"] and row["rate"])
+    known = list(roofs(records).filtered(lambda row: row["ridge"]).rows())
+    if len(table):
+        known += {roof["GPU"]: roof for _, roof in published_points() if "peak" in roof}.values()
+    rows = list(table.extended(_marked).rows())
+    for roof in known:
+        row = {name: roof[name] for name in ("machine", "GPU", "precision", "bandwidth", "roof")}
+        ridge = formulas.ridge_point(float(roof["peak"] or 0), float(roof["bandwidth"] or 0))
+        rows.append({**row, "what": "roof", "rate": roof["peak"], "intensity": ridge, "source": roof["roof"]})
+    return Table.of(rows, {"rate": "FLOP/s", "bandwidth": "B/s", "intensity": "FLOP/B", **table.units})
+
+
+def _marked(row: Row) -> Row:
+    """The kind of marker; the name of a single operation, without its precision, which the colour tells."""
+    what = row["what"]
+    if row["source"] == PUBLISHED:
+        return {"kind": f"{what}, published", "name": None}
+    single = " " not in what
+    kind, name = (
+        ("single operation", what.replace(f"_{row['precision']}_", " ")) if single else (what.split(",")[0], None)
+    )
+    return {"kind": kind, "name": name}
+
+
+def kernels(records: Sequence[Record]) -> Table:
+    """FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where results stayed in the
+    L2 cache.
+    """
+
+    def counted(record: Record) -> Row:
+        flop, excess = record.median("flop"), record.median("flop_excess")
+        operations = record.series.get("operations")
+        formula = flop - excess if flop is not None and excess is not None else None
+        ffma = operations.numbers("ffma")[0] if operations else None
+        return {"FLOP by formula": formula, "FFMA": ffma, "source": _source(record)}
+
+    named = {"FLOP": "flop", "FLOP excess": "flop_excess", "bytes ratio": "bytes_ratio"}
+    metrics = ("bytes", "time", "rate", "bandwidth")
+    units = {"FLOP by formula": "FLOP", "FFMA": "1"}
+    table = Table.of_records(records, *metrics, *named.values(), more=counted, units=units)
+    return table.select("machine", "kernel", *units, *metrics, "source", **named)
+
+
+def tensor_cores(records: Sequence[Record]) -> Table:
+    """The share of each model's FLOP that the counters of ordinary instructions report: those of tensor cores are not
+    included.
+    """
+
+    def seen(record: Record) -> Row:
+        what, dtype = _label(record)
+        return {"what": what, "precision": dtype, "kernels": len(record.series["kernels"].columns["flop"])}
+
+    table = Table.of_series(records, "flop_by_path", more=seen)
+    columns = {"FLOP": "flop", "outside tensor cores": "flop_outside_tensor_cores"}
+    named = table.select("machine", "what", "precision", "kernels", **columns)
+    return named.extended(
+        lambda row: {SEEN: row["outside tensor cores"] / row["FLOP"] if row["FLOP"] else None}, {SEEN: "1"}
+    )
+
+
+def _against(values: Row, peak: float | None, bandwidth: float | None) -> Row:
+    intensity, rate = values["intensity"], values["rate"]
+    if not (peak and bandwidth and intensity and rate):
+        return {"attainable": None, SHARES[0]: None}
+    share = formulas.share_of_roof(rate, intensity, peak, bandwidth)
+    return {"attainable": formulas.attainable(intensity, peak, bandwidth), SHARES[0]: share}
+
+
+def _label(record: Record) -> tuple[str, str]:
+    """(what, precision whose roof is over it) of a Record; no precision for kernels that only check counters."""
+    params = record.params
+    if record.benchmark == "roofline_model":
+        return f"{params['model']} {params['step']}, batch {params['batch']}", str(params["dtype"])
+    name = str(params["kernel"])
+    kind, dtype, _ = names.parse(name)
+    return name, "" if kind == "fma" else dtype
+
+
+def _source(record: Record) -> str:
+    """ "ncu", "estimate", or which is which where FLOP and bytes differ."""
+    flop, nbytes = (
+        str(found.info.get("source", ESTIMATE)) if (found := record.metrics.get(metric)) else ESTIMATE
+        for metric in ("flop", "bytes")
+    )
+    return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
+
+
+def _best(records: Iterable[Record], benchmark: str, dtype: str | None = None) -> float | None:
+    values = [
+        record.metrics["best"].samples[0]
+        for record in records
+        if record.benchmark == benchmark and "best" in record.metrics and dtype in (None, record.params.get("dtype"))
+    ]
+    return max(values, default=None)
+
+
+def _by_machine(records: Iterable[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.machine, []).append(record)
+    return found
+
+
+CHART = roofline_chart(
+    Axis("intensity", "arithmetic intensity (bytes of DRAM)", "FLOP/B", log=True),
+    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+    "precision",
+    roof="min(datum.rate, datum.at * datum.bandwidth)",
+    dash="{roof} roof",
+    shape="kind",
+    panel=("machine", "GPU"),
+    label="name",
+    hollow="indexof(datum.source, 'ncu') < 0",
+    across=2,
+    also=("FLOP", "bytes", "time", "share of roof", "source"),
+)
 
 BENCHMARKS = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
-
 FIGURES = (
     Figure(
-        "roofline",
-        "Roofline: attainable and achieved FLOP/s over arithmetic intensity",
-        BENCHMARKS,
-        everything,
-        draw,
-        "A panel a machine. Lines: min(peak, intensity × bandwidth), solid as published for the card, dashed "
-        "as measured on this node (copy and matrix products). A point left of its ridge is bound by memory, "
-        "right of it by arithmetic; how far below its line it lies is what it leaves unused. Filled points "
-        "were counted by ncu, hollow coloured ones estimated; hollow grey and brown ones are published by others, not "
-        "measured here, and of cards whose roofs are not drawn. Operations without any FLOP (relu) are in the tables "
-        "only.",
+        "roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", BENCHMARKS, everything, CHART
     ),
-    Figure(
-        "roofs",
-        "The roofs: published and measured",
-        BENCHMARKS,
-        roofs,
-        None,
-        "Ridge: the least intensity at which the peak can be reached. Measured: the highest sample. The "
-        "published float32 peak is that of plain float32 (no tensor cores).",
-    ),
-    Figure(
-        "points",
-        "The points, and their share of the roof",
-        BENCHMARKS,
-        points,
-        None,
-        "attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. "
-        "Points that others published stand against the published float32 roof of their own card.",
-    ),
-    Figure(
-        "kernels",
-        "Single operations: counters against formulas",
-        ("roofline_kernel",),
-        kernels,
-        None,
-        "FLOP excess: counted less the formula's. Bytes ratio: counted over the formula's; below 1 where "
-        "results stayed in the L2.",
-    ),
-    Figure(
-        "tensor_cores",
-        "What FADD, FMUL and FFMA do not see",
-        ("roofline_model",),
-        tensor_cores,
-        None,
-        "Of each model's counted FLOP, how many the counters of ordinary instructions tell: tensor cores' are"
-        " not among them.",
-    ),
+    Figure("roofs", "The roofs, published and measured", BENCHMARKS, roofs),
+    Figure("points", "The points and their share of the roof", BENCHMARKS, points),
+    Figure("kernels", "Single operations: counters and formulas", ("roofline_kernel",), kernels),
+    Figure("tensor_cores", "FLOP not visible to FADD, FMUL and FFMA counters", ("roofline_model",), tensor_cores),
 )

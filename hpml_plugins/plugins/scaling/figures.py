@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from hpml_plugins import Figure, Record, Samples, Table
-from hpml_plugins.plugins.scaling.charts import (
-    draw_breakdown,
-    draw_efficiencies,
-    draw_efficiency_over_batch,
-    draw_speedups,
-)
+from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
 from hpml_plugins.plugins.scaling.dp import PARTS
 from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
 from hpml_plugins.plugins.scaling.results import FLOAT32
@@ -35,35 +29,36 @@ DATA_PARALLEL = ("scaling_dp", "scaling_dp_strong")
 WIRE = ("scaling_wire_ddp", "scaling_wire_dp")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
+#: What tells the points apart.
+POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
+
 Row = dict[str, Any]
 
 
 def table1(records: Sequence[Record]) -> Table:
-    """Epoch, speed-up, and efficiency with its 95 % interval."""
-    rows = []
-    for record in records:
-        row = {**_point(record), "step": record.metrics["step"].median, "epoch": record.metrics["epoch"].median}
-        if "efficiency" in record.metrics:
-            found = Samples.of(record.metrics["efficiency"].samples, "1")
-            low, high = found.interval()
-            row |= {"speedup": record.metrics["speedup"].median, "efficiency": found.median, "from": low, "to": high}
-        elif record.benchmark == "scaling_single":
-            row |= {"speedup": 1.0}
-        rows.append(row)
-    units = {"step": "s", "epoch": "s", "speedup": "1", "efficiency": "1", "from": "1", "to": "1"}
-    return Table.of(_ordered(rows), units)
+    """weak: batch per GPU; strong: total batch. Speed-up and efficiency are relative to one GPU running the same code
+    in the same point; efficiency_low, efficiency_high: 95 % interval.
+    """
+    table = Table.of_records(records, "step", "epoch", "speedup", intervals=("efficiency",), more=_method)
+    alone = table.extended(lambda row: {"speedup": 1.0} if row["method"] == "one GPU" else {}, {"speedup": "1"})
+    ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
+    return alone.select(*POINT, "step", "epoch", *ratios).sorted(*POINT)
 
 
 def table2(records: Sequence[Record]) -> Table:
-    """Seconds of an epoch spent computing and communicating, from the profile, and by subtraction."""
+    """From a profile, mean over GPUs. exposed: communication during which nothing was computed; idle: neither.
+    subtracted: the step minus a perfectly scaled one, times the number of steps, as in the exercise. waiting (part of
+    communication): how much longer a rank's reductions took than those of the last rank to arrive.
+    """
     columns = ("computation", "communication", "exposed", "idle", "subtracted")
-    rows = []
-    for record in records:
+
+    def seconds(record: Record) -> Row:
         steps = record.metrics["epoch"].median / record.metrics["step"].median
-        found = {name: steps * _figure(record, name) for name in columns}
         waiting = _waiting(record)
-        rows.append({**_point(record), **found, "waiting": None if waiting is None else steps * waiting})
-    return Table.of(_ordered(rows), dict.fromkeys((*columns, "waiting"), "s"))
+        profiled = {name: steps * _figure(record, name) for name in columns}
+        return {**profiled, "waiting": None if waiting is None else steps * waiting}
+
+    return _points(records, seconds, dict.fromkeys((*columns, "waiting"), "s"))
 
 
 def _reductions(record: Record) -> list[float]:
@@ -83,106 +78,107 @@ def _waiting(record: Record) -> float | None:
 
 
 def table3(records: Sequence[Record]) -> Table:
-    """Bandwidth of the reduction from the profile and by subtraction, beside that of an all-reduce alone."""
-    columns = ("bus_bandwidth", "ceiling", "utilization")
-    rows = []
-    for record in records:
-        point = _point(record)
-        measured = {name: _figure(record, name) for name in columns}
-        last = min(_reductions(record), default=0.0)
-        over = {"last_rank": last, "by_subtraction": _figure(record, "subtracted")}
-        rows.append({**point, **measured, **{name: _ring(record, s, point["gpus"]) for name, s in over.items()}})
-    units = dict.fromkeys(("bus_bandwidth", "ceiling", "last_rank", "by_subtraction"), "B/s") | {"utilization": "1"}
-    return Table.of(_ordered(rows), units)
+    """Ring all-reduce: 2 (n − 1) / n · S divided by the time of the reductions in the profile, including waiting for
+    other ranks. ceiling: a single all-reduce of the same size without concurrent work; last_rank: over the reductions
+    of the last rank to arrive; by_subtraction: over step − single.
+    """
+
+    def bandwidths(record: Record) -> Row:
+        last, subtracted = min(_reductions(record), default=0.0), _figure(record, "subtracted")
+        measured = {name: _figure(record, name) for name in ("bus_bandwidth", "ceiling", "utilization")}
+        return {**measured, "last_rank": _ring(record, last), "by_subtraction": _ring(record, subtracted)}
+
+    names = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
+    return _points(records, bandwidths, dict.fromkeys(names, "B/s") | {"utilization": "1"})
 
 
-def _ring(record: Record, seconds: float, ranks: int) -> float | None:
-    """Ring bytes of the gradients over so many seconds; unknown where there are none."""
+def _ring(record: Record, seconds: float) -> float | None:
+    """Ring bytes of the gradients divided by so many seconds; unknown where there are none."""
     parameters = record.metrics["ceiling"].info.get("parameters")
-    return ring_bandwidth(FLOAT32 * float(parameters), seconds, ranks) if parameters and seconds > 0 else None
+    return ring_bandwidth(FLOAT32 * float(parameters), seconds, _ranks(record)) if parameters and seconds > 0 else None
 
 
-def breakdown_table(records: Sequence[Record]) -> Table:
-    """Where the host spends DataParallel's step, and one GPU's."""
+def speedups(records: Sequence[Record]) -> Table:
+    """Each method at the largest batch size measured on the most GPU counts. Dashed grey: ideal linear scaling."""
+    table, rows = table1(records).select(*POINT, "speedup"), []
+    for of_one in table.groups("machine", "method", "scaling", "dtype").values():
+        counts: dict[Any, set[Any]] = {}
+        for row in of_one:
+            counts.setdefault(row["batch"], set()).add(row["gpus"])
+        longest = max(counts, key=lambda batch: (len(counts[batch]), batch))
+        rows += [{**of_one[0], "batch": longest, "gpus": 1, "speedup": 1.0}]
+        rows += [row for row in of_one if row["batch"] == longest]
+    return Table.of(rows, table.units)
+
+
+def dp_step(records: Sequence[Record]) -> Table:
+    """Host time in each part of a profiled step, which is slower than an unprofiled one. Diamond: step on one GPU, not
+    profiled; square: DataParallel's step, not profiled. Copies between GPUs are not included: see communication in
+    table 2.
+    """
     columns = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
-    rows = [{**_point(record), **{name: _figure(record, name) for name in columns}} for record in records]
-    return Table.of(_ordered(rows), dict.fromkeys(columns, "s"))
+    units = dict.fromkeys(columns, "s")
+    return _points(records, lambda record: {name: _figure(record, name) for name in columns}, units)
 
 
-def scaling_table(records: Sequence[Record]) -> Table:
-    """Speed-up and efficiency of every point on several GPUs."""
-    return table1([record for record in records if record.benchmark in ON_GPUS])
+def vgg16(records: Sequence[Record]) -> Table:
+    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: time of all kernels of a
+    profiled step on that rank's GPU; collective_share: NCCL's share of it, including waiting.
+    """
+    names = ("epoch", "single", "step", "speedup")
+    units = {**dict.fromkeys(names[:3], "s"), "speedup": "1", "kernels": "s", "collective_share": "1"}
+
+    def whole(record: Record) -> Row:
+        return {"gpus": _ranks(record), **{name: _figure(record, name) for name in names}}
+
+    table = Table.of_series(records, "ranks", "dtype", "batch", more=whole, units=units)
+    whose = ("machine", "dtype", "batch", "gpus")
+    return table.select(*whose, *names, "rank", "kernels", "collective_share").extended(
+        lambda row: {"rank": int(row["rank"])}
+    )
 
 
-def vgg_table(records: Sequence[Record]) -> Table:
-    """A row a rank: its GPU's kernels, and the collectives' share in them."""
-    rows = []
-    for record in records:
-        ranks = record.series["ranks"].columns
-        for rank, (share, kernels) in enumerate(zip(ranks["collective_share"], ranks["kernels"], strict=True)):
-            point = {name: cell for name, cell in _point(record).items() if name not in ("method", "scaling")}
-            whole = {name: _figure(record, name) for name in ("epoch", "single", "step", "speedup")}
-            rows.append({**point, **whole, "rank": rank, "kernels": kernels, "collective_share": share})
-    units = dict.fromkeys(("epoch", "single", "step", "kernels"), "s")
-    return Table.of(rows, {**units, "speedup": "1", "collective_share": "1"})
-
-
-def wire_table(records: Sequence[Record]) -> Table:
-    """Bytes by kind."""
+def wire(records: Sequence[Record]) -> Table:
+    """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2 (n − 1) / n of
+    that; DP: all transfers between GPUs.
+    """
     kinds = ("gradients", "buffers", "parameters", "inputs", "outputs", "at_start")
-    rows = [
-        {
-            "machine": record.machine,
-            "method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP",
-            "gpus": _ranks(record),
-            "model": record.params["model"],
-            **{kind: record.metrics[kind].median for kind in kinds},
-        }
-        for record in records
-    ]
-    return Table.of(rows, dict.fromkeys(kinds, "B"))
+
+    def method(record: Record) -> Row:
+        return {"method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP", "gpus": _ranks(record)}
+
+    return Table.of_records(records, *kinds, more=method).select("machine", "method", "gpus", "model", *kinds)
 
 
-def large_table(records: Sequence[Record]) -> Table:
-    """Loss and accuracy of the last epoch."""
-    columns = ("train_loss", "train_accuracy", "test_accuracy")
-    rows = [
-        {
-            "machine": record.machine,
-            "data": record.params["data"],
-            "gpus": _ranks(record),
-            "batch": record.params.get("batch", 128),
-            "recipe": record.params.get("recipe", "the small batch's"),
-            "updates": int(record.series["epochs"].columns["steps"][-1]),
-            **{name: record.metrics[name].median for name in columns},
-        }
-        for record in records
-    ]
-    rows.sort(key=lambda row: (row["machine"], row["data"], row["gpus"], row["batch"]))
-    return Table.of(rows, dict.fromkeys(columns, "1"))
+def large_batch(records: Sequence[Record]) -> Table:
+    """linear: learning rate scaled with the batch after a warm-up of two epochs; zero_gamma: residual blocks start as
+    the identity (Goyal et al.).
+    """
+    reached = ("train_loss", "train_accuracy", "test_accuracy")
+    usual = {"batch": 128, "recipe": "small batch"}
+
+    def settings(record: Record) -> Row:
+        updates = int(record.series["epochs"].numbers("steps")[-1])
+        return {"gpus": _ranks(record), "updates": updates, **usual, **record.params}
+
+    table = Table.of_records(records, *reached, more=settings)
+    columns = ("machine", "data", "gpus", "batch", "recipe", "updates", *reached)
+    return table.select(*columns).sorted("machine", "data", "gpus", "batch")
 
 
-def _point(record: Record) -> Row:
+def _points(records: Sequence[Record], more: Callable[[Record], Row], units: Mapping[str, str]) -> Table:
+    """One row per point: how it trains, and these columns."""
+    table = Table.of_records(records, more=lambda record: {**_method(record), **more(record)}, units=units)
+    return table.select(*POINT, *units).sorted(*POINT)
+
+
+def _method(record: Record) -> Row:
     method, scaling = METHODS[record.benchmark]
-    return {
-        "machine": record.machine,
-        "method": method,
-        "scaling": record.params.get("scaling", scaling),
-        "dtype": record.params["dtype"],
-        "batch": record.params["batch"],
-        "gpus": _ranks(record),
-    }
+    return {"method": method, "scaling": record.params.get("scaling", scaling), "gpus": _ranks(record)}
 
 
 def _ranks(record: Record) -> int:
     return int(record.params.get("gpus", record.params.get("ranks", 1)))
-
-
-def _ordered(rows: Iterable[Row]) -> list[Row]:
-    return sorted(
-        rows,
-        key=lambda row: tuple(row[name] for name in ("machine", "method", "scaling", "dtype", "batch", "gpus")),
-    )
 
 
 def _figure(record: Record, name: str) -> float:
@@ -190,100 +186,57 @@ def _figure(record: Record, name: str) -> float:
     return record.metrics[name].median if name in record.metrics else record.series["profile"].numbers(name)[0]
 
 
-def figures() -> list[Figure]:
-    """The three tables, three charts, DataParallel's step, the wire, large batches."""
-    return [
-        Figure(
-            "table1",
-            "Table 1: time of an epoch, speed-up and efficiency",
-            tuple(METHODS),
-            table1,
-            None,
-            "weak: batch is that of each GPU; strong: that of all. Speed-up and efficiency against one GPU that runs "
-            "the same code in the same point; from, to: the 95 % interval of the efficiency.",
-        ),
-        Figure(
-            "table2",
-            "Table 2: computing and communicating, of an epoch",
-            SEVERAL,
-            table2,
-            None,
-            "From a profile, mean over GPUs: exposed is communication while nothing was computed, idle is nothing at "
-            "all. Subtracted is the step less a perfectly scaled one, times steps, as the exercise has it. Waiting is "
-            "in communication: how much longer a rank's reductions took than those of the rank that came last.",
-        ),
-        Figure(
-            "table3",
-            "Table 3: bandwidth of the gradients' reduction",
-            SEVERAL,
-            table3,
-            None,
-            "Ring all-reduce: 2 (n − 1) / n · S over the time of the reductions in the profile, waiting for other "
-            "ranks included; ceiling: the same of one all-reduce of as many bytes with nothing beside it; last_rank: "
-            "over the reductions of the rank that came last and waited least; by_subtraction: over step − single.",
-        ),
-        Figure(
-            "speedup",
-            "Speed-up over GPUs",
-            ON_GPUS,
-            scaling_table,
-            draw_speedups,
-            "Each way at the batch that was measured on the most numbers of GPUs, the largest of several. Dashed: as "
-            "many times as there are GPUs.",
-        ),
-        Figure(
-            "efficiency",
-            "Efficiency, with its 95 % interval",
-            ON_GPUS,
-            scaling_table,
-            draw_efficiencies,
-            "The number is the batch: weak, of each GPU; strong, of all. Dashed: 1, every GPU as fast as one alone. A "
-            "wide interval is a step bound by the host, or one whose clocks a power cap changes.",
-        ),
-        Figure(
-            "efficiency_over_batch",
-            "Efficiency over the batch",
-            ON_GPUS,
-            scaling_table,
-            draw_efficiency_over_batch,
-            "weak: the batch of each GPU; strong: of all. Where a step is bound by the host's launching or by "
-            "communication, a larger batch gives the GPUs more to do beside it.",
-        ),
-        Figure(
-            "dp_step",
-            "Where DataParallel's step goes",
-            DATA_PARALLEL,
-            breakdown_table,
-            draw_breakdown,
-            "The host's time in the parts of a profiled step, which takes longer than others: the square is "
-            "DataParallel's step as it is, the diamond that of one GPU. Copies between GPUs are not among the parts: "
-            "see communication in table 2.",
-        ),
-        Figure(
-            "vgg16",
-            "VGG16: one GPU against several",
-            ("scaling_vgg16",),
-            vgg_table,
-            None,
-            "An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: all of a "
-            "profiled step's on that rank's GPU; collective_share: NCCL's in them, which also wait for other ranks.",
-        ),
-        Figure(
-            "wire",
-            "What crosses the wire in a step",
-            WIRE,
-            wire_table,
-            None,
-            "Bytes handed over in one step, counted. DDP: on each rank, before the ring makes 2 (n − 1) / n of them; "
-            "DP: all that goes from GPU to GPU.",
-        ),
-        Figure(
-            "large_batch",
-            "Large batches after five epochs",
-            LARGE,
-            large_table,
-            None,
-            "linear: the rate scaled with the batch, after a warm-up of two epochs; zero_gamma: residual blocks start "
-            "as the identity (Goyal et al.).",
-        ),
-    ]
+GPUS = Axis("gpus", "GPUs", log=True, base=2)
+EFFICIENCY = Axis("efficiency", "efficiency: speed-up / GPUs", zero=True)
+IDEAL = "ideal: every GPU as fast as one alone"
+SPEEDUP_CHART = line_chart(
+    GPUS,
+    Axis("speedup", "speed-up over one GPU (×)", zero=True),
+    ("method", "scaling", "dtype"),
+    dash="machine",
+    diagonal=True,
+    also=["batch"],
+)
+EFFICIENCY_CHART = dot_chart(
+    ("method", "scaling", "dtype", "batch {batch}"),
+    EFFICIENCY,
+    ("machine", "{gpus} GPUs"),
+    low="efficiency_low",
+    high="efficiency_high",
+    rules=[Rule("x", 1, IDEAL)],
+)
+BATCH_CHART = line_chart(
+    Axis("batch", "images (weak: per GPU; strong: in total)", log=True, base=2),
+    EFFICIENCY,
+    ("method", "scaling", "dtype"),
+    panel=("machine", "{gpus} GPUs"),
+    rules=[Rule("y", 1, IDEAL)],
+)
+STEP_CHART = bar_chart(
+    ("machine", "dtype", "{scaling} scaling", "batch {batch}", "{gpus} GPUs"),
+    Axis("value", "host time", "s"),
+    parts=PARTS,
+    marks={"single": "step on one GPU, not profiled", "step": "DataParallel's step, not profiled"},
+)
+
+
+EFFICIENCY_CAPTION = (
+    "The number is the batch size: per GPU (weak) or total (strong). Dashed: 1, ideal scaling. A wide interval means "
+    "a step limited by the host, or one whose clocks the power cap changes."
+)
+BATCH_CAPTION = (
+    "weak: batch size per GPU; strong: in total. Where launch overhead or communication limits a step, a larger batch "
+    "gives the GPUs more work to overlap with it."
+)
+FIGURES = (
+    Figure("table1", "Table 1: epoch time, speed-up and efficiency", tuple(METHODS), table1),
+    Figure("table2", "Table 2: computation and communication per epoch", SEVERAL, table2),
+    Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3),
+    Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
+    Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
+    Figure("efficiency_over_batch", "Efficiency by batch size", ON_GPUS, table1, BATCH_CHART, BATCH_CAPTION),
+    Figure("dp_step", "Where DataParallel spends its step", DATA_PARALLEL, dp_step, STEP_CHART),
+    Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
+    Figure("wire", "Data sent per step", WIRE, wire),
+    Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
+)

@@ -82,7 +82,7 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
     layout = torch.channels_last if on_gpu else torch.contiguous_format
     images = rank.data(training.data).to(rank.device).normalized()
     batches = images.train.batches(
-        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count, pad=images.shape[1] // 8, fill="zero",
+        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count, pad=images.shape[1] // 8,
         flip=training.data.startswith("cifar"),
     )  # fmt: skip
     torch.manual_seed(rank.seed)

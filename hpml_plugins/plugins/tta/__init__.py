@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.tta.benchmarks import BENCHMARKS
-from hpml_plugins.plugins.tta.figures import FIGURES
 
 
 @hookimpl
@@ -16,4 +15,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Times and their spread, accuracy over time and elsewhere, utilisation and what drives it up."""
+    from hpml_plugins.plugins.tta.figures import FIGURES
+
     return list(FIGURES)

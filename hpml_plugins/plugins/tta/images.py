@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.utils.data import DataLoader, DistributedSampler
 
-from hpml_plugins import DataSet
+from hpml_plugins import DataSet, Split
 from hpml_plugins.plugins.tta.recipes import Recipe
 
 #: Seeds of epochs must differ between runs and from those of other draws.
@@ -93,13 +94,12 @@ class Loaded:
 
     def start(self, seed: int) -> None:
         """Before a run: the loader, and its workers at the first batch."""
-        recipe = self.recipe
-        options: dict[str, Any] = {"num_workers": recipe.workers, "pin_memory": recipe.pin_memory}
-        if recipe.workers:
-            options["persistent_workers"] = True
-        self._loader = self.data.train.loader(
-            recipe.batch, seed=seed, rank=self.index, ranks=self.count, transform=transform_of(self.data, recipe),
-            **options,
+        recipe, images = self.recipe, self.data.train
+        sampler = _Sampler(len(images), seed, self.index, self.count)
+        self._loader = DataLoader(
+            _Transformed(images, transform_of(self.data, recipe)), recipe.batch, sampler=sampler, drop_last=True,
+            generator=sampler.generator, num_workers=recipe.workers, pin_memory=recipe.pin_memory,
+            persistent_workers=bool(recipe.workers),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -115,6 +115,34 @@ class Loaded:
             pinned = self.recipe.pin_memory
             yield images.to(self.device, non_blocking=pinned), labels.to(self.device, non_blocking=pinned)
             started = time.perf_counter()
+
+
+class _Sampler(DistributedSampler):  # type: ignore[misc]  # torch is Any to mypy
+    """torch's sampler, with the epochs of different seeds all different. set_epoch also seeds the loader's workers."""
+
+    def __init__(self, n: int, seed: int, rank: int, ranks: int) -> None:
+        super().__init__(range(n), ranks, rank, seed=seed * _EPOCHS, drop_last=True)
+        self.generator = torch.Generator()
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is this epoch."""
+        super().set_epoch(epoch)
+        self.generator.manual_seed((self.seed + epoch) * self.num_replicas + self.rank)
+
+
+class _Transformed:
+    """A map-style data set: the images of a Split, each transformed in the worker."""
+
+    def __init__(self, images: Split, transform: Callable[[Any], Any]) -> None:
+        self._images, self._transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image, label = self._images[index]
+        return self._transform(image), label
 
 
 def transform_of(data: DataSet, recipe: Recipe) -> Any:

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Host, make_host
-from hpml_plugins.host.offers import Offers
+from hpml_plugins.host import Host, Offers, make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.reading import read_history, tracked_metrics
 from hpml_plugins.report.site import gpu_types, nodes, regressions
@@ -84,7 +83,7 @@ def _write_pages(host: Host | None, publication: Publication, problems: list[str
     (html_dir / "regressions.json").write_bytes(msgspec.json.encode(asvs))
     found = nodes.find_nodes(history)
     write_page(html_dir, "nodes.html", machines=found, project=project)
-    plugins = host.plugins if host else ()
+    plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.store.current() if history.store else [], html_dir, project)
     problems += faults
     write_search(history, matrix, found, pages, html_dir, project)

@@ -46,22 +46,22 @@ echo "$file: at home, in the project's folder: tar xzf ${{file##*/}}"
 
 
 class Refused(Exception):
-    """This node cannot use the bundle; the message says why and what mends it."""
+    """This node cannot use the bundle; the message says why and how to fix it."""
 
 
 def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
-    """Raise Refused unless the node is as the bundle takes it to be. python: its path, for the message."""
+    """Raise Refused unless the node is what the bundle was made for. python: its path, for the message."""
     if manifest["abi"] != node["abi"]:
-        mend = "name another with --python PATH"
-        raise Refused(f"made for {manifest['abi']}, and {python} is {node['abi']} (Python {node['python']}); {mend}")
+        fix = "name another with --python PATH"
+        raise Refused(f"made for {manifest['abi']}, and {python} is {node['abi']} (Python {node['python']}); {fix}")
     if manifest["machine"] != node["machine"] or _numbers(manifest["libc"]) > _numbers(node["libc"]):
         here = f"{node['machine']} with {node['libc'] or 'another C library'}"
-        mend = "make one with this node's own facts"
-        raise Refused(f"made for {manifest['machine']} with {manifest['libc']}, and this node is {here}; {mend}")
+        fix = "make one with this node's own facts"
+        raise Refused(f"made for {manifest['machine']} with {manifest['libc']}, and this node is {here}; {fix}")
     missing = [name for name in manifest["counts_on"] if name not in node["packages"]]
     if missing:
-        mend = "name the Python that has it with --python PATH, or make a bundle with this node's own facts"
-        raise Refused(f"{python} has no {', '.join(missing)}; {mend}")
+        fix = "name the Python that has it with --python PATH, or make a bundle with this node's own facts"
+        raise Refused(f"{python} has no {', '.join(missing)}; {fix}")
 
 
 def install(here: Path, manifest: dict[str, Any], python: str) -> Path:

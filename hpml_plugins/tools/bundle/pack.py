@@ -1,9 +1,11 @@
-"""Making the file: resolve, fetch, pack."""
+"""Making the file: the packages that the node lacks, the repository with its history, and an installer."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
+import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
@@ -11,11 +13,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from hpml_plugins.asv.configuration import NAME, read_configuration
+from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle import needs, uv
-from hpml_plugins.tools.bundle.facts import NodeFacts
-from hpml_plugins.tools.bundle.history import History, pack_history
+from hpml_plugins.tools.bundle import packages
+from hpml_plugins.tools.bundle.packages import NodeFacts, PackageSelection
 
 _ON_NODE = ("install.py", "ask_node.py")
 
@@ -26,8 +27,8 @@ class Bundle:
 
     file: Path
     size: int
-    plan: needs.Plan
-    history: History
+    selection: PackageSelection
+    history: PackedHistory
 
 
 def make_bundle(
@@ -35,24 +36,26 @@ def make_bundle(
 ) -> Bundle:
     """Write the bundle of the project at `root` for this node. extra: requirements beyond the project's own.
 
-    say: is told what a user should know meanwhile. Raises HpmlError, and leaves no file, when it cannot be made.
+    say: called with warnings. Raises HpmlError, and leaves no file, when it cannot be made.
     """
-    question = needs.ask(needs.read_project(root), node, extra)
-    for warning in question.warnings:
+    request = packages.requirements_for(packages.read_project(root), node, extra)
+    for warning in request.warnings:
         say(warning)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
         scratch = Path(folder)
-        history = pack_history(root, list(read_configuration(root / NAME).branches), scratch / "history.bundle")
+        history = pack_history(
+            root, list(read_configuration(root / "asv.conf.json").branches), scratch / "history.bundle"
+        )
         for warning in history.warnings:
             say(warning)
-        plan = needs.plan(uv.resolve(question, node, scratch), node)
-        uv.unpack(plan.carried, node, scratch / "site")
-        counts_on = {*plan.kept, *(name for name in question.given if name in node.packages)}
+        selection = packages.select(packages.resolve(request, node, scratch), node)
+        packages.unpack(selection.carried, node, scratch / "site")
+        needed = {*selection.kept, *(name for name in request.given if name in node.packages)}
         manifest = {
             "abi": node.abi,
             "machine": node.machine,
             "libc": node.libc,
-            "counts_on": sorted(counts_on),
+            "counts_on": sorted(needed),
             "branches": history.branches,
             "commit": history.commit,
             "origin": history.origin,
@@ -65,25 +68,25 @@ def make_bundle(
             raise UsageError(f"cannot be written: {error.strerror}", str(file)) from None
         finally:
             partial.unlink(missing_ok=True)
-    return Bundle(file, file.stat().st_size, plan, history)
+    return Bundle(file, file.stat().st_size, selection, history)
 
 
 def _write(file: Path, scratch: Path, manifest: str) -> None:
-    """A shell script, and behind its last line the archive."""
+    """A shell script, followed by the archive."""
     sources = resources.files("hpml_plugins.tools.bundle")
     script = sources.joinpath("install.sh").read_text()
     script = script.replace("@PAYLOAD_LINE@", str(script.count("\n") + 1))
     with file.open("wb") as out:
         out.write(script.encode())
         with tarfile.open(fileobj=out, mode="w:gz") as archive:
-            archive.add(scratch / "history.bundle", "history.bundle", filter=_nobodys)
-            archive.add(scratch / "site", "site", filter=_nobodys)
+            archive.add(scratch / "history.bundle", "history.bundle", filter=_without_owner)
+            archive.add(scratch / "site", "site", filter=_without_owner)
             for name in _ON_NODE:
                 _add_text(archive, f"install/{name}", sources.joinpath(name).read_text())
             _add_text(archive, "install/manifest.json", manifest)
 
 
-def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
@@ -93,3 +96,71 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(text.encode())
     archive.addfile(member, io.BytesIO(text.encode()))
+
+
+@dataclass(frozen=True)
+class PackedHistory:
+    """What was packed. commit: of the first branch.  origin: address to fetch from later, "" where there is none."""
+
+    branches: tuple[str, ...]
+    commit: str
+    commits: int
+    origin: str
+    warnings: tuple[str, ...]
+
+
+def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
+    """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when one is not there."""
+    if _ask(root, "rev-parse", "--git-dir") is None:
+        raise UsageError("not a git repository; results name commits, and asv checks them out", str(root))
+    if _ask(root, "rev-parse", "--is-shallow-repository") == "true":
+        raise UsageError("the history is cut off: git fetch --unshallow", str(root))
+    own = _ask(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
+    names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
+    for name in names:
+        if _ask(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}") is None:
+            raise UsageError(
+                f"no commit on a branch {name!r} here, which asv.conf.json names; git branch {name} COMMIT makes it",
+                str(root),
+            )
+    _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)
+    commit = str(_ask(root, "rev-parse", f"refs/heads/{names[0]}", check=True))
+    return PackedHistory(
+        branches=names,
+        commit=commit,
+        commits=int(_ask(root, "rev-list", "--count", commit, check=True) or 0),
+        origin=public_address(_ask(root, "remote", "get-url", "origin") or ""),
+        warnings=tuple(_left_behind(root, names[0], commit)),
+    )
+
+
+def public_address(address: str) -> str:
+    """The address without user and password; "" for a folder of this machine, which a node cannot reach."""
+    if address.startswith("file:"):
+        return ""
+    if "://" in address:
+        # ssh://git@host needs its user, and it is no secret
+        return re.sub(r"^(https?|ftps?)://[^/@]*@", r"\1://", re.sub(r"^(ssh://[^/@:]+):[^/@]*@", r"\1@", address))
+    return address if re.match(r"[^/.:][^/:]*:", address) else ""
+
+
+def _left_behind(root: Path, branch: str, commit: str) -> list[str]:
+    found = []
+    changed = (_ask(root, "status", "--porcelain", check=True) or "").splitlines()
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        found.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
+    if _ask(root, "rev-parse", "HEAD") != commit:
+        found.append(f"{branch} travels (asv.conf.json), not the commit that is checked out here")
+    return found
+
+
+def _ask(root: Path, *args: str, check: bool = False) -> str | None:
+    """git's answer; None when it fails, or UsageError where it must not."""
+    try:
+        done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UsageError("git is not installed; a bundle carries the history") from None
+    if done.returncode and check:
+        raise UsageError(f"git {args[0]}: {done.stderr}", str(root))
+    return None if done.returncode else done.stdout.strip()

@@ -1,7 +1,8 @@
-"""`check`: everything that is looked at, in order, as findings that say what to mend."""
+"""`check`: load a plugin and measure its points in fresh processes, and judge what was seen."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,55 +11,81 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import one_line
+from hpml_plugins.errors import UsageError, one_line
+from hpml_plugins.host import GROUP
+from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
-from hpml_plugins.tools.check.judging import judge_definition, judge_loading, judge_points
-from hpml_plugins.tools.check.points import Tried
-from hpml_plugins.tools.check.probe import Probe
-from hpml_plugins.tools.check.target import Target
-from hpml_plugins.tools.doctor.finding import Finding
+from hpml_plugins.registry import PluginSource, plugin_name, read_registry
+from hpml_plugins.tools.check.judging import (
+    CheckedPlugin,
+    Loaded,
+    Tried,
+    judge_definition,
+    judge_loading,
+    judge_points,
+)
 
 #: s that loading may take in a fresh process, however busy the machine.
 _LOADING = 60.0
 
 
-def check(target: Target, *, limit: float = 120.0, results: Path | None = None) -> Iterator[Finding]:
+def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlugin:
+    """The plugin that NAME means: of the registry, else a file, else an entry point, else a module.
+
+    Raises UsageError where a name cannot be any of these; a missing module is found out on loading.
+    """
+    here = registry.resolve().parent
+    if registry.is_file():
+        for entry in read_registry(registry).plugins:
+            if entry.name == name:
+                return CheckedPlugin(entry.source, str(here))
+    if name.endswith(".py") or Path(name).is_file():
+        if not Path(name).is_file():
+            raise UsageError(f"{name}: no such file")
+        path = Path(name).resolve()
+        return CheckedPlugin(PluginSource(plugin_name(path.stem), path=str(path)), str(here))
+    if name in importlib.metadata.entry_points(group=GROUP).names:
+        return CheckedPlugin(PluginSource(plugin_name(name), entry_point=name), str(here))
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{name!r} is no plugin of {registry}, no file, no entry point and no module's name")
+    return CheckedPlugin(PluginSource(plugin_name(name), module=name), str(here))
+
+
+def check(plugin: CheckedPlugin, *, limit: float = 120.0, results: Path | None = None) -> Iterator[Finding]:
     """Load the plugin twice in fresh processes, measure its points in another, and hold all of it to the rules.
 
-    limit: s for measuring points; those not reached are named.  results: asv's folder; beside the registry when left
-    out. Nothing of the plugin is imported into this process.
+    limit: s for measuring points; those not reached are named.  results: asv's folder; default: beside the registry.
+    Nothing of the plugin is imported into this process.
     """
-    probes = []
+    loads = []
     for seed in ("1", "2"):
-        code, output, errors = _python("probe", target, PYTHONHASHSEED=seed, timeout=_LOADING)
+        code, output, errors = _run("load", plugin, PYTHONHASHSEED=seed, timeout=_LOADING)
         if code != 0:
-            told = one_line(errors)[-300:]
-            yield Finding("loads", "broken", f"the process that imported it {code}: {told}".rstrip(": "))
+            text = one_line(errors)[-300:]
+            yield Finding("loads", "broken", f"the process that imported it {code}: {text}".rstrip(": "))
             return
-        probes.append(msgspec.json.decode(output, type=Probe))
-    yield from judge_loading(*probes)
-    if probes[0].error:
+        loads.append(msgspec.json.decode(output, type=Loaded))
+    yield from judge_loading(*loads)
+    if loads[0].error:
         return
-    yield from judge_definition(probes[0], results or target.folder / "results")
+    yield from judge_definition(loads[0], results or Path(plugin.folder, "results"))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
-    code, output, errors = _python("points", target, str(limit), timeout=2 * limit + _LOADING, **simulated)
-    tried = [msgspec.json.decode(line, type=Tried) for line in output.splitlines()]
-    yield from judge_points(probes[0], tried)
+    code, output, errors = _run("points", plugin, str(limit), timeout=2 * limit + _LOADING, **simulated)
+    yield from judge_points(loads[0], [msgspec.json.decode(line, type=Tried) for line in output.splitlines()])
     if code != 0:
         yield Finding("points", "broken", f"measuring them {code}: {one_line(errors)[-300:]}")
 
 
-def _python(module: str, target: Target, *args: str, timeout: float, **env: str) -> tuple[int | str, str, str]:
-    """Exit status (or how it ended, in words), stdout and stderr of a module of this package."""
-    command = [sys.executable, "-m", f"hpml_plugins.tools.check.{module}", target.spelled(), *args]
-    path = os.pathsep.join(filter(None, sys.path))
-    variables = {**os.environ, "PYTHONPATH": path, **env}
+def _run(task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str) -> tuple[int | str, str, str]:
+    """Exit status (or how it ended, in words), the complete lines of stdout, and stderr of the worker."""
+    spelled = msgspec.json.encode(plugin).decode()
+    command = [sys.executable, "-m", "hpml_plugins.tools.check.worker", task, spelled, *args]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}
     try:
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as stuck:
         out = stuck.stdout if isinstance(stuck.stdout, str) else (stuck.stdout or b"").decode(errors="replace")
-        whole = out[: out.rfind("\n") + 1]
-        return f"was not done after {timeout:g} s", whole, ""
+        return f"was not done after {timeout:g} s", out[: out.rfind("\n") + 1], ""
     if done.returncode == 0:
         return 0, done.stdout, done.stderr
     return f"ended with exit status {done.returncode}", done.stdout[: done.stdout.rfind("\n") + 1], done.stderr

@@ -1,4 +1,4 @@
-"""Spoiling results, to see whether a plugin's check notices: by `bench.result`, or in every operation of torch."""
+"""Wrong results, to see whether a plugin's check notices: by `bench.result`, or in every operation of torch."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-#: "off": 10 % and 1 more than it should be.  "nan": not a number.  "noise": torch's operations disturbed by up to 10 %.
-Kind = Literal["off", "nan", "noise"]
+#: "off": 10 % and 1 more than it should be.  "nan": not a number.  "noise": torch's results off by up to 10 %.
+Fault = Literal["off", "nan", "noise"]
 
 
-def spoilt(value: Any, kind: Kind) -> Any:
-    """A spoilt copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or a torch tensor.
+def corrupted(value: Any, fault: Fault) -> Any:
+    """A corrupted copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or a torch tensor.
 
-    Whole numbers, text and bytes have no NaN and are off in either kind. Raises TypeError for anything else.
+    Whole numbers, text and bytes have no NaN and are off for either fault. Raises TypeError for anything else.
     """
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return float("nan") if kind == "nan" and isinstance(value, float) else value + type(value)(value * 0.1 + 1)
+        return float("nan") if fault == "nan" and isinstance(value, float) else value + type(value)(value * 0.1 + 1)
     if isinstance(value, str):
         return value + "?" if not value[:1].isdigit() else "9" + value
     if isinstance(value, bytes):
         return bytes([value[0] ^ 0xFF]) + value[1:] if value else b"?"
     if isinstance(value, Mapping):
-        return {key: spoilt(each, kind) for key, each in value.items()}
+        return {key: corrupted(each, fault) for key, each in value.items()}
     if isinstance(value, tuple | list):
-        return type(value)(spoilt(each, kind) for each in value)
+        return type(value)(corrupted(each, fault) for each in value)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return _array(value, kind)
-    raise TypeError(f"bench.result cannot spoil a {type(value).__name__}; hand it the numbers that are checked")
+        return _array(value, fault)
+    raise TypeError(f"bench.result cannot corrupt a {type(value).__name__}; hand it the numbers that are checked")
 
 
-def _array(value: Any, kind: Kind) -> Any:
-    """Every element spoilt: a kernel that leaves one out is the plugin's own test, a check may look at a sample."""
+def _array(value: Any, fault: Fault) -> Any:
+    """Every element is changed, because a check may look at a sample."""
     other = value.clone() if hasattr(value, "clone") else copy.deepcopy(value)
     name = str(other.dtype).removeprefix("torch.")
     if name.startswith("bool"):
         return ~other
     if "float" in name or "complex" in name:
-        if kind == "nan":
+        if fault == "nan":
             other[...] = float("nan")
             return other
         return other + (other * 0.1 + 1)
@@ -48,7 +48,7 @@ def _array(value: Any, kind: Kind) -> Any:
 
 
 def disturbed_torch() -> AbstractContextManager[Any]:
-    """While it is entered, every floating-point result of a torch operation is off by up to 10 %, each otherwise."""
+    """While entered, every floating-point result of a torch operation is off by up to 10 %, at random."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 

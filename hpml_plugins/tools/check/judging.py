@@ -1,4 +1,4 @@
-"""From what was seen of a plugin to findings. Pure: facts in, sentences out."""
+"""From what was benchmark of a plugin to findings. Pure: facts in, sentences out."""
 
 from __future__ import annotations
 
@@ -7,25 +7,74 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.tools.check.points import Tried
-from hpml_plugins.tools.check.probe import Probe, Seen
-from hpml_plugins.tools.doctor.finding import Finding
+import msgspec
+
+from hpml_plugins.host import BenchmarkInfo
+from hpml_plugins.model import Finding, Value
+from hpml_plugins.registry import PluginSource
 
 #: s of CPU time: with 200 plugins in a registry, each may take this.
 IMPORT_COST = 0.1
-RESULT = "hand what is checked through bench.result(...), which `hpml check` spoils"
+RESULT = "pass what is checked through bench.result(...), which `hpml check` corrupts"
 
 
-def judge_loading(first: Probe, second: Probe) -> Iterator[Finding]:
+class CheckedPlugin(msgspec.Struct, frozen=True):
+    """A plugin's source, and the folder that its path is relative to, which is also where results/ may be."""
+
+    source: PluginSource
+    folder: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What loading gave.
+
+    seconds: CPU time.  effects: what it did to the process.  problems: of its hooks.  constant: where bench.check is
+    called with a constant.
+    """
+
+    error: str
+    seconds: float
+    heavy: list[str]
+    effects: list[str]
+    benchmarks: list[BenchmarkInfo]
+    problems: list[str]
+    constant: list[str]
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What a point did. undeclared: not in `Requires`.  results: how many values went through `bench.result`."""
+
+    undeclared_imports: list[str] = []
+    undeclared_programs: list[str] = []
+    results: int = 0
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks for.
+
+    status: a Record's, or "unfinished" where the check's time ended it and not its own timeout.
+    """
+
+    benchmark: str
+    params: dict[str, Value]
+    fault: str
+    status: str
+    reason: str
+    checks: list[str]
+    observed: Observed | None
+    relaxed: bool
+
+
+def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
     """Names, units, directions, grids; import cost; side effects; the same in two processes."""
     if first.error:
         yield Finding("loads", "broken", first.error)
         return
     count = len(first.benchmarks)
     yield Finding("loads", "ok", f"{count} benchmarks; names, units, directions, grids and signatures hold")
-    for seen in first.benchmarks:
-        if not seen.description:
-            yield Finding(seen.name, "warning", "has no description", "Benchmark(..., description='one sentence')")
+    for benchmark in first.benchmarks:
+        if not benchmark.description:
+            yield Finding(benchmark.name, "warning", "has no description", "Benchmark(..., description='one sentence')")
     seconds = min(first.seconds, second.seconds)
     if first.heavy:
         names = ", ".join(first.heavy)
@@ -34,21 +83,21 @@ def judge_loading(first: Probe, second: Probe) -> Iterator[Finding]:
         yield Finding("import", "warning", f"takes {seconds:.2f} s", f"stay below {IMPORT_COST} s: import in measure")
     else:
         yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms, nothing heavy")
-    for what in first.did:
+    for what in first.effects:
         yield Finding("import", "broken", f"{what} when loaded", "do that in measure, or not at all")
     if first.benchmarks == second.benchmarks:
         yield Finding("determinism", "ok", "the same names, versions, metrics and grids in two processes")
     else:
         differing = _difference(first.benchmarks, second.benchmarks)
-        mend = "no sets, dates or random numbers in names, versions and grids"
-        yield Finding("determinism", "broken", f"two processes got different {differing}", mend)
+        fix = "no sets, dates or random numbers in names, versions and grids"
+        yield Finding("determinism", "broken", f"two processes got different {differing}", fix)
     for problem in first.problems:
         yield Finding("hooks", "broken", problem)
     for place in first.constant:
         yield Finding("check", "broken", f"{place}: bench.check of a constant checks nothing", "compare the result")
 
 
-def _difference(first: Sequence[Seen], second: Sequence[Seen]) -> str:
+def _difference(first: Sequence[BenchmarkInfo], second: Sequence[BenchmarkInfo]) -> str:
     if [each.name for each in first] != [each.name for each in second]:
         return "names of benchmarks"
     for a, b in zip(first, second, strict=True):
@@ -58,7 +107,7 @@ def _difference(first: Sequence[Seen], second: Sequence[Seen]) -> str:
     return "benchmarks"
 
 
-def judge_definition(probe: Probe, results: Path) -> Iterator[Finding]:
+def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
     """What asv recorded under the same version must have the same parameters, units and directions."""
     file = results / "benchmarks.json"
     try:
@@ -66,21 +115,23 @@ def judge_definition(probe: Probe, results: Path) -> Iterator[Finding]:
     except (OSError, ValueError):
         yield Finding("version", "missing", f"no {file} to compare with: nothing was recorded yet")
         return
-    for seen in probe.benchmarks:
+    for benchmark in loaded.benchmarks:
         old = [
             each
             for each in recorded.values()
-            if isinstance(each, dict) and each.get("benchmark") == seen.name and each.get("version") == seen.version
+            if isinstance(each, dict)
+            and each.get("benchmark") == benchmark.name
+            and each.get("version") == benchmark.version
         ]
-        if changed := list(_changed(seen, old)):
-            mend = f"give {seen.name} another version than {seen.version!r}, or undo the change"
-            yield Finding("version", "broken", f"{seen.name}: {'; '.join(changed)} since it was recorded", mend)
+        if changed := list(_changed(benchmark, old)):
+            fix = f"give {benchmark.name} another version than {benchmark.version!r}, or undo the change"
+            yield Finding("version", "broken", f"{benchmark.name}: {'; '.join(changed)} since it was recorded", fix)
         elif old:
-            yield Finding("version", "ok", f"{seen.name}: as recorded under version {seen.version!r}")
+            yield Finding("version", "ok", f"{benchmark.name}: as recorded under version {benchmark.version!r}")
 
 
-def _changed(seen: Seen, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
-    now = {name: (unit, direction) for name, unit, direction in seen.metrics}
+def _changed(benchmark: BenchmarkInfo, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
+    now = {metric.name: (metric.unit, str(metric.direction)) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
         was = (old.get("si_unit"), old.get("direction"))
@@ -88,22 +139,22 @@ def _changed(seen: Seen, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"metric {name} is gone"
         elif now[name] != was:
             yield f"metric {name} was [{was[0]}, {was[1]}], is [{now[name][0]}, {now[name][1]}]"
-    if recorded and list(recorded[0].get("param_names", [])) != list(seen.grid):
-        yield f"parameters were {', '.join(recorded[0]['param_names']) or 'none'}, are {', '.join(seen.grid) or 'none'}"
+    if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(benchmark.grid):
+        yield f"parameters were {', '.join(old_names) or 'none'}, are {', '.join(benchmark.grid) or 'none'}"
 
 
-def judge_points(probe: Probe, tried: Sequence[Tried]) -> Iterator[Finding]:
-    """What measuring gave, whether the check noticed a spoilt result, and whether what was used was declared."""
-    for seen in probe.benchmarks:
-        plain = [each for each in tried if each.benchmark == seen.name and not each.kind]
-        yield from _measured(seen, plain)
-        yield from _checked(seen.name, [each for each in tried if each.benchmark == seen.name])
-        yield from _declared(seen.name, plain)
+def judge_points(loaded: Loaded, tried: Sequence[Tried]) -> Iterator[Finding]:
+    """What measuring gave, whether the check noticed a corrupted result, and whether what was used was declared."""
+    for benchmark in loaded.benchmarks:
+        plain = [each for each in tried if each.benchmark == benchmark.name and not each.fault]
+        yield from _measured(benchmark, plain)
+        yield from _checked(benchmark.name, [each for each in tried if each.benchmark == benchmark.name])
+        yield from _declared(benchmark.name, plain)
 
 
-def _measured(seen: Seen, plain: Sequence[Tried]) -> Iterator[Finding]:
+def _measured(benchmark: BenchmarkInfo, plain: Sequence[Tried]) -> Iterator[Finding]:
     total = 1
-    for values in seen.grid.values():
+    for values in benchmark.grid.values():
         total *= len(values)
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
@@ -111,58 +162,58 @@ def _measured(seen: Seen, plain: Sequence[Tried]) -> Iterator[Finding]:
         said = f"{point}: {each.reason}".removeprefix(": ")
         if each.relaxed:
             yield Finding(
-                seen.name, "warning", f"not tried: it wants a GPU, and without one {said}", "check on a GPU node"
+                benchmark.name, "warning", f"not tried: it wants a GPU, and without one {said}", "check on a GPU node"
             )
         else:
-            yield Finding(seen.name, "broken", said, "`hpml --debug run` shows what the point printed")
+            yield Finding(benchmark.name, "broken", said, "`hpml --debug run` shows what the point printed")
     if reasons := {each.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
-        yield Finding(seen.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
+        yield Finding(benchmark.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
     measured = sum(each.status == "ok" for each in plain)
     left = total - sum(each.status != "unfinished" for each in plain)
     more = f"; {left} not reached in the time (--limit gives more)" if left else ""
     if measured == 0 and any(each.status == "unfinished" for each in plain):
-        yield Finding(seen.name, "warning", "no point was done in the time", "hpml check --limit gives more")
+        yield Finding(benchmark.name, "warning", "no point was done in the time", "hpml check --limit gives more")
     elif measured:
-        yield Finding(seen.name, "ok", f"{measured} of {total} points measured{more}")
+        yield Finding(benchmark.name, "ok", f"{measured} of {total} points measured{more}")
 
 
 def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
-    if not (plain := [each for each in tried if not each.kind and each.status == "ok"]):
+    if not (plain := [each for each in tried if not each.fault and each.status == "ok"]):
         return
     if unchecked := [each for each in plain if not each.checks]:
         what = f"{len(unchecked)} points were measured without any bench.check"
         yield Finding(name, "broken", what, "bench.check(result agrees with a reference, 'what differs')")
         return
-    spoilt = {each.kind: each for each in tried if each.kind}
-    noticed = {kind: each.reason.startswith("check failed") for kind, each in spoilt.items()}
+    faulty = {each.fault: each for each in tried if each.fault}
+    noticed = {fault: each.reason.startswith("check failed") for fault, each in faulty.items()}
     if "nan" in noticed:
         if noticed["off"]:
-            yield Finding(name, "ok", "its check fails for a spoilt result")
-        elif spoilt["off"].status != "ok":
-            what = f"a spoilt result ended otherwise than by its check: {spoilt['off'].reason}"
+            yield Finding(name, "ok", "its check fails for a corrupted result")
+        elif faulty["off"].status != "ok":
+            what = f"a corrupted result ended otherwise than by its check: {faulty['off'].reason}"
             yield Finding(name, "warning", what, RESULT)
         elif noticed["nan"]:
             yield Finding(name, "warning", "its check notices NaN but not a result 10 % off", "tighten its tolerance")
         else:
-            yield Finding(name, "broken", "its check passes for a spoilt result", "compare with a reference")
+            yield Finding(name, "broken", "its check passes for a corrupted result", "compare with a reference")
     elif noticed.get("noise"):
         yield Finding(name, "ok", "its check fails when torch's results are disturbed")
-    elif spoilt:
+    elif faulty:
         yield Finding(name, "warning", "whether its check notices a wrong result could not be tried", RESULT)
 
 
 def _declared(name: str, plain: Sequence[Tried]) -> Iterator[Finding]:
-    watched = [each.watched for each in plain if each.watched]
-    if not watched:
+    observed = [each.observed for each in plain if each.observed]
+    if not observed:
         return
-    modules = sorted({module for each in watched for module in each.undeclared_imports})
-    programs = sorted({program for each in watched for program in each.undeclared_programs})
+    modules = sorted({module for each in observed for module in each.undeclared_imports})
+    programs = sorted({program for each in observed for program in each.undeclared_programs})
     if modules:
-        mend = f"Requires(modules=({', '.join(map(repr, modules))},)), so that a node without is skipped"
-        yield Finding(name, "broken", f"imports {', '.join(modules)}, which it does not require", mend)
+        fix = f"Requires(modules=({', '.join(map(repr, modules))},)), so that a node without is skipped"
+        yield Finding(name, "broken", f"imports {', '.join(modules)}, which it does not require", fix)
     if programs:
-        mend = f"Requires(tools=({', '.join(map(repr, programs))},)), unless it skips by itself"
-        yield Finding(name, "warning", f"starts {', '.join(programs)}, which it does not require", mend)
+        fix = f"Requires(tools=({', '.join(map(repr, programs))},)), unless it skips by itself"
+        yield Finding(name, "warning", f"starts {', '.join(programs)}, which it does not require", fix)
     if not modules and not programs:
         yield Finding(name, "ok", "all that it imports and starts is required")

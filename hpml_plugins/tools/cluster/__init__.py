@@ -1,5 +1,8 @@
-"""All nodes of all GPU types with one command: targets of cluster.yaml are planned, submitted to Slurm, watched.
+"""All nodes of all GPU types with one command: jobs for the targets of cluster.yaml, submitted to Slurm by submitit.
 
-The engine is Slurm, and submitit hands it the jobs. Without Slurm, and without a cluster.yaml, the same command
-measures here.
+Without Slurm, and without a cluster.yaml, the same command measures here.
 """
+
+from hpml_plugins.tools.cluster.config import json_schema
+
+__all__ = ["json_schema"]

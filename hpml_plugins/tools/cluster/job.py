@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, one_line
-from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.tools.cluster.state import COMMITS, JobState, read_state, write_state
+from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, read_file, write_file
 
 #: `asv run`'s exit status when a benchmark failed, and when another process has the machine.
 SOME_FAILED, TAKEN = 2, 75
 #: s to go on asking for a machine that is locked, and s between two attempts.
 PATIENCE, PAUSE = 180.0, 5.0
-#: s to wait for the end that a SIGTERM has announced: a job that ends by itself meanwhile is not queued again.
-FAREWELL = 600.0
+#: s to wait for the end that a SIGTERM announces: a job that ends by itself meanwhile is not queued again.
+SIGTERM_WAIT = 600.0
 
 
 @dataclass
 class AsvRun:
-    """`asv run` over the commits of a job's folder. project: where asv.conf.json is.  visible: CUDA_VISIBLE_DEVICES to
-    give back, which submitit's local executor takes away; None leaves it as it is.  keep: what is measured already is
-    not measured again."""
+    """`asv run` over the commits of a job's folder.
+
+    project: where asv.conf.json is.  visible: CUDA_VISIBLE_DEVICES to restore, which submitit's local executor removes;
+    None leaves it as it is.  keep: what is measured already is not measured again.
+    """
 
     folder: str
     project: str
@@ -45,12 +47,12 @@ class AsvRun:
 
     def __call__(self) -> int:
         """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not measure."""
-        before = read_state(Path(self.folder))
+        before = read_file(Path(self.folder), JobState)
         attempts = before.attempts + 1 if before else 1
         state = JobState("running", socket.gethostname(), attempts, time.time())
-        write_state(Path(self.folder), state)
+        write_file(Path(self.folder), state)
         try:
-            status, refusal = self._run(again=attempts > 1)
+            status, refusal = self._run(resume=attempts > 1)
         except BaseException as error:
             if not self._stopped:
                 self._end(state, "interrupted", one_line(str(error)) or type(error).__name__)
@@ -61,7 +63,7 @@ class AsvRun:
         reason = refusal or _ending(status)
         self._end(state, "interrupted" if status < 0 else "failed", reason)
         if status == -signal.SIGTERM:
-            time.sleep(FAREWELL)
+            time.sleep(SIGTERM_WAIT)
         raise HpmlError(reason)
 
     def checkpoint(self) -> Any:
@@ -70,28 +72,30 @@ class AsvRun:
 
         self._stopped = True
         self._stop()
-        before = read_state(Path(self.folder))
+        before = read_file(Path(self.folder), JobState)
         if before:
-            self._end(before, "interrupted", "stopped because its time is nearly up or the node is wanted; it goes on")
+            self._end(
+                before, "interrupted", "stopped because its time is nearly up or the node is wanted; it will continue"
+            )
         return DelayedSubmission(self)
 
     def _stop(self) -> None:
         if self._process:
             self._process.kill()  # Records are whole after each point; its own processes end with it
 
-    def _run(self, *, again: bool) -> tuple[int, str]:
-        """asv's exit status, and the line in which it refused to go on, "" when it did not."""
-        patience = time.monotonic() + PATIENCE
+    def _run(self, *, resume: bool) -> tuple[int, str]:
+        """asv's exit status, and the line that says why it did not run, "" when it ran."""
+        deadline = time.monotonic() + PATIENCE
         while True:
-            status, refusal = self._run_once(again)
-            if status != TAKEN or time.monotonic() > patience:
+            status, refusal = self._run_once(resume)
+            if status != TAKEN or time.monotonic() > deadline:
                 return status, refusal
-            print(f"hpml-job: {self.machine} is taken; asking again", flush=True)
+            print(f"hpml-job: {self.machine} is locked by another process; trying again", flush=True)
             time.sleep(PAUSE)
 
-    def _run_once(self, again: bool) -> tuple[int, str]:
+    def _run_once(self, resume: bool) -> tuple[int, str]:
         refusal = ""
-        command = self.command(again=again)
+        command = self.command(resume=resume)
         with subprocess.Popen(
             command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE, preexec_fn=prepare_asv
         ) as process:
@@ -103,20 +107,13 @@ class AsvRun:
                     refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
         return process.returncode, refusal
 
-    def command(self, *, again: bool = False) -> list[str]:
-        """The command. again: what an earlier attempt has measured is kept, as `keep` has it from the first."""
-        words = [
-            sys.executable,
-            "-m",
-            "asv",
-            "run",
-            f"HASHFILE:{Path(self.folder, COMMITS)}",
-            "--machine",
-            self.machine,
-        ]
+    def command(self, *, resume: bool = False) -> list[str]:
+        """The command. resume: what an earlier attempt has measured is kept, as with `keep`."""
+        commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
+        words = [sys.executable, "-m", "asv", "run", commits, "--machine", self.machine]
         for pattern in self.bench:
             words += ["--bench", pattern]
-        return [*words, "--skip-existing"] if again or self.keep else words
+        return [*words, "--skip-existing"] if resume or self.keep else words
 
     def environment(self) -> dict[str, str]:
         """The variables that asv gets."""
@@ -131,7 +128,7 @@ class AsvRun:
 
     def _end(self, state: JobState, phase: Any, reason: str) -> None:
         ended = JobState(phase, state.host, state.attempts, state.started, time.time(), reason)
-        write_state(Path(self.folder), ended)
+        write_file(Path(self.folder), ended)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_process": None, "_stopped": False}

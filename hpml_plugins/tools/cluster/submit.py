@@ -1,53 +1,120 @@
-"""Handing planned jobs to Slurm, or running them here one after the other."""
+"""Submitting: a job for each target, with the commits that its machine needs, to Slurm or to this machine."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+from submitit import LocalExecutor, SlurmExecutor
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
 from hpml_plugins.errors import HpmlError, UsageError, one_line
-from hpml_plugins.store import atomic_write
-from hpml_plugins.tools.cluster import executors
-from hpml_plugins.tools.cluster.plan import Order, Planned
-from hpml_plugins.tools.cluster.state import COMMITS, JobOrder, write_order
+from hpml_plugins.tools.cluster.config import Target
+from hpml_plugins.tools.cluster.job import AsvRun
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, write_commits, write_file
 
-Say = Callable[[str], None]
+NEW, ALL = "NEW", "ALL"
 
 
-def submit(planned: Planned, order: Order, jobs: Path) -> tuple[Path, Any]:
-    """Submit one job. Returns its folder and submitit's job. A refusal of Slurm's is kept in the folder and raised."""
-    from submitit.core.utils import FailedJobError, FailedSubmissionError
+@dataclass(frozen=True)
+class RunRequest:
+    """What every target is asked for. project: its folder, which the nodes see.
 
-    target = planned.target
-    make = executors.slurm_executor if target.executor == "slurm" else executors.local_executor
+    keep: what is measured already is not measured again.
+    """
+
+    project: Path
+    results: Path
+    profile: str = ""
+    bench: tuple[str, ...] = ()
+    keep: bool = False
+
+
+def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]) -> list[str]:
+    """The commits, the newest of each branch first.
+
+    branches: as asv.conf.json names them; "" is the one checked out.  spec: "" for the heads of the branches, "ALL",
+    "NEW" (what came after the newest that the machine has measured), or what `git rev-list` understands, such as
+    main~5..main.  measured: as `measured_commits` gives them.  Raises UsageError for what git does not know.
+    """
+    if spec not in ("", NEW, ALL):
+        return list(_rev_list(root, spec))
+    known = set(measured)
+    found: dict[str, None] = {}
+    for branch in branches or ("",):
+        for commit in _rev_list(root, branch or "HEAD"):
+            if spec == NEW and commit[:8] in known:
+                break
+            found[commit] = None
+            if not spec:
+                break
+    return list(found)
+
+
+@lru_cache  # one question to git, however many machines ask
+def _rev_list(root: Path, spec: str) -> tuple[str, ...]:
+    command = ["git", "rev-list", "--first-parent", "--end-of-options", spec, "--"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        raise UsageError("git is not installed; results name commits") from None
+    except subprocess.CalledProcessError as error:
+        raise UsageError(f"--commits {spec!r}: git says {error.stderr.strip()}") from None
+    return tuple(done.stdout.split())
+
+
+def measured_commits(results: Path, machine: str) -> set[str]:
+    """The first eight letters of the commits that this machine has Records of, or asv's own results."""
+    folder = results / machine
+    return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
+
+
+def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
+    """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
+    make = slurm_executor if target.executor == "slurm" else local_executor
     folder = new_folder(jobs, target.name)
-    said = JobOrder(
-        target.name, target.machine_name, target.executor, len(planned.commits), time.time(), socket.gethostname()
-    )
+    order = JobOrder(target.name, target.machine_name, target.executor, len(commits), time.time(), socket.gethostname())
     folder.mkdir(parents=True)
     try:
-        executor = make(target, order, folder)
+        executor = make(target, request, folder)
     except HpmlError:
         folder.rmdir()
         raise
-    atomic_write(folder / COMMITS, "".join(f"{commit}\n" for commit in planned.commits).encode())
-    write_order(folder, said)
+    write_commits(folder / COMMITS, commits)
+    write_file(folder, order)
     if target.executor == "local":
         # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        job = executor.submit(executors.asv_run(target, order, folder))
+        job = executor.submit(asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
-        write_order(folder, _but(said, problem=problem))
+        write_file(folder, replace(order, problem=problem))
         raise UsageError(f"target {target.name!r} was not taken: {problem}") from None
-    write_order(folder, _but(said, id=job.job_id))
+    write_file(folder, replace(order, id=job.job_id))
     return folder, job
+
+
+def new_folder(jobs: Path, target: str) -> Path:
+    """The name of a folder that does not exist yet: time and target."""
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{target}"
+    folder, number = jobs / stem, 1
+    while folder.exists():
+        number += 1
+        folder = jobs / f"{stem}-{number}"
+    return folder
 
 
 def wait_here(job: Any) -> None:
@@ -57,7 +124,10 @@ def wait_here(job: Any) -> None:
         while True:
             done = job.done()
             for place, (path, stream) in enumerate(((job.paths.stdout, sys.stdout), (job.paths.stderr, sys.stderr))):
-                shown[place] = _show(path, stream, shown[place])
+                text = path.read_bytes()[shown[place] :] if path.exists() else b""
+                shown[place] += len(text)
+                stream.write(text.decode(errors="replace"))
+                stream.flush()
             if done:
                 return
             time.sleep(0.1)
@@ -66,28 +136,105 @@ def wait_here(job: Any) -> None:
         raise
 
 
-def new_folder(jobs: Path, target: str) -> Path:
-    """The name of a folder that is not there yet: when and what."""
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{target}"
-    folder, number = jobs / stem, 1
-    while folder.exists():
-        number += 1
-        folder = jobs / f"{stem}-{number}"
-    return folder
+class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
+    """Writes scripts where there is no Slurm."""
+
+    @classmethod
+    def affinity(cls) -> int:
+        return 2
 
 
-def _show(path: Path, stream: Any, start: int) -> int:
-    if not path.exists():
-        return start
-    with path.open("rb") as file:
-        file.seek(start)
-        text = file.read()
-    stream.write(text.decode(errors="replace"))
-    stream.flush()
-    return start + len(text)
+def slurm_executor(target: Target, request: RunRequest, folder: Path, *, only_script: bool = False) -> Any:
+    """submitit's Slurm executor for a target. Raises UsageError where there is no Slurm, or for an unknown option.
+
+    Jobs of one machine run one after the other (`singleton` of the job's name): two would write the same files.
+    """
+    if not only_script and (shutil.which("sbatch") is None or shutil.which("srun") is None):
+        raise UsageError(
+            f"target {target.name!r} needs Slurm, and there is no sbatch and srun here; run this on a login node, or "
+            "give the target `executor: local`"
+        )
+    python = python_command(target, request.project, folder)
+    executor = _ScriptWriter(folder, max_num_timeout=target.restarts, python=python)
+    given = {
+        "partition": target.partition,
+        "constraint": target.constraint,
+        "account": target.account,
+        "qos": target.qos,
+        "gpus_per_node": target.gpus,
+        "cpus_per_task": target.cpus,
+    }
+    executor.update_parameters(
+        job_name=f"hpml-{target.machine_name}",
+        time=max(1, round(60 * target.hours)),
+        nodes=target.nodes,
+        signal_delay_s=target.warning,
+        dependency="singleton",
+        wckey="hpml",
+        # asv runs once, on the first node, and leaves the job's nodes to what it starts there
+        srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
+        setup=setup_lines(target),
+        additional_parameters={"requeue": True, "chdir": str(request.project), **target.options},
+        **{key: value for key, value in given.items() if value is not None},
+    )
+    return executor
 
 
-def _but(order: JobOrder, **changes: Any) -> JobOrder:
-    import msgspec
+def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
+    """submitit's executor for this machine."""
+    python = python_command(target, request.project, folder)
+    if lines := setup_lines(target):
+        python = shlex.join(["bash", "-c", "\n".join([*lines, f'exec {python} "$@"']), "bash"])
+    executor = LocalExecutor(folder, max_num_timeout=target.restarts, python=python)
+    gpus = {} if target.gpus is None else {"gpus_per_node": target.gpus}
+    # the warning always comes before the end, however short the time
+    warning = min(target.warning, int(1800 * target.hours))
+    executor.update_parameters(timeout_min=60 * target.hours, signal_delay_s=warning, **gpus)
+    return executor
 
-    return msgspec.structs.replace(order, **changes)
+
+def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
+    """What the job calls."""
+    local = target.executor == "local" and target.gpus is None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if local else None
+    what = (
+        str(folder), str(request.project), target.machine_name, request.profile, request.bench, visible, request.keep
+    )  # fmt: skip
+    if target.side_by_side:
+        from hpml_plugins.tools.cluster.side_by_side import SideBySide
+
+        return SideBySide(*what, results=str(request.results), probe=target.probe)
+    return AsvRun(*what)
+
+
+def script(target: Target, request: RunRequest, folder: Path) -> str:
+    """What would be given to sbatch, or run here."""
+    if target.executor == "slurm":
+        executor = slurm_executor(target, request, folder, only_script=True)
+        return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
+    words = asv_run(target, request, folder).command()
+    if request.profile:
+        words = ["env", f"HPML_PROFILE={request.profile}", *words]
+    lines = ["# here, one after the other, by submitit's local executor"]
+    if target.side_by_side:
+        lines.append("# one such process for each GPU, side by side, each with a part of the work")
+    return "\n".join([*lines, *setup_lines(target), shlex.join(words), ""])
+
+
+def setup_lines(target: Target) -> list[str]:
+    """The lines of bash before the Python: each must succeed, or the job ends with its message."""
+    lines = [f"module load {shlex.quote(name)}" for name in target.python.modules] + target.python.setup
+    return [f"{line} || {{ echo {shlex.quote('hpml: failed: ' + line)} >&2; exit 1; }}" for line in lines]
+
+
+def python_command(target: Target, project: Path, folder: Path) -> str:
+    """How the node calls its Python, as words of a shell."""
+    python = target.python
+    if python.container:
+        words = ["apptainer", "exec", *(["--nv"] if target.gpus else [])]
+        words += [word for path in dict.fromkeys([project, folder.parent]) for word in ("--bind", str(path))]
+        words += ["--pwd", str(project), str(Path(project, python.container)), python.command or "python3"]
+        return shlex.join(words)
+    if python.venv:
+        return shlex.quote(str(Path(project, python.venv, "bin", "python")))
+    return shlex.join(shlex.split(python.command)) if python.command else shlex.quote(sys.executable)

@@ -1,6 +1,5 @@
-"""What this node has, what is broken, and what mends it."""
+"""What this node has, what is broken, and how to fix it."""
 
 from hpml_plugins.tools.doctor.diagnosis import diagnose
-from hpml_plugins.tools.doctor.finding import Finding
 
-__all__ = ["Finding", "diagnose"]
+__all__ = ["diagnose"]

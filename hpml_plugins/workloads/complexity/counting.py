@@ -1,30 +1,73 @@
-"""A model in, what one forward pass of one input costs out: whole, by layer and by operator."""
+"""The cost of one forward pass of one input through a model: in total, by layer and by operator. Nothing is timed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.workloads.complexity import dispatched, models, tracing, zoo
-from hpml_plugins.workloads.complexity.models import Spelling, read_spelling
-from hpml_plugins.workloads.complexity.sums import Work, by_layer, by_operator, own_parameters, total
-from hpml_plugins.workloads.complexity.torchs_count import count_of_a_pass, count_while
-from hpml_plugins.workloads.complexity.work import Operation
+from hpml_plugins.workloads.complexity import models
+from hpml_plugins.workloads.complexity.models import ModelName, parse_model_name
+from hpml_plugins.workloads.complexity.tracing import (
+    Operation,
+    torchs_formulas,
+    trace,
+    unfused_attention,
+    without_computing,
+)
+
+#: One multiply-add is two floating-point operations, a multiplication and an addition.
+FLOP_PER_MULTIPLY_ADD = 2
+
+
+@dataclass
+class Work:
+    """Operations added up.
+
+    calls: how many operations.  multiply_adds: of convolutions, linear layers, matrix products and attention.  apart:
+    fvcore's count of what is not made of them (normalisation, pooling).  activations, activation_bytes: size of the
+    results in new memory.  bytes: of every tensor, weights included, that an operator reads or writes, each once per
+    operator, as if nothing were fused or cached.  counted: False where an operator without a formula is among them.
+    operators: their names.
+    """
+
+    calls: int = 0
+    multiply_adds: int = 0
+    apart: int = 0
+    activations: int = 0
+    activation_bytes: int = 0
+    bytes: int = 0
+    counted: bool = True
+    operators: set[str] = field(default_factory=set)
+
+    @property
+    def flops(self) -> int:
+        """FLOP: two per multiply-add."""
+        return FLOP_PER_MULTIPLY_ADD * self.multiply_adds
+
+    def add(self, operation: Operation) -> None:
+        """Add one operation."""
+        self.calls += 1
+        self.multiply_adds += operation.multiply_adds
+        self.apart += operation.apart
+        self.activations += operation.activations
+        self.activation_bytes += operation.activation_bytes
+        self.bytes += operation.bytes
+        self.counted = self.counted and operation.counted
+        self.operators.add(operation.name)
 
 
 @dataclass(frozen=True)
 class ModelCount:
     """What one forward pass of one input (a batch of one, eval mode) through a model costs.
 
-    operations: in order.  total: all of them.  layers: path of a module → its own operations, its children's left out,
+    operations: in order.  total: all of them.  layers: path of a module → its own operations without its children's,
     so that they add up to the total.  layer_types, layer_parameters: path → class, and numbers in its own parameters,
     shared ones once.  operators: fvcore's name → sum.  parameters: numbers in all parameters.  torch_flops: the same
     pass by torch's own flop_counter.  published_multiply_adds: torchvision's, rounded to 1 M, for this size of image;
-    None where it has none.  without_fvcore: why torch's dispatcher was asked instead of fvcore, which gives the same
-    multiply-adds; empty as a rule.
+    None where it has none.
     """
 
     model: str
@@ -37,7 +80,6 @@ class ModelCount:
     parameters: int
     torch_flops: int
     published_multiply_adds: float | None
-    without_fvcore: str = ""
 
     @property
     def has_negative(self) -> bool:
@@ -49,88 +91,77 @@ def build_model(model: str) -> tuple[Any, Any]:
     """The model in eval mode on the CPU, and one input of zeros, a batch of one.
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
-    The weights of torchvision's are not drawn: they are whatever the memory held. Classifiers with auxiliary heads come
-    without them.  Raises HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
+    The weights of torchvision's models are uninitialised memory. Classifiers with auxiliary heads come without them.
+    Raises HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
     """
-    spelling = read_spelling(model)
-    return models.build(spelling), models.example(spelling)
+    return models.build(parse_model_name(model))
 
 
 def count_model(model: str) -> ModelCount:
-    """Count one forward pass of one input through `model`, spelled as for `build_model`. Nothing is timed.
+    """Count one forward pass of one input through `model`, spelled as for `build_model`.
 
-    Raises HpmlError as `build_model` does, and for a model that cannot be traced.
+    Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does not import.
     """
-    spelling = read_spelling(model)
+    name = parse_model_name(model)
     with one_thread():
-        network, given = models.build(spelling), models.example(spelling)
-        operations, torchs, without_fvcore = count(spelling, network, given)
+        network, example = models.build(name)
+        operations, torchs = count(name, network, example)
     modules = dict(network.named_modules())
-    parameters = [
-        (name, [(id(p), p.numel()) for p in module.parameters(recurse=False)]) for name, module in modules.items()
-    ]
+    by_layer = {layer: Work() for layer in modules}
+    by_operator: dict[str, Work] = {}
+    total = Work()
+    for operation in operations:
+        for work in (total, by_layer[operation.layer], by_operator.setdefault(operation.name, Work())):
+            work.add(operation)
     return ModelCount(
         model=model,
         operations=tuple(operations),
-        total=total(operations),
-        layers=by_layer(operations, modules),
-        layer_types={name: type(module).__name__ for name, module in modules.items()},
-        layer_parameters=own_parameters(parameters),
-        operators=by_operator(operations),
+        total=total,
+        layers=by_layer,
+        layer_types={path: type(module).__name__ for path, module in modules.items()},
+        layer_parameters=_own_parameters(modules.items()),
+        operators=by_operator,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         torch_flops=torchs,
         published_multiply_adds=None
-        if spelling.foreign
-        else zoo.published_multiply_adds(spelling.name, int(given.shape[-1])),
-        without_fvcore=without_fvcore,
+        if name.is_factory
+        else models.published_multiply_adds(name.name, int(example.shape[-1])),
     )
 
 
-def operations_of(network: Any, given: Any) -> tuple[list[Operation], str]:
-    """The operations of one forward pass, in order, and why not by fvcore, if so.
-
-    The one place where fvcore is asked, whose last release is of 2022 and which stands on what torch calls deprecated.
-    """
+def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
+    """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot be traced."""
     try:
-        return tracing.trace(network, given), ""
-    except (ImportError, AttributeError) as error:
-        # also what torch has dropped under it; a model's own fault is met again by the other way
-        return dispatched.record(network, given), f"{type(error).__name__}: {error}"
-
-
-def count(spelling: Spelling, network: Any, given: Any) -> tuple[list[Operation], int, str]:
-    """The operations of one pass, torch's own FLOP of the same pass, and why not by fvcore, if so.
-
-    Raises HpmlError if it cannot be traced.
-    """
-    operations: list[Operation] = []
-    reasons: list[str] = []
-
-    def run() -> None:
-        found, reason = operations_of(network, given)
-        operations.extend(found)
-        reasons.append(reason)
-
-    try:
-        if spelling.foreign:
-            run()
-            torchs = count_of_a_pass(network, given)
-        else:
-            torchs = count_while(run)
-        return operations, torchs, reasons[-1]
+        if name.is_factory:
+            return trace(network, example), torchs_flops(network, example)
+        with without_computing() as counted:  # the path through torchvision's models does not depend on values
+            operations = trace(network, example)
+        return operations, counted.flops
+    except ImportError as error:
+        raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
     except Exception as error:
-        shape = "x".join(map(str, given.shape))
+        shape = "x".join(map(str, example.shape))
         raise HpmlError(
-            f"model {spelling.name!r} cannot be traced on {spelling.dtype} {shape}: {type(error).__name__}: {error}"
+            f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {type(error).__name__}: {error}"
         ) from error
+
+
+def torchs_flops(network: Any, example: Any) -> int:
+    """FLOP of one computed forward pass by torch's FlopCounterMode."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+    # registered formulas are wrapped to take tensors for shapes, and FlopCounterMode wraps custom ones again
+    formulas = torchs_formulas()
+    missing = {operator: formulas[operator].__wrapped__ for operator in formulas.keys() - flop_registry.keys()}
+    with unfused_attention(), torch.no_grad(), FlopCounterMode(display=False, custom_mapping=missing) as counter:
+        network(example)
+    return int(counter.get_total_flops())
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch on one thread: what is left to compute is small, and threads that wait for one another cost more.
-
-    Besides, OpenMP's threads do not survive the fork into a point's process once somebody has used them before it.
-    """
+    """torch on one thread: OpenMP's threads do not survive the fork into a point's process once they were used."""
     import torch
 
     before = torch.get_num_threads()
@@ -139,3 +170,14 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _own_parameters(modules: Iterable[tuple[str, Any]]) -> dict[str, int]:
+    """Path of a module → numbers in its own parameters; a shared parameter counts for the first module that has it."""
+    seen: set[int] = set()
+    own = {}
+    for path, module in modules:
+        parameters = [each for each in module.parameters(recurse=False) if id(each) not in seen]
+        own[path] = sum(each.numel() for each in parameters)
+        seen |= {id(each) for each in parameters}
+    return own

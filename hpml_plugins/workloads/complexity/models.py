@@ -1,25 +1,28 @@
-"""What to count: a model and the shape of its input, from one word of the grid."""
+"""Models by name: torchvision's classifiers and `module:factory`, built without initialising weights."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.workloads.complexity import zoo
 
-#: Of a factory that names no shape: a picture of the usual size.
-USUAL_SHAPE = (3, 224, 224)
+#: Models with auxiliary classifiers, which serve training only: neither their work nor their parameters are counted.
+AUXILIARY = ("googlenet", "inception_v3")
+USUAL_SIZE = 224
 
 
 @dataclass(frozen=True)
-class Spelling:
+class ModelName:
     """`resnet50`, `resnet50@3x320x320`, `package.module:factory@int64:128`.
 
-    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None where it was not said.
-    dtype: torch's name of its type.
+    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None for the model's usual shape.
+    dtype: torch's name of the input's type.
     """
 
     name: str
@@ -27,29 +30,48 @@ class Spelling:
     dtype: str = "float32"
 
     @property
-    def foreign(self) -> bool:
+    def is_factory(self) -> bool:
         """Whether it names a factory rather than a classifier of torchvision."""
         return ":" in self.name
 
 
-def read_spelling(text: str) -> Spelling:
-    """A word of the grid. Raises HpmlError where it cannot be read."""
+def parse_model_name(text: str) -> ModelName:
+    """Parse a model's name as a grid spells it. Raises HpmlError where it cannot be parsed."""
     found = re.fullmatch(r"(?P<name>\w+|[\w.]+:[\w.]+)(@((?P<dtype>[a-z]\w*):)?(?P<shape>\d+(x\d+)*))?", text)
     if not found:
         raise HpmlError(
             f"model {text!r} is neither a torchvision name nor module:factory, nor one with @3x224x224 after it"
         )
     shape = tuple(map(int, found["shape"].split("x"))) if found["shape"] else None
-    return Spelling(found["name"], shape, found["dtype"] or "float32")
+    return ModelName(found["name"], shape, found["dtype"] or "float32")
 
 
-def build(spelling: Spelling) -> Any:
-    """The model in eval mode on the CPU. Raises HpmlError in one line, whatever is wrong with a factory."""
-    return build_foreign(spelling.name) if spelling.foreign else zoo.build(spelling.name)
+def build(model: ModelName) -> tuple[Any, Any]:
+    """The model in eval mode on the CPU, and one input of zeros, a batch of one.
+
+    Raises HpmlError, in one line, for an unknown classifier, a factory that fails and a dtype that torch lacks.
+    """
+    import torch
+
+    network = _build_from_factory(model.name) if model.is_factory else _build_classifier(model.name)
+    side = USUAL_SIZE if model.is_factory else image_size(model.name)
+    dtype = getattr(torch, model.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise HpmlError(f"model {model.name!r}: torch has no dtype {model.dtype!r}")
+    return network, torch.zeros(1, *(model.shape or (3, side, side)), dtype=dtype)
 
 
-def build_foreign(name: str) -> Any:
-    """The model that `module:factory`, called without arguments, returns. Raises HpmlError naming what went wrong."""
+def image_size(name: str) -> int:
+    """Side of the square image, px: the smallest that the metadata of the model's weights names, usually 224."""
+    return min((size for size, _ in _weights(name)), default=USUAL_SIZE)
+
+
+def published_multiply_adds(name: str, size: int) -> float | None:
+    """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded to 1 M."""
+    return next((weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size), None)
+
+
+def _build_from_factory(name: str) -> Any:
     import torch
 
     module, _, attribute = name.partition(":")
@@ -68,12 +90,55 @@ def build_foreign(name: str) -> Any:
     return model.cpu().eval()
 
 
-def example(spelling: Spelling) -> Any:
-    """One input, all zeros, a batch of one. Raises HpmlError for a dtype that torch does not have."""
-    import torch
+def _build_classifier(name: str) -> Any:
+    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built."""
+    from torchvision import models
 
-    shape = spelling.shape or (USUAL_SHAPE if spelling.foreign else (3, *[zoo.image_size(spelling.name)] * 2))
-    dtype = getattr(torch, spelling.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise HpmlError(f"model {spelling.name!r}: torch has no dtype {spelling.dtype!r}")
-    return torch.zeros(1, *shape, dtype=dtype)
+    _require_classifier(name)
+    without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
+    with _uninitialised_weights():
+        return models.get_model(name, weights=None, **without).eval()
+
+
+def _require_classifier(name: str) -> None:
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        fix = f"did you mean {', '.join(near)}?" if near else "see torchvision.models.list_models()"
+        raise HpmlError(f"torchvision has no classifier {name!r}; {fix}")
+
+
+def _weights(name: str) -> list[tuple[int, Any]]:
+    from torchvision import models
+
+    _require_classifier(name)
+    return [(weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)]
+
+
+@contextmanager
+def _uninitialised_weights() -> Iterator[None]:
+    """Make random initialisation do nothing. Drawing VGG's 144 M normal numbers costs seconds, and counts depend on
+    shapes alone."""
+    from unittest import mock
+
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    random = (torch.Tensor.normal_, torch.Tensor.uniform_)
+
+    def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return tensor
+
+    class SkipInitialisation(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped to mypy here
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if func in random or getattr(func, "__module__", "") == "torch.nn.init":
+                return args[0] if args else kwargs["tensor"]
+            return func(*args, **kwargs)
+
+    # not all initialisers ask the mode first, and trunc_normal_ draws again until every number is in bounds
+    names = [name for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
+    with mock.patch.multiple(torch.nn.init, **{name: cast(Any, keep) for name in names}), SkipInitialisation():
+        yield

@@ -1,8 +1,19 @@
-"""Data sets: where they are looked for, how they are read, what a benchmark gets of them. Importing loads no torch."""
+"""Data sets: where they are searched for, how they are read, what a benchmark gets. Importing loads no torch.
 
+A built-in plugin: registry.yaml names this module, and other plugins bring data sets by the same hook.
+"""
+
+from collections.abc import Iterable
+
+from hpml_plugins.hookspecs import hookimpl
+from hpml_plugins.workloads.datasets.builtin import SOURCES
 from hpml_plugins.workloads.datasets.dataset import DataSet, Split
-from hpml_plugins.workloads.datasets.loading import load_data
-from hpml_plugins.workloads.datasets.lookup import find, why_missing
-from hpml_plugins.workloads.datasets.source import Arrays, DataSource, Found
+from hpml_plugins.workloads.datasets.source import Arrays, DataSource, load_data
 
-__all__ = ["Arrays", "DataSet", "DataSource", "Found", "Split", "find", "load_data", "why_missing"]
+__all__ = ["SOURCES", "Arrays", "DataSet", "DataSource", "Split", "hpml_data", "load_data"]
+
+
+@hookimpl
+def hpml_data() -> Iterable[DataSource]:
+    """The built-in data sets."""
+    return SOURCES.values()

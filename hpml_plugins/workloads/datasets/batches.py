@@ -1,30 +1,29 @@
-"""Ways through a data set: the order of an epoch, its share for each rank, batches on the device, and a DataLoader."""
+"""Iteration over a data set: the order of an epoch, the share of each rank, and batches on the device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Sampler
 
 from hpml_plugins.errors import DataError
 
-#: Epochs a seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch 0 of seed 1.
+#: Epochs per seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch 0 of seed 1.
 _EPOCHS = 100_003
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """The generator's seed for this epoch: another for every seed and epoch (below 100,003)."""
+    """The generator's seed for this epoch: different for every seed and epoch (below 100,003)."""
     return seed * _EPOCHS + epoch
 
 
 def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
     """Every ranks-th of an epoch's order, as DistributedSampler does it. The shares are disjoint.
 
-    even: all ranks get as many, and up to ranks − 1 samples are left out: training needs it, for a rank with a step
-    more waits for ever. Otherwise the shares are the whole: testing needs that; DistributedSampler would repeat
-    some.
+    even: all ranks get equally many, and up to ranks − 1 samples are left out: training needs it, because a rank with
+    one more step waits forever. Otherwise the shares cover everything: testing needs that; DistributedSampler would
+    repeat some.
     """
     if not 0 <= rank < ranks:
         raise DataError(f"rank {rank} of {ranks} does not exist")
@@ -34,9 +33,9 @@ def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
 class Batches:
     """One epoch of batches (images, labels), gathered on the device where the images are.
 
-    size: images a batch, on each rank.  seed, rank, ranks: as for `epoch_seed` and `rank_share`; drop_last makes the
-    shares even and leaves out a last small batch.  pad: a random place within the image with that many pixels added
-    on each side, reflected or zero.  flip: half of the images, left to right.
+    size: images per batch, on each rank.  seed, rank, ranks: as for `epoch_seed` and `rank_share`; drop_last makes the
+    shares even and leaves out a last small batch.  pad: crop at a random place of the image with that many zero pixels
+    added on each side.  flip: half of the images, left to right.
 
     The order and the augmentation are drawn on the CPU: an epoch is the same on every device, and an image's
     augmentation the same for any number of ranks. Without `set_epoch` every epoch is the same one.
@@ -55,14 +54,13 @@ class Batches:
         shuffle: bool = True,
         drop_last: bool = True,
         pad: int = 0,
-        fill: Literal["reflect", "zero"] = "reflect",
         flip: bool = False,
     ) -> None:
         self.images, self.labels, self.size = images, labels, size
         self.seed, self.epoch = seed, 0
         self.rank, self.ranks = rank, ranks
         self.shuffle, self.drop_last = shuffle, drop_last
-        self.pad, self.fill, self.flip = pad, fill, flip
+        self.pad, self.flip = pad, flip
         share = len(rank_share(range(len(labels)), rank, ranks, even=drop_last))
         _check_size(size, share, drop_last)
         if not 0 <= pad < min(images.shape[2:]):
@@ -79,7 +77,7 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
         n, device = len(self.labels), self.labels.device
-        order = _order(n, self.shuffle, generator)
+        order = torch.randperm(n, generator=generator) if self.shuffle else torch.arange(n)
         mine = rank_share(order, self.rank, self.ranks, even=self.drop_last)
         sources = self._sources(generator, mine) if self.pad or self.flip else None
         mine = mine.to(device, non_blocking=True)
@@ -104,66 +102,17 @@ class Batches:
 
     def _augmented(self, index: Any, sources: tuple[Any, Any], part: slice) -> Any:
         # Gather, crop and flip are one indexing: an output pixel is read from where it comes from.
-        rows, columns = sources[0][part], sources[1][part]
-        channels = torch.arange(self.images.shape[1], device=index.device)
+        rows, columns = sources[0][part, None, :, None], sources[1][part, None, None, :]
+        channels = torch.arange(self.images.shape[1], device=index.device)[:, None, None]
+        height, width = self.images.shape[2:]
         result = self.images[
-            index[:, None, None, None],
-            channels[:, None, None],
-            _reflected(rows, self.images.shape[2])[:, None, :, None],
-            _reflected(columns, self.images.shape[3])[:, None, None, :],
+            index[:, None, None, None], channels, rows.clamp(0, height - 1), columns.clamp(0, width - 1)
         ]
-        if self.fill == "zero" and self.pad:
-            inside = (
-                (_inside(rows, self.images.shape[2])[:, None, :, None])
-                & (_inside(columns, self.images.shape[3])[:, None, None, :])
-            )
-            result = result * inside
-        return result
-
-
-class RankSampler(Sampler[int]):  # type: ignore[misc]  # torch is Any to mypy
-    """The indices of one rank, in the order of `Batches`. set_epoch: as DistributedSampler's; it also seeds workers."""
-
-    def __init__(self, n: int, *, seed: int, rank: int, ranks: int, shuffle: bool, even: bool) -> None:
-        self.n, self.seed, self.rank, self.ranks, self.shuffle, self.even = n, seed, rank, ranks, shuffle, even
-        self.generator = torch.Generator()
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch."""
-        self.epoch = epoch
-        self.generator.manual_seed(epoch_seed(self.seed, epoch) * self.ranks + self.rank)
-
-    def __len__(self) -> int:
-        return len(rank_share(range(self.n), self.rank, self.ranks, even=self.even))
-
-    def __iter__(self) -> Iterator[int]:
-        order = _order(self.n, self.shuffle, torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch)))
-        yield from rank_share(order, self.rank, self.ranks, even=self.even).tolist()
-
-
-def make_loader(
-    data: Any, size: int, *, seed: int, rank: int, ranks: int, shuffle: bool, drop_last: bool, **options: Any
-) -> Any:
-    """torch's DataLoader over any map-style data set with a RankSampler."""
-    sampler = RankSampler(len(data), seed=seed, rank=rank, ranks=ranks, shuffle=shuffle, even=drop_last)
-    _check_size(size, len(sampler), drop_last)
-    return DataLoader(data, size, sampler=sampler, drop_last=drop_last, generator=sampler.generator, **options)
-
-
-def _order(n: int, shuffle: bool, generator: torch.Generator) -> Any:
-    return torch.randperm(n, generator=generator) if shuffle else torch.arange(n)
+        if not self.pad:
+            return result
+        return result * ((rows >= 0) & (rows < height) & (columns >= 0) & (columns < width))
 
 
 def _check_size(size: int, share: int, drop_last: bool) -> None:
     if size < 1 or not share or (drop_last and size > share):
         raise DataError(f"no batch of {size} can be made of the {share} images of this rank")
-
-
-def _reflected(place: Any, length: int) -> Any:
-    """Places outside the image mirrored at its edge pixel, which is not repeated: −1 is 1, length is length − 2."""
-    return (length - 1) - ((length - 1) - place.abs()).abs()
-
-
-def _inside(place: Any, length: int) -> Any:
-    return (place >= 0) & (place < length)

@@ -1,37 +1,158 @@
-"""The data sets that are known without a plugin, as plain values."""
+"""The built-in data sets: read by torchvision's loaders from a local folder, and scikit-learn's digits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import importlib.util
+import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from hpml_plugins.workloads.datasets import readers
-from hpml_plugins.workloads.datasets.source import DataSource
+from hpml_plugins.errors import DataError, describe
+from hpml_plugins.workloads.datasets.source import Arrays, DataSource
 
-
-def idx_folder(*places: str) -> Callable[[Path], Path | None]:
-    """Finds the first of these folders under a root that holds the four idx files, each plain or as .gz."""
-
-    def find(root: Path) -> Path | None:
-        for place in places:
-            folder = root / place
-            if all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in readers.IDX_FILES):
-                return folder
-        return None
-
-    return find
-
-
-def find_cifar10(root: Path) -> Path | None:
-    """The folder of the Python version of CIFAR-10, as torchvision unpacks it."""
-    folder = root / "cifar-10-batches-py"
-    return folder if (folder / "batches.meta").is_file() and (folder / "test_batch").is_file() else None
+#: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are published.
+IDX_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+#: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into memory.
+LARGEST_IDX = 16 + 60_000 * 28 * 28
+#: In torchvision's order, which is also the alphabet's and so ImageFolder's.
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+#: Of each class of the digits, this share is for testing.
+DIGITS_TEST_SHARE = 0.2
+DIGITS_SEED = 0
 
 
-def find_cifar10_jpeg(root: Path) -> Path | None:
-    """A folder with `train/<class>/` and `test/<class>/`."""
-    folder = root / "cifar10-jpeg"
-    return folder if (folder / "train").is_dir() and (folder / "test").is_dir() else None
+def read_digits(file: Path) -> Arrays:
+    """1,797 handwritten digits, 8×8, grey levels 0 to 16 spread over 0 to 255; split by `split_by_class`.
+
+    The file is scikit-learn's own and is read as its load_digits does, which would take 2 s to import.
+    Raises DataError when it does not hold rows of 64 levels and a digit.
+    """
+    import numpy as np
+
+    table = np.loadtxt(file, delimiter=",", ndmin=2)
+    if table.shape[1] != 65 or not ((table >= 0) & (table <= 16)).all():
+        raise DataError(f"{file}: not rows of 64 grey levels from 0 to 16 and a digit")
+    images = np.rint(table[:, :64] * 255 / 16).astype(np.uint8).reshape(-1, 1, 8, 8)
+    labels = table[:, 64].astype(np.int64)
+    test = split_by_class(labels, DIGITS_TEST_SHARE, DIGITS_SEED)
+    classes = tuple(str(digit) for digit in range(10))
+    return Arrays(images[~test], labels[~test], images[test], labels[test], classes)
+
+
+def split_by_class(labels: Any, share: float, seed: int) -> Any:
+    """Which samples are for testing: of each class the share of its samples, rounded down. A bool array.
+
+    By NumPy's RandomState, whose stream is frozen: every version of NumPy gives the same split.
+    """
+    import numpy as np
+
+    random = np.random.RandomState(seed)
+    test = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        of_class = random.permutation(np.flatnonzero(labels == label))
+        test[of_class[: int(len(of_class) * share)]] = True
+    return test
+
+
+def scikit_learn_root() -> tuple[Path, ...]:
+    """The folder in which scikit-learn keeps `digits.csv.gz`, found without importing it."""
+    spec = importlib.util.find_spec("sklearn")
+    places = (spec.submodule_search_locations or []) if spec else []
+    return tuple(Path(place, "datasets", "data") for place in places)
+
+
+def read_idx(folder: Path, loader_name: str) -> Arrays:
+    """MNIST or Fashion-MNIST from its four idx files.
+
+    By torchvision's loader, which needs plain files in `<root>/<its name>/raw`: linked or unpacked there.
+    """
+    loader = _torchvision(loader_name)
+    with tempfile.TemporaryDirectory(prefix="hpml-idx-") as root:
+        raw = Path(root, loader.__name__, "raw")
+        raw.mkdir(parents=True)
+        for name in IDX_FILES:
+            if (folder / name).is_file():
+                (raw / name).symlink_to((folder / name).absolute())
+            else:
+                with gzip.open(folder / f"{name}.gz") as packed, (raw / name).open("wb") as plain:
+                    plain.write(packed.read(LARGEST_IDX + 1))
+            if (raw / name).stat().st_size > LARGEST_IDX:
+                raise DataError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
+        train, test = loader(root, train=True), loader(root, train=False)
+    images = [part.data.numpy()[:, None] for part in (train, test)]
+    labels = [part.targets.numpy() for part in (train, test)]
+    return Arrays(images[0], labels[0], images[1], labels[1], tuple(loader.classes))
+
+
+def read_cifar10(folder: Path) -> Arrays:
+    """CIFAR-10 by torchvision, which unpickles its files only after their MD5 was found right."""
+    import numpy as np
+
+    parts = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
+    images = [np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)) for part in parts]
+    labels = [np.asarray(part.targets, dtype=np.int64) for part in parts]
+    return Arrays(images[0], labels[0], images[1], labels[1], tuple(parts[0].classes))
+
+
+def read_cifar10_jpeg(folder: Path) -> Arrays:
+    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named CIFAR-10.
+
+    Raises DataError naming the folder or file that is wrong.
+    """
+    parts = [_read_images(folder / part, CIFAR10_CLASSES, (3, 32, 32)) for part in ("train", "test")]
+    return Arrays(*parts[0], *parts[1], CIFAR10_CLASSES)
+
+
+def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
+    import numpy as np
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms.functional import pil_to_tensor
+
+    files = ImageFolder(str(folder), transform=pil_to_tensor)
+    if tuple(files.classes) != tuple(sorted(classes)):
+        wrong = sorted(set(files.classes) ^ set(classes))
+        raise DataError(f"{folder}: its class folders are not the {len(classes)} wanted: {', '.join(wrong[:5])}")
+    images = np.empty((len(files), *shape), dtype=np.uint8)
+    for number, (path, _) in enumerate(files.samples):
+        try:
+            image = files[number][0]
+        except Exception as error:  # Pillow raises several kinds, without the file's name
+            raise DataError(f"{path}: not a whole image: {describe(error)}") from error
+        if tuple(image.shape) != shape:
+            raise DataError(f"{path}: its shape is {tuple(image.shape)}, not {shape}")
+        images[number] = image.numpy()
+    return images, np.asarray(files.targets, dtype=np.int64)
+
+
+def _torchvision(loader: str) -> Any:
+    import torchvision.datasets
+
+    return getattr(torchvision.datasets, loader)
+
+
+def download(root: Path, loader: str) -> None:
+    """By torchvision's loader of this name, which checks the MD5."""
+    _torchvision(loader)(str(root), download=True)
+
+
+def find_idx(root: Path, places: tuple[str, ...]) -> Path | None:
+    """The first of these folders under the root that holds the four idx files, each plain or as .gz."""
+    for folder in (root / place for place in places):
+        if all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in IDX_FILES):
+            return folder
+    return None
+
+
+def find_folder(root: Path, folder: str, names: tuple[str, ...]) -> Path | None:
+    """This folder under the root, where it holds files or folders of these names."""
+    return root / folder if all((root / folder / name).exists() for name in names) else None
 
 
 def find_digits(root: Path) -> Path | None:
@@ -39,49 +160,47 @@ def find_digits(root: Path) -> Path | None:
     return next((file for file in (root / "digits.csv.gz", root / "digits/digits.csv.gz") if file.is_file()), None)
 
 
+#: Their functions can be pickled: ranks get the data sets from the process that starts them.
 _BUILT_IN = (
     DataSource(
         name="digits",
         find=find_digits,
-        load=readers.read_digits,
+        read=read_digits,
         looks_for="digits.csv.gz",
-        mend="pip install scikit-learn, which carries it",
-        extra_roots=readers.scikit_learn_root,
+        how_to_get="pip install scikit-learn, which carries it",
+        extra_roots=scikit_learn_root,
     ),
-    DataSource(
-        name="mnist",
-        find=idx_folder("MNIST/raw", "mnist"),
-        load=readers.read_mnist,
-        looks_for="MNIST/raw/ or mnist/ with the four idx files",
-        mend="hpml data get mnist",
-        modules=("torchvision",),
-        download=readers.download_mnist,
-    ),
-    DataSource(
-        name="fashion-mnist",
-        find=idx_folder("FashionMNIST/raw", "fashion-mnist"),
-        load=readers.read_fashion_mnist,
-        looks_for="FashionMNIST/raw/ or fashion-mnist/ with the four idx files",
-        mend="hpml data get fashion-mnist, or on Debian apt-get install dataset-fashion-mnist",
-        modules=("torchvision",),
-        download=readers.download_fashion_mnist,
+    *(
+        DataSource(
+            name=name,
+            find=partial(find_idx, places=(f"{loader}/raw", name)),
+            read=partial(read_idx, loader_name=loader),
+            looks_for=f"{loader}/raw/ or {name}/ with the four idx files",
+            how_to_get=f"hpml data get {name}{otherwise}",
+            modules=("torchvision",),
+            download=partial(download, loader=loader),
+        )
+        for name, loader, otherwise in (
+            ("mnist", "MNIST", ""),
+            ("fashion-mnist", "FashionMNIST", ", or on Debian apt-get install dataset-fashion-mnist"),
+        )
     ),
     DataSource(
         name="cifar10",
-        find=find_cifar10,
-        load=readers.read_cifar10,
+        find=partial(find_folder, folder="cifar-10-batches-py", names=("batches.meta", "test_batch")),
+        read=read_cifar10,
         looks_for="cifar-10-batches-py/",
-        mend="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",
+        how_to_get="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",
         modules=("torchvision",),
-        download=readers.download_cifar10,
+        download=partial(download, loader="CIFAR10"),
         unpack_to=".",
     ),
     DataSource(
         name="cifar10-jpeg",
-        find=find_cifar10_jpeg,
-        load=readers.read_cifar10_jpeg,
+        find=partial(find_folder, folder="cifar10-jpeg", names=("train", "test")),
+        read=read_cifar10_jpeg,
         looks_for="cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg",
-        mend="hpml data add PATH/cifar10-jpeg.tar.xz",
+        how_to_get="hpml data add PATH/cifar10-jpeg.tar.xz",
         modules=("torchvision",),
         unpack_to="cifar10-jpeg",
     ),

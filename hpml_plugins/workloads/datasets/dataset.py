@@ -1,10 +1,10 @@
-"""DataSet and Split: images and labels as tensors, parts of them, and ways through them."""
+"""DataSet and Split: images and labels as tensors, subsets of them, and iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import DataError
 
@@ -31,9 +31,9 @@ class Split:
         return Split(self.images.to(device), self.labels.to(device))
 
     def take(self, n: int, seed: int = 0) -> Split:
-        """n of the samples, as many of each class as can be: no class has one more than another that had more to give.
+        """n of the samples with the classes balanced: no class has one more than another that had more to give.
 
-        In the order in which they were. Raises DataError when there are fewer than n, or n is below 1.
+        In their original order. Raises DataError when there are fewer than n, or n is below 1.
         """
         import torch
 
@@ -48,72 +48,11 @@ class Split:
         chosen = order[rounds.argsort(stable=True)[:n]].sort().values.to(self.labels.device)
         return Split(self.images[chosen], self.labels[chosen])
 
-    def batches(
-        self,
-        size: int,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        shuffle: bool = True,
-        drop_last: bool = True,
-        pad: int = 0,
-        fill: Literal["reflect", "zero"] = "reflect",
-        flip: bool = False,
-    ) -> Batches:
-        """Batches made on the device where the images are: see `Batches`. `set_epoch` before each epoch."""
+    def batches(self, size: int, **options: Any) -> Batches:
+        """Batches made on the device where the images are. options: see `Batches`. `set_epoch` before each epoch."""
         from hpml_plugins.workloads.datasets.batches import Batches
 
-        return Batches(
-            self.images,
-            self.labels,
-            size,
-            seed=seed,
-            rank=rank,
-            ranks=ranks,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            pad=pad,
-            fill=fill,
-            flip=flip,
-        )
-
-    def loader(
-        self,
-        size: int,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        shuffle: bool = True,
-        drop_last: bool = True,
-        transform: Callable[[Any], Any] | None = None,
-        **options: Any,
-    ) -> Any:
-        """torch's DataLoader over this split, in the same order as `batches`: for benchmarks that measure the loading.
-
-        transform: of one image, in the worker.  options: the DataLoader's: num_workers, pin_memory,
-        persistent_workers, … `loader.sampler.set_epoch` before each epoch also seeds the workers.
-        """
-        from hpml_plugins.workloads.datasets.batches import make_loader
-
-        data = _Transformed(self, transform) if transform else self
-        return make_loader(
-            data, size, seed=seed, rank=rank, ranks=ranks, shuffle=shuffle, drop_last=drop_last, **options
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Transformed:
-    split: Split
-    transform: Callable[[Any], Any]
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        image, label = self.split[index]
-        return self.transform(image), label
+        return Batches(self.images, self.labels, size, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +60,7 @@ class DataSet:
     """Images in classes, for training and for testing.
 
     classes: the labels' names.  mean, std: of each channel over the training images, values from 0 to 1.
-    fingerprint: SHA-256 of the whole data set as loaded, whatever was taken of it or done to it since.  part: what was
-    taken of it, in words; empty for all.
+    fingerprint: SHA-256 of the whole data set as loaded.  part: which subset was taken, in words; empty for all.
     """
 
     name: str
@@ -140,8 +78,9 @@ class DataSet:
         channels, height, width = self.train.images.shape[1:]
         return int(channels), int(height), int(width)
 
-    def take(self, train: int, test: int, seed: int = 0) -> DataSet:
-        """A part of it with the classes balanced, for quick runs. mean and std stay those of all training images."""
+    def take(self, train: int | None, test: int | None, seed: int = 0) -> DataSet:
+        """A part of it with the classes balanced, for quick runs; None takes all. mean and std stay those of all."""
+        train, test = train or len(self.train), test or len(self.test)
         part = f"{train} + {test} by seed {seed}"
         return replace(self, train=self.train.take(train, seed), test=self.test.take(test, seed), part=part)
 

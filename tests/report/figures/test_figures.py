@@ -10,7 +10,7 @@ from support import DRAWN
 from hpml_plugins import Figure, HpmlError, Record, Table
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.registry.schema import PluginEntry
+from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report.charts import render
 from hpml_plugins.report.figures import Drawable, collect, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text

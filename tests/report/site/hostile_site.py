@@ -18,7 +18,7 @@ from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
 import html
-from hpml_plugins import Benchmark, Figure, Metric, Page, Table, hookimpl
+from hpml_plugins import Benchmark, Figure, Metric, Table, hookimpl
 
 TEXTS = {texts!r}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from hpml_plugins.tools.bundle.uv import find_uv
+from hpml_plugins.tools.bundle.packages import find_uv
 
 #: What a GPU node has: the others of the project's packages are not importable there.
 HAS = ("torch", "torchvision", "numba", "numba-cuda", "setuptools", "pip")

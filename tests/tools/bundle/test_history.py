@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle.history import pack_history, public_address
+from hpml_plugins.tools.bundle.pack import pack_history, public_address
 
 
 def git(folder: Path, *args: str) -> str:

@@ -11,8 +11,14 @@ from packaging.requirements import Requirement
 from support import ROOT
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle.facts import NodeFacts
-from hpml_plugins.tools.bundle.needs import Plan, Project, ask, plan, read_project
+from hpml_plugins.tools.bundle.packages import (
+    NodeFacts,
+    PackageSelection,
+    Project,
+    read_project,
+    requirements_for,
+    select,
+)
 
 PROJECT = """
     [project]
@@ -37,7 +43,9 @@ def project(write: Callable[[str, str], Path]) -> Project:
 
 
 def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(project: Project) -> None:
-    asked = ask(project, node_with(torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1"))
+    asked = requirements_for(
+        project, node_with(torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1")
+    )
     assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
     assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
     assert asked.given == ("torch", "torchvision", "triton")
@@ -45,13 +53,13 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
 
 
 def test_torch_travels_only_when_it_is_asked_for(project: Project) -> None:
-    asked = ask(project, node_with(), ["torch==2.15.0"])
+    asked = requirements_for(project, node_with(), ["torch==2.15.0"])
     assert {"torch>=2.11", "torch==2.15.0"} <= set(asked.requirements)
     assert asked.given == ()
 
 
 def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Project) -> None:
-    asked = ask(project, node_with(torch="", numpy=""))
+    asked = requirements_for(project, node_with(torch="", numpy=""))
     assert "numpy" in asked.given
     assert not [text for text in asked.requirements if text.startswith(("numpy", "torch"))]
     assert asked.warnings == ("the node has no torchvision: benchmarks that need it are skipped there",)
@@ -59,7 +67,7 @@ def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Projec
 
 def test_what_the_node_has_stays_and_what_differs_travels() -> None:
     node = node_with(numpy="2.5.0", click="8.2", torch="2.11.0")
-    assert plan({"numpy": "2.4.6", "click": "8.2.0", "asv": "0.6.6"}, node) == Plan(
+    assert select({"numpy": "2.4.6", "click": "8.2.0", "asv": "0.6.6"}, node) == PackageSelection(
         carried={"numpy": "2.4.6", "asv": "0.6.6"}, kept={"click": "8.2.0"}, replaced={"numpy": "2.5.0"}
     )
 
@@ -74,18 +82,18 @@ def test_what_the_node_has_stays_and_what_differs_travels() -> None:
 )
 def test_a_node_that_the_project_does_not_run_on_is_refused(project: Project, node: NodeFacts, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        ask(project, node)
+        requirements_for(project, node)
 
 
 def test_a_vendors_build_of_a_release_counts_as_the_release(project: Project) -> None:
-    assert "torch" in ask(project, node_with(torch="2.11.0a0+nv26.1")).given
+    assert "torch" in requirements_for(project, node_with(torch="2.11.0a0+nv26.1")).given
 
 
 def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Project, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
         read_project(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
-        ask(project, node_with(torch="2.11.0"), ["a b c"])
+        requirements_for(project, node_with(torch="2.11.0"), ["a b c"])
 
 
 def test_this_project_leaves_out_what_only_publishing_needs_and_pins_what_numba_cuda_imports_with() -> None:

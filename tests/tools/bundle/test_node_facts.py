@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle.facts import NodeFacts, assume_node, read_node
+from hpml_plugins.tools.bundle.packages import NodeFacts, assume_node, read_node
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 TOLD = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.39", {"torch": "2.11.0"})
@@ -48,9 +48,9 @@ def test_facts_from_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "node.json: not what a node told of itself (Object missing required field `hpml_node`); ask it:"),
-        ("[]", "node.json: not what a node told of itself (Expected `object`, got `array`); ask it: hpml bundle"),
-        (json.dumps({"findings": []}), "not what a node told of itself"),
+        ("{}", "node.json: not the facts of a node (Object missing required field `hpml_node`); ask it:"),
+        ("[]", "node.json: not the facts of a node (Expected `object`, got `array`); ask it: hpml bundle"),
+        (json.dumps({"findings": []}), "not the facts of a node"),
     ],
 )
 def test_a_file_that_no_node_told_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from asv_project import no_network
 
-from hpml_plugins.tools.bundle import uv
-from hpml_plugins.tools.bundle.facts import NodeFacts
+from hpml_plugins.tools.bundle import packages
+from hpml_plugins.tools.bundle.packages import NodeFacts
 
 NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0"})
 
@@ -42,18 +42,17 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
     ],
 )
 def test_a_failure_is_told_in_one_line(stderr: str, message: str) -> None:
-    assert uv.explain(stderr, NODE).startswith(message)
+    assert packages.explain(stderr, NODE).startswith(message)
 
 
 @pytest.mark.skipif(not no_network(), reason="this machine does not let us take the network away")
 def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from hpml_plugins.tools.bundle import uv\n"
-        "from hpml_plugins.tools.bundle.facts import NodeFacts\n"
-        "from hpml_plugins.tools.bundle.needs import Question\n"
+        "from pathlib import Path; from hpml_plugins.tools.bundle import packages\n"
+        "from hpml_plugins.tools.bundle.packages import NodeFacts, PackageRequest\n"
         f"node = NodeFacts(1, '3.12.3', 'cp312', 'x86_64', 'glibc 2.28', {{}}); scratch = Path({str(tmp_path)!r})\n"
-        "try: uv.resolve(Question(('pluggy',), {}, ()), node, scratch)\n"
-        "except uv.ResolveError as error: print(error)\n"
+        "try: packages.resolve(PackageRequest(('pluggy',), {}, ()), node, scratch)\n"
+        "except packages.ResolveError as error: print(error)\n"
     )
     env = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
@@ -62,10 +61,10 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
     assert re.match(r"no package index answers \(Failed to fetch: \S+/pluggy/\)", done.stdout)
 
 
-def test_uv_that_is_not_installed_is_named_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_that_is_not_installed_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(
-        uv.ResolveError, match="uv is not installed, and finds what the node needs: python3 -m pip install"
+        packages.ResolveError, match="uv is not installed, and finds what the node needs: python3 -m pip install"
     ):
-        uv.find_uv()
+        packages.find_uv()

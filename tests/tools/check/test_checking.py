@@ -1,4 +1,4 @@
-"""`hpml check` finds what each of these plugins does wrong, says the mend, and passes one that does nothing wrong."""
+"""`hpml check` finds what each of these plugins does wrong, says the fix, and passes one that does nothing wrong."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from support import TOY
 
-from hpml_plugins.tools.check.check import check
-from hpml_plugins.tools.check.fault_injection import spoilt
-from hpml_plugins.tools.check.judging import judge_definition
-from hpml_plugins.tools.check.points import with_what_they_need
-from hpml_plugins.tools.check.probe import Probe, Seen
-from hpml_plugins.tools.check.target import find_target
-from hpml_plugins.tools.doctor.finding import Finding
+from hpml_plugins import Metric
+from hpml_plugins.host import BenchmarkInfo
+from hpml_plugins.testing import Finding
+from hpml_plugins.tools.check import check, find_plugin
+from hpml_plugins.tools.check.fault_injection import corrupted
+from hpml_plugins.tools.check.judging import Loaded, judge_definition
+from hpml_plugins.tools.check.worker import with_dependencies
 
 Write = Callable[[str, str], Path]
 
@@ -39,7 +39,7 @@ def checks_a_constant(bench):
     bench.check(True, "always right")
     return {"value": 4}
 
-def passes_what_is_spoilt(bench):
+def passes_what_is_corrupted(bench):
     value = bench.result(4.0)
     bench.check(value != 0, "is nothing")
     return {"value": value}
@@ -72,7 +72,7 @@ def wants_a_program(bench):
 
 @hookimpl
 def hpml_benchmarks():
-    functions = [never_checks, checks_a_constant, passes_what_is_spoilt, notices_nan_only, notices, imports_more,
+    functions = [never_checks, checks_a_constant, passes_what_is_corrupted, notices_nan_only, notices, imports_more,
                  starts_a_program, returns_the_wrong]
     return [Benchmark(f.__name__, f, METRICS, description="wrong") for f in functions] + [
         Benchmark("wants_a_program", wants_a_program, METRICS, requires=Requires(tools=("no-such-program",))),
@@ -88,10 +88,10 @@ def hpml_figures():
 def findings(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
     path = tmp_path_factory.mktemp("wrong") / "wrong.py"
     path.write_text(WRONG.lstrip("\n"))
-    return list(check(find_target(str(path), path.parent / "registry.yaml"), limit=60))
+    return list(check(find_plugin(str(path), path.parent / "registry.yaml"), limit=60))
 
 
-#: subject, state, what is said, what the mend says
+#: subject, state, what is said, what the fix says
 FOUND = [
     ("import", "broken", "prints 'hello' when loaded", "do that in measure"),
     ("import", "broken", "changes environment variables when loaded", "do that in measure"),
@@ -99,9 +99,9 @@ FOUND = [
     ("hooks", "broken", "ZeroDivisionError: division by zero", ""),
     ("check", "broken", "wrong.py:15: bench.check of a constant checks nothing", "compare the result"),
     ("never_checks", "broken", "1 points were measured without any bench.check", "bench.check(result agrees"),
-    ("passes_what_is_spoilt", "broken", "its check passes for a spoilt result", "compare with a reference"),
+    ("passes_what_is_corrupted", "broken", "its check passes for a corrupted result", "compare with a reference"),
     ("notices_nan_only", "warning", "notices NaN but not a result 10 % off", "tighten"),
-    ("notices", "ok", "its check fails for a spoilt result", ""),
+    ("notices", "ok", "its check fails for a corrupted result", ""),
     ("imports_more", "broken", "imports yaml, which it does not require", "Requires(modules=('yaml',))"),
     ("starts_a_program", "warning", "starts echo, which it does not require", "Requires(tools=('echo',))"),
     ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "hpml --debug run"),
@@ -111,22 +111,22 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("subject", "state", "what", "mend"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND])
-def test_what_is_wrong_is_found_and_the_mend_said(
-    findings: list[Finding], subject: str, state: str, what: str, mend: str
+@pytest.mark.parametrize(("subject", "state", "what", "fix"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND])
+def test_what_is_wrong_is_found_and_the_fix_said(
+    findings: list[Finding], subject: str, state: str, what: str, fix: str
 ) -> None:
     told = [each for each in findings if each.subject == subject]
-    assert [each for each in told if each.state == state and what in each.what and mend in each.mend], told
+    assert [each for each in told if each.state == state and what in each.what and fix in each.fix], told
 
 
 def test_importing_something_heavy_is_found(write: Write) -> None:
     path = write("heavy.py", "import numpy\n" + TOY)
-    found = list(check(find_target(str(path)), limit=5))
+    found = list(check(find_plugin(str(path)), limit=5))
     assert [each.what for each in found if each.state == "broken"] == ["imports numpy when loaded"]
 
 
 def test_a_plugin_that_ends_its_process_is_one_finding(write: Write) -> None:
-    (found,) = check(find_target(str(write("ends.py", "import os\nos._exit(3)\n"))))
+    (found,) = check(find_plugin(str(write("ends.py", "import os\nos._exit(3)\n"))))
     assert (found.state, found.what) == ("broken", "the process that imported it ended with exit status 3")
 
 
@@ -136,22 +136,23 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
     write("toy.py", TOY.replace("sum(range(size)) ==", "bench.result(sum(range(size))) =="))
     write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     done = hpml("check", "toy")
-    assert (done.returncode, "nothing to mend" in done.stderr) == (0, True), done.stdout
-    assert "its check fails for a spoilt result" in done.stdout
+    assert (done.returncode, "nothing to fix" in done.stderr) == (0, True), done.stdout
+    assert "its check fails for a corrupted result" in done.stdout
     assert hpml("check", "no-such").returncode == 2
     assert "no_such" in hpml("check", "no_such").stdout
 
 
-def seen(**changed: object) -> Probe:
+def loaded(**changed: object) -> Loaded:
     values = {
         "name": "b",
         "version": "1",
-        "metrics": [("time", "s", "lower")],
-        "grid": {"size": [1]},
+        "metrics": (Metric("time", "s", "lower"),),
+        "grid": {"size": (1,)},
         "description": "",
+        "timeout": 1.0,
         **changed,
     }
-    return Probe("", 0.0, [], [], [Seen(**values)], [], [])  # type: ignore[arg-type]
+    return Loaded("", 0.0, [], [], [BenchmarkInfo(**values)], [], [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -161,8 +162,8 @@ def seen(**changed: object) -> Probe:
         ({"grid": {"size": [1, 2]}}, ""),  # more points are no other definition
         ({"version": "2", "grid": {"length": [1]}}, ""),
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
-        ({"metrics": [("time", "B/s", "higher")]}, "metric time was [s, lower], is [B/s, higher]"),
-        ({"metrics": [("rate", "1/s", "higher")]}, "metric time is gone"),
+        ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
+        ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
     ],
 )
 def test_a_definition_that_changed_under_one_version_is_found(
@@ -172,28 +173,28 @@ def test_a_definition_that_changed_under_one_version_is_found(
     (tmp_path / "benchmarks.json").write_text(
         json.dumps({"b.track_time": {**old, "param_names": ["size"]}, "version": 2})
     )
-    broken = [each for each in judge_definition(seen(**changed), tmp_path) if each.state == "broken"]
+    broken = [each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"]
     assert [said in each.what for each in broken] == [True] * bool(said)
 
 
 def test_what_is_spoilt_differs_by_hand() -> None:
-    assert spoilt(10, "off") == 12  # 10 + 1 + 1
-    assert spoilt(10.0, "off") == 12.0
-    assert spoilt(True, "off") is False
-    assert spoilt((1, {"a": "x"}), "off") == (2, {"a": "x?"})
-    with pytest.raises(TypeError, match="cannot spoil a object"):
-        spoilt(object(), "off")
+    assert corrupted(10, "off") == 12  # 10 + 1 + 1
+    assert corrupted(10.0, "off") == 12.0
+    assert corrupted(True, "off") is False
+    assert corrupted((1, {"a": "x"}), "off") == (2, {"a": "x?"})
+    with pytest.raises(TypeError, match="cannot corrupt a object"):
+        corrupted(object(), "off")
 
 
 def test_what_a_required_module_needs_itself_need_not_be_required() -> None:
-    assert with_what_they_need({"numba", "no_such"}) >= {"numba", "llvmlite", "numpy", "no_such"}
+    assert with_dependencies({"numba", "no_such"}) >= {"numba", "llvmlite", "numpy", "no_such"}
 
 
 def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: Write) -> None:
     text = TOY.replace("    bench.check(", "    import time; time.sleep(size)\n    bench.check(").replace(
         "[10, 1000]", "[30]"
     )
-    found = list(check(find_target(str(write("slow.py", text))), limit=1))
+    found = list(check(find_plugin(str(write("slow.py", text))), limit=1))
     assert [each.what for each in found if each.subject == "toy" and each.state == "warning"] == [
         "has no description",
         "no point was done in the time",
@@ -205,7 +206,7 @@ def test_an_array_is_spoilt_in_a_copy() -> None:
     import numpy
 
     array = numpy.array([1.0, 10.0], dtype=numpy.float32)
-    assert spoilt(array, "off").tolist() == pytest.approx([2.1, 12.0])  # 1 + 0.1 + 1, 10 + 1 + 1
-    assert numpy.isnan(spoilt(array, "nan")).all()
-    assert spoilt(numpy.array([1, 2]), "nan").tolist() == [2, 3]
+    assert corrupted(array, "off").tolist() == pytest.approx([2.1, 12.0])  # 1 + 0.1 + 1, 10 + 1 + 1
+    assert numpy.isnan(corrupted(array, "nan")).all()
+    assert corrupted(numpy.array([1, 2]), "nan").tolist() == [2, 3]
     assert array.tolist() == [1.0, 10.0]

@@ -8,8 +8,7 @@ import pytest
 from support import ROOT
 
 from hpml_plugins.errors import RegistryError, UsageError
-from hpml_plugins.tools.cluster.reader import read_cluster
-from hpml_plugins.tools.cluster.schema import json_schema
+from hpml_plugins.tools.cluster.config import json_schema, read_cluster
 
 HEAD = "version: 1\ntargets:\n"
 #: what is wrong → (the text, the line it stands on, what the error must say)

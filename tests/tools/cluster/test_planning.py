@@ -8,12 +8,10 @@ from click.testing import CliRunner
 from cluster_site import Site
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.cli.submit import command
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.cluster.commits import History, measured
-from hpml_plugins.tools.cluster.executors import script
-from hpml_plugins.tools.cluster.plan import Order
-from hpml_plugins.tools.cluster.schema import Python, Target
+from hpml_plugins.tools.cluster.commands import submit
+from hpml_plugins.tools.cluster.config import Python, Target
+from hpml_plugins.tools.cluster.submit import RunRequest, commits_to_measure, measured_commits, script
 
 
 @pytest.fixture
@@ -33,24 +31,27 @@ def repository(tmp_path: Path) -> tuple[Path, list[str]]:
 
 def test_commits_are_the_newest_all_the_new_ones_or_a_range(repository: tuple[Path, list[str]]) -> None:
     root, commits = repository
-    history = History(root, ["main"])
-    assert history.wanted("", []) == commits[:1]
-    assert history.wanted("ALL", [commits[1][:8]]) == commits
+
+    def wanted(spec: str, measured: list[str]) -> list[str]:
+        return commits_to_measure(root, ["main"], spec, measured)
+
+    assert wanted("", []) == commits[:1]
+    assert wanted("ALL", [commits[1][:8]]) == commits
     # the machine has measured the second newest: only the newest is new to it, older ones it passed over
-    assert history.wanted("NEW", [commits[1][:8]]) == commits[:1]
-    assert history.wanted("NEW", []) == commits
-    assert history.wanted("main~3..main~1", []) == commits[1:3]
+    assert wanted("NEW", [commits[1][:8]]) == commits[:1]
+    assert wanted("NEW", []) == commits
+    assert wanted("main~3..main~1", []) == commits[1:3]
     for wrong in ("nowhere", "--all"):
         with pytest.raises(UsageError, match=f"--commits '{wrong}': git says"):
-            history.wanted(wrong, [])
+            wanted(wrong, [])
 
 
 def test_a_machine_has_measured_what_it_has_files_of(tmp_path: Path) -> None:
-    for name in ("a/01234567-env.json", "a/machine.json", "b/89abcdef-env.json"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("a/01234567-env.json", "a/machine.json", "a/records/4567cdef0123.jsonl", "b/89abcdef-env.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
-    assert measured(tmp_path, "a") == {"01234567"}
-    assert measured(tmp_path, "c") == set()
+    assert measured_commits(tmp_path, "a") == {"01234567", "4567cdef"}
+    assert measured_commits(tmp_path, "c") == set()
 
 
 def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
         python=Python(modules=["cuda/13.0"], venv="envs/torch"),
         options={"mem": "100G", "exclusive": True},
     )
-    lines = script(target, Order(tmp_path, tmp_path / "results"), tmp_path / "jobs" / "one").splitlines()
+    lines = script(target, RunRequest(tmp_path, tmp_path / "results"), tmp_path / "jobs" / "one").splitlines()
     wanted = {"partition=gpu", "constraint=h100", "account=proj", "gpus-per-node=8", "time=90", "mem=100G"}
     wanted |= {"exclusive", "requeue", "dependency=singleton", "job-name=hpml-h100-x8", "signal=USR2@90"}
     assert {f"#SBATCH --{option}" for option in wanted} <= set(lines)
@@ -76,7 +77,7 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
 
 def test_a_container_sees_the_project_the_jobs_and_the_gpus(tmp_path: Path) -> None:
     target = Target("a100", gpus=1, python=Python(container="hpml.sif"))
-    text = script(target, Order(tmp_path, tmp_path / "results"), Path("/shared/jobs/one"))
+    text = script(target, RunRequest(tmp_path, tmp_path / "results"), Path("/shared/jobs/one"))
     assert (
         f"apptainer exec --nv --bind {tmp_path} --bind /shared/jobs --pwd {tmp_path} {tmp_path}/hpml.sif python3 -u"
         in text
@@ -87,7 +88,7 @@ def test_a_dry_run_prints_the_scripts_and_submits_nothing(site: Site) -> None:
     targets = "\n".join(f"  - {{name: t{number}, partition: p}}" for number in range(3))
     site.cluster(f"version: 1\ntargets:\n{targets}\n")
     settings = Settings(site.project.path / "registry.yaml")
-    done = CliRunner().invoke(command, ["--dry-run", "--commits", "ALL", "t0", "t2"], obj=settings)
+    done = CliRunner().invoke(submit, ["--dry-run", "--commits", "ALL", "t0", "t2"], obj=settings)
     assert done.exit_code == 0, done.output
     assert done.output.count("#!/bin/bash") == 2
     assert "# t2  machine t2, 2 commits" in done.output

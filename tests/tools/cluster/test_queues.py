@@ -10,9 +10,14 @@ import pytest
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.tools.cluster.interference import compare, overlap
-from hpml_plugins.tools.cluster.queues import Queue, gpu_names, gpus_side_by_side, share_queues
-from hpml_plugins.tools.cluster.side_by_side import SideBySide
+from hpml_plugins.tools.cluster.side_by_side import (
+    Queue,
+    SideBySide,
+    compare,
+    gpu_names,
+    gpus_side_by_side,
+    share_queues,
+)
 
 
 def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_otherwise() -> None:
@@ -52,9 +57,10 @@ def test_interference_is_each_gpus_time_beside_the_others_over_its_own_alone() -
     assert ratio.overlap == 0.6  # 11 to 14 of the 5 s that the longer takes
     assert ratio.line() == (
         "interference: b n=1 time (lower is better): together / alone 1.2500, of 2 GPUs 1.0000 to 1.5000; "
-        "60% of the time beside one another"
+        "60% of the time at once"
     )
-    assert overlap([_record([1.0], 0.0, 1.0), _record([1.0], 2.0, 1.0)]) == 0.0
+    (apart,) = compare(alone, [[_record([1.0], 0.0, 1.0)], [_record([1.0], 2.0, 1.0)]])
+    assert apart.overlap == 0.0
 
 
 def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from test_on_slurm import logs, submit, wait_for_state
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measure.ranks.slurm import nodes_here, run_on_nodes
+from hpml_plugins.measure.ranks.slurm import nodes_here
 
 REGISTRY = """
 version: 1
@@ -84,6 +84,6 @@ def test_without_slurm_there_is_one_node_and_more_are_refused(node: Node, monkey
     assert nodes_here({}) == 1
     bench = Bench(node, {})
     with pytest.raises(UsageError, match="2 nodes are needed, this run has 1; cluster"):
-        run_on_nodes(bench, print, 2, 2, (), backend="gloo", limit=1, environment={})
+        bench.ranks(print, 2, nodes=2)
     with pytest.raises(UsageError, match="3 ranks cannot be shared out evenly to 2 nodes"):
-        run_on_nodes(bench, print, 3, 2, (), backend="gloo", limit=1, environment={})
+        bench.ranks(print, 3, nodes=2)

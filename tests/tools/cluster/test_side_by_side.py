@@ -103,7 +103,7 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
 
         def second() -> list[int]:
             lines = command_lines().items()
-            return [pid for pid, line in lines if "asv.queue" in line and queued in line and "queue-1" in line]
+            return [pid for pid, line in lines if queued in line and "queue-1-commits" in line]
 
         wait_for(lambda: list(pair.project.path.glob("cluster-jobs/*/queue-1/toy-x1/records/*")), "its first record")
         for pid in second():

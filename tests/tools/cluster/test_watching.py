@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.tools.cluster.state import JobOrder, JobState, write_order, write_state
-from hpml_plugins.tools.cluster.watch import SlurmWord, jobs_in, judge, read_progress
+from hpml_plugins.tools.cluster.jobs import (
+    JobOrder,
+    JobState,
+    SlurmState,
+    describe_job,
+    find_jobs,
+    read_progress,
+    write_file,
+)
 
 ORDER = JobOrder("t", "m", "slurm", 3, 1.0, "login", id="7")
 RUNNING = JobState("running", "n1", 1, 2.0)
@@ -18,44 +25,44 @@ FAILED = JobState("failed", "n1", 1, 2.0, 3.0, "asv run ended with status 1; its
 
 #: (Slurm's word, the job's own) → (state, what the reason says)
 CASES = [
-    (SlurmWord("PENDING", "Resources"), None, "pending", "Resources"),
-    (SlurmWord("PENDING", "BeginTime"), RUNNING, "pending", "BeginTime, after 1 attempt"),
-    (SlurmWord("RUNNING", "", "n1"), RUNNING, "running", ""),
-    (SlurmWord("RUNNING", "", "n1"), None, "running", "starting or ending"),
-    (SlurmWord("COMPLETED"), DONE, "done", ""),
-    (SlurmWord("FAILED", "NonZeroExitCode"), FAILED, "failed", "asv run ended with status 1"),
-    (SlurmWord("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
-    (SlurmWord("OUT_OF_MEMORY"), RUNNING, "failed", "out of memory"),
-    (SlurmWord("NODE_FAIL"), RUNNING, "failed", "its node failed"),
-    (SlurmWord("TIMEOUT"), RUNNING, "failed", "its time was up"),
-    (SlurmWord("CANCELLED"), RUNNING, "cancelled", "cancelled"),
+    (SlurmState("PENDING", "Resources"), None, "pending", "Resources"),
+    (SlurmState("PENDING", "BeginTime"), RUNNING, "pending", "BeginTime, after 1 attempt"),
+    (SlurmState("RUNNING", "", "n1"), RUNNING, "running", ""),
+    (SlurmState("RUNNING", "", "n1"), None, "running", "starting or ending"),
+    (SlurmState("COMPLETED"), DONE, "done", ""),
+    (SlurmState("FAILED", "NonZeroExitCode"), FAILED, "failed", "asv run ended with status 1"),
+    (SlurmState("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
+    (SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "out of memory"),
+    (SlurmState("NODE_FAIL"), RUNNING, "failed", "its node failed"),
+    (SlurmState("TIMEOUT"), RUNNING, "failed", "its time was up"),
+    (SlurmState("CANCELLED"), RUNNING, "cancelled", "cancelled"),
     (None, DONE, "done", ""),
-    (None, RUNNING, "lost", "it ended on n1 without a word (killed, or the node died)"),
-    (None, None, "lost", "nobody knows it any more, and it never started asv"),
+    (None, RUNNING, "lost", "it ended on n1 without a report (killed, or the node died)"),
+    (None, None, "lost", "Slurm no longer knows it, and it never started asv"),
 ]
 
 
 @pytest.mark.parametrize(("word", "told", "state", "reason"), CASES)
 def test_a_jobs_state_is_put_together_from_all_that_is_known(
-    word: SlurmWord | None, told: JobState | None, state: str, reason: str, tmp_path: Path
+    word: SlurmState | None, told: JobState | None, state: str, reason: str, tmp_path: Path
 ) -> None:
     if told:
-        write_state(tmp_path, told)
-    job = judge(tmp_path, ORDER, word)
+        write_file(tmp_path, told)
+    job = describe_job(tmp_path, ORDER, word)
     assert (job.state, job.reason.startswith(reason)) == (state, True), job.reason
 
 
 def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
     order = JobOrder("t", "m", "local", 1, 1.0, socket.gethostname(), id=str(os.getpid()))
-    write_state(tmp_path, RUNNING)
-    assert judge(tmp_path, order, None).state == "lost"  # this process is alive, and no job
+    write_file(tmp_path, RUNNING)
+    assert describe_job(tmp_path, order, None).state == "lost"  # this process is alive, and no job
 
 
 def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:
-    write_order(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
+    write_file(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
     (tmp_path / "b").mkdir()
     (tmp_path / "c").write_text("")
-    (job,) = jobs_in(tmp_path)
+    (job,) = find_jobs(tmp_path)
     assert (job.state, job.reason) == ("failed", "invalid partition")
 
 

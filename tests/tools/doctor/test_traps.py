@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hpml_plugins.model import Gpu, Node
 from hpml_plugins.model.node import GpuHealth, GpuUser
-from hpml_plugins.tools.doctor.diagnosis import _library
-from hpml_plugins.tools.doctor.facts import ask_torch, counters_need_root, shared_memory
+from hpml_plugins.tools.doctor.diagnosis import check_libraries, counters_need_root, failed_library, shared_memory
 from hpml_plugins.tools.doctor.traps import TorchFacts, traps
 
 H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
@@ -23,7 +23,7 @@ def found(
 ) -> list[str]:
     flags = {"counters_need_root": False, "is_root": False, **counters}
     told = traps(machine, torch, list(users), shm, health=health, **flags)
-    return [f"{f.state} {f.subject}: {f.what} / {f.mend}" for f in told]
+    return [f"{f.state} {f.subject}: {f.what} / {f.fix}" for f in told]
 
 
 def test_a_healthy_node_has_none() -> None:
@@ -51,7 +51,7 @@ def test_a_driver_older_than_the_runtime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "mend"),
+    ("name", "capability", "fix"),
     [
         ("Tesla K80", "3.7", "a CUDA 11 build of torch"),
         ("Tesla P100-SXM2-16GB", "6.0", "cu126"),
@@ -59,13 +59,13 @@ def test_a_driver_older_than_the_runtime() -> None:
         ("Tesla V100-SXM2-16GB", "7.0", "cu126"),
     ],
 )
-def test_a_card_too_old_for_the_build_names_one_that_has_it(name: str, capability: str, mend: str) -> None:
+def test_a_card_too_old_for_the_build_names_one_that_has_it(name: str, capability: str, fix: str) -> None:
     card = Gpu(name, capability=capability)
     (text,) = found(node(card, card))
     assert text.startswith(
         f"broken {name}: compute capability {capability}, and torch 2.15.0 (CUDA 13.2) has code for 7.5"
     )
-    assert mend in text
+    assert fix in text
     older = TorchFacts("2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True)
     assert found(node(card), older) == []
 
@@ -98,17 +98,37 @@ def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> Non
 
 
 def test_this_machines_facts_can_be_asked() -> None:
-    torch = ask_torch()
-    assert torch.version
+    ((finding, facts),) = check_libraries(["torch"])
+    assert finding.state == "ok"
+    torch = TorchFacts(**facts)
+    assert finding.what.startswith(torch.version)
     assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
     assert shared_memory() > 0
     assert counters_need_root() in (True, False)
 
 
 def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:
-    absent = "import no_such_module_of_anybody"
-    assert [_library(name, absent, "").state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
-    assert _library("matplotlib", "raise ImportError('libfreetype')", "").state == "broken"
+    absent = "ModuleNotFoundError: No module named 'x'"
+    assert [failed_library(name, absent).state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
+    assert failed_library("matplotlib", "ImportError: libfreetype").state == "broken"
+
+
+def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("raises_here", "raise OSError('no such library')"),
+        ("crashes_here", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"),
+        ("works_here", "__version__ = '1.2'; print('hello')"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = [finding for finding, _ in check_libraries(["raises_here", "crashes_here", "works_here"])]
+    assert [(each.subject, each.state, each.what) for each in found] == [
+        ("raises_here", "broken", "OSError: no such library"),
+        ("crashes_here", "broken", "exit status -11"),
+        ("works_here", "ok", "1.2"),
+    ]
 
 
 def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.registry import read_registry
-from hpml_plugins.tools.scaffold.write import register, write_plugin
+from hpml_plugins.tools.scaffold.command import register, write_plugin
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 

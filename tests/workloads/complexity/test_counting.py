@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from hpml_plugins import HpmlError, build_model, count_model
-from hpml_plugins.workloads.complexity import counting, formulas, zoo
-from hpml_plugins.workloads.complexity.models import build, example, read_spelling
-from hpml_plugins.workloads.complexity.torchs_count import count_of_a_pass
-from hpml_plugins.workloads.complexity.tracing import trace
+from hpml_plugins.workloads.complexity import counting, models, tracing
+from hpml_plugins.workloads.complexity.models import parse_model_name
 
 
 def test_importing_the_counting_imports_nothing_heavy() -> None:
@@ -22,36 +22,58 @@ def test_importing_the_counting_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-def test_a_grouped_convolution_by_hand() -> None:
-    # depthwise: 32 · 112² outputs of 1 · 9 multiply-adds
-    assert formulas.convolution_multiply_adds(32, 112, 112, 32, 3, groups=32) == 3_612_672
-
-
 def test_products_of_batches_and_einsums_by_hand() -> None:
-    assert formulas.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120  # 2 · 3 · 4 · 5
-    assert formulas.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]]) == 720
+    assert tracing.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120  # 2 · 3 · 4 · 5
+    assert tracing.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]]) == 720
     for equation, shapes in (("a,b,c->abc", [[1], [2], [3]]), ("...i,...j->...ij", [[2, 3], [2, 4]])):
         with pytest.raises(NotImplementedError):
-            formulas.einsum_multiply_adds(equation, shapes)
+            tracing.einsum_multiply_adds(equation, shapes)
 
 
 def test_attention_by_hand() -> None:
-    assert formulas.attention_multiply_adds(12, 197, 197, 64, 64) == 59_610_624
+    assert tracing.attention_multiply_adds(12, 197, 197, 64, 64) == 59_610_624
 
 
 @pytest.mark.parametrize("model", ["resnet18", "googlenet", "swin_t", "vit_b_16"])
 def test_what_was_not_computed_is_counted_as_if_it_were(model: str) -> None:
     """torchvision's models are traced without computing; a full pass gives the same operations, one by one."""
-    spelling = read_spelling(model)
-    network, image = build(spelling), example(spelling)
-    operations, torchs, without_fvcore = counting.count(spelling, network, image)
-    assert without_fvcore == ""
-    assert operations == trace(network, image)
-    assert torchs == count_of_a_pass(network, image)
+    name = parse_model_name(model)
+    network, image = models.build(name)
+    operations, torchs = counting.count(name, network, image)
+    assert operations == tracing.trace(network, image)
+    assert torchs == counting.torchs_flops(network, image)
+
+
+def test_without_fvcore_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fvcore"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fvcore", None)  # importing it raises ImportError
+    with pytest.raises(HpmlError, match="pip install fvcore"):
+        count_model("alexnet")
+
+
+def test_a_model_of_ones_own_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_net.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)\n"
+        "    return torch.nn.Sequential(*layers)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    counted = count_model("own_net:make@3x8x8")
+    # 8 · 6 · 6 · 3 · 9 + 288 · 5
+    assert counted.total.multiply_adds == 7_776 + 1_440
+    assert counted.torch_flops == counted.total.flops
+
+
+def test_fvcore_is_imported_in_one_module_only() -> None:
+    root = Path(tracing.__file__).parents[2]
+    imports = re.compile(r"^ *(from|import) fvcore", re.MULTILINE)
+    assert [path for path in root.rglob("*.py") if imports.search(path.read_text())] == [Path(tracing.__file__)]
 
 
 def test_a_model_is_counted_at_the_size_it_was_trained_for() -> None:
-    assert [zoo.image_size(name) for name in ("resnet50", "inception_v3", "efficientnet_b1")] == [224, 299, 240]
+    assert [models.image_size(name) for name in ("resnet50", "inception_v3", "efficientnet_b1")] == [224, 299, 240]
 
 
 def test_a_count_adds_up_by_layer_by_operator_and_by_operation() -> None:

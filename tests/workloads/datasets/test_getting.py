@@ -15,7 +15,7 @@ import pytest
 from data_files import write_idx_files, write_image_folders
 
 from hpml_plugins import HpmlError, load_data
-from hpml_plugins.workloads.datasets.getting import add, download
+from hpml_plugins.workloads.datasets.command import download, unpack
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -32,11 +32,11 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_an_archive_is_unpacked_found_and_loaded(archive: Path, root: Path) -> None:
-    assert add(archive, root) == root / "cifar10-jpeg"
+    assert unpack(archive, root) == root / "cifar10-jpeg"
     assert len(load_data("cifar10-jpeg").train) == 10
     assert [path.name for path in root.iterdir()] == ["cifar10-jpeg"]
     with pytest.raises(HpmlError, match=r"cifar10-jpeg is in .* already; remove that first"):
-        add(archive, root)
+        unpack(archive, root)
 
 
 def evil(path: Path, *, name: str = "train/x.jpg", kind: bytes = tarfile.REGTYPE, link: str = "") -> Path:
@@ -64,7 +64,7 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(
     tmp_path: Path, root: Path, member: dict[str, object]
 ) -> None:
     with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar: cannot be unpacked into .*Error: ") as raised:
-        add(evil(tmp_path / "cifar10-jpeg.tar", **member), root)  # type: ignore[arg-type]
+        unpack(evil(tmp_path / "cifar10-jpeg.tar", **member), root)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
     assert list(root.iterdir()) == []
     assert not list(tmp_path.rglob("escaped"))
@@ -73,7 +73,7 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(
 def test_an_absolute_name_lands_inside_or_nowhere(tmp_path: Path, root: Path) -> None:
     target = tmp_path / "absolute"
     with pytest.raises(HpmlError, match="is no cifar10-jpeg"):
-        add(evil(tmp_path / "cifar10-jpeg.tar", name=str(target)), root)
+        unpack(evil(tmp_path / "cifar10-jpeg.tar", name=str(target)), root)
     assert not target.exists()
     assert list(root.iterdir()) == []
 
@@ -82,7 +82,7 @@ def test_an_absolute_name_lands_inside_or_nowhere(tmp_path: Path, root: Path) ->
 def test_a_damaged_archive_is_one_line_and_leaves_nothing(archive: Path, root: Path, keep: float) -> None:
     archive.write_bytes(archive.read_bytes()[: int(keep * archive.stat().st_size)])
     with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar\.xz: cannot be unpacked"):
-        add(archive, root)
+        unpack(archive, root)
     assert list(root.iterdir()) == []
 
 
@@ -91,19 +91,19 @@ def test_flipped_bytes_in_an_archive_are_one_line(archive: Path, root: Path) -> 
     content[len(content) // 2] ^= 0xFF
     archive.write_bytes(content)
     with pytest.raises(HpmlError, match="cannot be unpacked"):
-        add(archive, root)
+        unpack(archive, root)
     assert list(root.iterdir()) == []
 
 
 def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> None:
     with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is no cifar10-jpeg: no cifar10-jpeg/ with train"):
-        add(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
+        unpack(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
     with pytest.raises(HpmlError, match="no data set 'cats'; known: digits"):
-        add(tmp_path / "cats.tar", root)
+        unpack(tmp_path / "cats.tar", root)
     with pytest.raises(HpmlError, match="no such file"):
-        add(tmp_path / "cifar10-jpeg.tar.xz", root)
+        unpack(tmp_path / "cifar10-jpeg.tar.xz", root)
     with pytest.raises(HpmlError, match="digits is not made of an archive; pip install scikit-learn"):
-        add(tmp_path / "digits.tar", root)
+        unpack(tmp_path / "digits.tar", root)
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,11 @@ import pytest
 from data_files import write_idx_files, write_image_folders
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Requires
+from hpml_plugins.model import why_no_data as why_missing
 from hpml_plugins.node import unmet
 from hpml_plugins.testing import Context, measure_point
-from hpml_plugins.workloads.datasets import find, why_missing
-from hpml_plugins.workloads.datasets.places import roots, user_root
+from hpml_plugins.workloads.datasets import SOURCES
+from hpml_plugins.workloads.datasets.source import cache, roots
 
 
 def test_roots_are_the_named_ones_then_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -19,29 +21,28 @@ def test_roots_are_the_named_ones_then_the_users_own(monkeypatch: pytest.MonkeyP
     assert roots() == (Path("/a"), tmp_path / "b", tmp_path / "cache/hpml/data")
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert user_root() == Path("/home/somebody/.cache/hpml/data")
+    assert cache() == Path("/home/somebody/.cache/hpml")
 
 
 def test_the_first_root_that_holds_a_data_set_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HPML_DATA", f"{tmp_path}/empty:{tmp_path}/a:{tmp_path}/b")
     write_idx_files(tmp_path / "b/MNIST/raw")
-    found = find("mnist")
-    assert found and found.path == tmp_path / "b/MNIST/raw"
+    assert SOURCES["mnist"].path() == tmp_path / "b/MNIST/raw"
     write_idx_files(tmp_path / "a/mnist", packed=True)
-    found = find("mnist")
-    assert found and found.path == tmp_path / "a/mnist"
+    assert SOURCES["mnist"].path() == tmp_path / "a/mnist"
 
 
 def test_a_half_downloaded_data_set_is_not_there(root: Path) -> None:
     write_idx_files(root / "MNIST/raw")
     (root / "MNIST/raw/t10k-labels-idx1-ubyte").unlink()
-    assert find("mnist") is None
+    assert SOURCES["mnist"].path() is None
 
 
 def test_what_is_missing_is_told_with_the_places_and_the_mend(root: Path) -> None:
     assert why_missing("cifar10-jpeg") == (
         "needs data set cifar10-jpeg: no cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg in "
-        f"{root}, {user_root()} (hpml data add PATH/cifar10-jpeg.tar.xz; or name the folder that holds it in HPML_DATA)"
+        f"{root}, {cache()}/data "
+        "(hpml data add PATH/cifar10-jpeg.tar.xz; or name the folder that holds it in HPML_DATA)"
     )
     assert why_missing("cifar") == "no data set 'cifar'; did you mean 'cifar10'?"
     assert why_missing("digits") == ""
@@ -108,9 +109,16 @@ def test_requiring_the_data_of_a_parameter_that_is_none_is_said() -> None:
 
 def test_looking_for_data_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from hpml_plugins import load_data; from hpml_plugins.workloads.datasets import why_missing; "
-        "why_missing('digits'), why_missing('cifar10'); "
+        "import sys; from hpml_plugins import load_data; from hpml_plugins.workloads.datasets import SOURCES; "
+        "SOURCES['digits'].why_missing(), SOURCES['cifar10'].why_missing(); "
         "print({'torch', 'torchvision', 'numpy', 'sklearn'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_the_built_in_data_sets_can_be_sent_to_ranks(root: Path) -> None:
+    write_idx_files(root / "MNIST/raw")
+    received = pickle.loads(pickle.dumps(SOURCES))
+    assert received.keys() == SOURCES.keys()
+    assert received["mnist"].path() == root / "MNIST/raw"

@@ -1,0 +1,114 @@
+"""What measuring asks of the measured libraries: one import for all points, versions, errors in words."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import re
+import runpy
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+#: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
+#: processes of its own points only, for importing may change what others measure, or open CUDA, as torchao's does.
+SHARED = ("torch", "torchvision", "numba", "numpy", "scipy", "sklearn", "fvcore", "triton", "cupy", "matplotlib", "asv")
+#: Looked at only when loaded, so that a point names what it used and not what happens to be installed.
+_PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
+_SCALE = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+
+
+def shared(modules: Iterable[str]) -> list[str]:
+    """Those of the modules that may be imported once for the points of all plugins."""
+    return [module for module in modules if module.partition(".")[0] in SHARED]
+
+
+def import_before_fork(modules: Iterable[str]) -> None:
+    """Import these modules, so that the process of every point finds them loaded.
+
+    None may touch CUDA when it is imported: a process that has breaks in its forks. A module that does not import is
+    left for the point that needs it to report.
+    """
+    wanted = list(modules)
+    if "torchvision" in wanted:
+        wanted.append("fvcore.nn")  # no benchmark requires it: models are counted without it too
+    for module in dict.fromkeys(wanted):
+        with suppress(Exception):
+            importlib.import_module(module)
+            if module == "numba.cuda":
+                # numba fills its tables of CUDA functions at the first launch: 0.7 s, most of it importing SciPy. Not a
+                # documented interface; where it has moved, the first launch costs what it did before.
+                target = importlib.import_module("numba.cuda.descriptor").cuda_target
+                target.typing_context.refresh()
+                target.target_context.refresh()
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the measured libraries that this process has imported, and of hpml-plugins itself."""
+    found = {name: version for name in _PACKAGES if name in sys.modules and (version := _version(name))}
+    return {"hpml-plugins": _version("hpml-plugins"), **found}
+
+
+def torch_build() -> tuple[str, str]:
+    """Versions of torch and of the CUDA it was built with, without importing it; empty strings where there is none."""
+    facts: dict[str, object] = {}
+    if (spec := importlib.util.find_spec("torch")) and spec.origin:
+        with suppress(OSError, SyntaxError):
+            facts = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+    return str(facts.get("__version__", "")).partition("+")[0], str(facts.get("cuda") or "")
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def end_compilers() -> None:
+    """End the processes that torch.compile keeps for its next compilation: a point that is done leaves none behind."""
+    if pool := sys.modules.get("torch._inductor.async_compile"):
+        # Not a documented interface; where it has moved, they are ended with the point, and the Record says so.
+        with suppress(Exception):
+            pool.shutdown_compile_workers()
+
+
+def out_of_gpu_memory(error: BaseException) -> str:
+    """`out of GPU memory: asked 200.0 GiB, free 138.9 GiB` where that is what the error means, else empty.
+
+    torch names what was asked for; of numba's errors the frames tell.
+    """
+    text = str(error)
+    is_torch = type(error).__name__ == "OutOfMemoryError"
+    if not (is_torch or "CUDA_ERROR_OUT_OF_MEMORY" in text or "cudaErrorMemoryAllocation" in text):
+        return ""
+    found = re.search(r"Tried to allocate ([\d.]+) (\w+)", text)
+    asked = float(found[1]) * _SCALE.get(found[2], 1.0) if found else _asked_in(error.__traceback__)
+    sizes = {"asked": asked, "free": _free()}
+    figures = [f"{name} {size / 2**30:.1f} GiB" for name, size in sizes.items() if size]
+    return f"out of GPU memory: {', '.join(figures) or text}"
+
+
+def _asked_in(trace: TracebackType | None) -> float:
+    """What numba's allocator was called with: CUDA's error does not say, the frame that got it does."""
+    asked = 0.0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name in ("memalloc", "allocate_memory"):
+            sizes = [trace.tb_frame.f_locals.get(name) for name in ("nbytes", "bytesize", "size")]
+            asked = next((float(size) for size in sizes if isinstance(size, int)), asked)
+        trace = trace.tb_next
+    return asked
+
+
+def _free() -> float:
+    with suppress(Exception):
+        if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
+            # What torch keeps cached for itself was no help to the allocation that failed; it is free for others.
+            torch.cuda.empty_cache()
+            return float(torch.cuda.mem_get_info()[0])
+        if cuda := sys.modules.get("numba.cuda"):
+            return float(cuda.current_context().get_memory_info()[0])
+    return 0.0

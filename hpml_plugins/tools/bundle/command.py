@@ -1,0 +1,75 @@
+"""`hpml bundle`: one file with what a node without a network needs in addition to its own Python and torch."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from hpml_plugins.cli import Settings
+
+
+@click.command("bundle")
+@click.option("--ask", is_flag=True, help="Print a script that reports what the node's Python has.")
+@click.option("--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="The node's facts.")
+@click.option("--python", metavar="3.12", help="Instead of --node: its Python.")
+@click.option("--platform", metavar="TAG", help="With --python; default: manylinux_2_28_x86_64.")
+@click.option("--has", metavar="NAME[==VERSION],…", help="With --python; default: torch,torchvision.")
+@click.option("--with", "extra", multiple=True, metavar="REQUIREMENT", help="Carry this too, for plugins of your own.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default="hpml-bundle.sh", show_default=True)
+@click.pass_obj
+def command(
+    settings: Settings,
+    ask: bool,
+    file: Path | None,
+    python: str | None,
+    platform: str | None,
+    has: str | None,
+    extra: tuple[str, ...],
+    output: Path,
+) -> int:
+    """Make one file for a node without a network: packages it lacks, the repository with its history, an installer.
+
+    \b
+    hpml bundle --ask | ssh NODE python3 - > node.json
+    hpml bundle --node node.json
+    """
+    from hpml_plugins.errors import UsageError
+    from hpml_plugins.tools.bundle import packages
+
+    if ask:
+        from importlib import resources
+
+        sys.stdout.write(resources.files("hpml_plugins.tools.bundle").joinpath("ask_node.py").read_text())
+        return 0
+    if (file is None) == (python is None) or (file and (platform or has)):
+        raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")
+    if file:
+        node = packages.read_node(file)
+    else:
+        node = packages.assume_node(python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(","))
+
+    from hpml_plugins.tools.bundle.pack import make_bundle
+
+    def say(text: str) -> None:
+        print(f"hpml: {text}", file=sys.stderr)
+
+    done = make_bundle(settings.registry.resolve().parent, node, output, extra, say)
+    selection, history = done.selection, done.history
+    print(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
+    print(f"carries  {_listed(selection.carried)}")
+    for name, version in selection.replaced.items():
+        print(f"         {name} {selection.carried[name]} in place of {version or 'its own'}")
+    print(f"keeps    {_listed(selection.kept)}")
+    print(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
+    print(f"\n{output}  {done.size / 1e6:.1f} MB; on the node:")
+    print(f"    sh {shlex.quote(output.name)}")
+    print("    hpml/asv run")
+    return 0
+
+
+def _listed(packages: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in packages.items()) or "nothing"

@@ -1,0 +1,287 @@
+"""Which packages a node needs, and their files: the node's facts, the project's requirements, resolved by uv."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from hpml_plugins.errors import HpmlError, UsageError
+
+ASK = "ask it: hpml bundle --ask | ssh NODE python3 - > node.json"
+EXAMPLE = "manylinux_2_28_x86_64"
+#: Gigabytes that belong to the node, with all that they bring, unless they are asked for.
+NODES_OWN = ("torch", "torchvision", "triton")
+#: The glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
+_GLIBC_MINORS = (17, 28, *range(31, 41))
+SOURCES = "it has only sources that must be compiled there; install it on the node, or leave out what needs it"
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What `ask_node` and `hpml doctor --json` print about a node's Python.
+
+    abi: cp312.  libc: "glibc 2.39", "" where it is another.  packages: name → version, "" where only the name is known.
+    """
+
+    hpml_node: int
+    python: str
+    abi: str
+    machine: str
+    libc: str
+    packages: dict[str, str]
+
+    @property
+    def minor(self) -> str:
+        """3.12 of 3.12.3."""
+        return ".".join(self.python.split(".")[:2])
+
+    @property
+    def glibc(self) -> tuple[int, int]:
+        """(2, 39); (0, 0) where it is another C library."""
+        found = re.fullmatch(r"glibc (\d+)\.(\d+).*", self.libc)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def read_node(path: Path) -> NodeFacts:
+    """Read a node's facts. Raises UsageError for anything else, and for a node that no bundle can be made for."""
+    try:
+        node = msgspec.json.decode(path.read_bytes(), type=NodeFacts)
+    except OSError as error:
+        raise UsageError(f"{error.strerror}; {ASK}", str(path)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"not the facts of a node ({error}); {ASK}", str(path)) from None
+    return _usable(node, str(path))
+
+
+def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
+    """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without `==VERSION`."""
+    found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
+    if not re.fullmatch(r"3\.\d+", python) or not found:
+        raise UsageError(f"{python!r} on {platform!r} is no node; for example --python 3.12 --platform {EXAMPLE}")
+    packages = {str(canonicalize_name(name)): version for name, _, version in (one.partition("==") for one in has)}
+    abi = f"cp{python.replace('.', '')}"
+    return _usable(NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), "")
+
+
+def _usable(node: NodeFacts, where: str) -> NodeFacts:
+    if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
+        raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
+    if not re.fullmatch(r"cp\d+", node.abi):
+        raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
+    if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
+        told = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
+        raise UsageError(
+            f"the node is {told}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
+        )
+    return node
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the project requires. pins: versions that were tested together."""
+
+    requirements: Mapping[str, Requirement]
+    requires_python: Requirement
+    pins: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PackageRequest:
+    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node."""
+
+    requirements: tuple[str, ...]
+    preferred: Mapping[str, str]
+    given: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackageSelection:
+    """What the bundle carries, and what it needs on the node.
+
+    kept: the node's own.  replaced: the node's versions of packages that are carried nevertheless.
+    """
+
+    carried: Mapping[str, str]
+    kept: Mapping[str, str]
+    replaced: Mapping[str, str]
+
+
+def read_project(root: Path) -> Project:
+    """Read pyproject.toml and constraints.txt. What [tool.hpml] says nodes do without is left out."""
+    path = root / "pyproject.toml"
+    try:
+        table = tomllib.loads(path.read_text())
+        project = table["project"]
+    except OSError as error:
+        raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise UsageError(f"not a project: {error}", str(path)) from None
+    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
+    wanted = [_requirement(text, str(path)) for text in project.get("dependencies", ())]
+    # the node environment builds each commit with pip, which a node's Python may lack
+    wanted.append(Requirement("pip"))
+    return Project(
+        requirements={name: each for each in wanted if (name := canonicalize_name(each.name)) not in left_out},
+        requires_python=_requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)),
+        pins=_pins(root / "constraints.txt"),
+    )
+
+
+def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
+    """What uv must resolve for this node. extra: more requirements, which may name torch itself.
+
+    Raises UsageError when the node's Python or torch is not one that the project runs with.
+    """
+    if not project.requires_python.specifier.contains(node.python, prereleases=True):
+        raise UsageError(f"the node has Python {node.python}; the project needs {project.requires_python.specifier}")
+    asked = {str(canonicalize_name(each.name)): each for each in (_requirement(text, "--with") for text in extra)}
+    own = [] if "torch" in asked else [name for name in NODES_OWN if name not in asked]
+    if own:
+        _check_torch(project, node)
+    # a package of unknown version is taken as it is
+    given = {*own, *(name for name, version in node.packages.items() if not version and name not in asked)}
+    wanted = [*project.requirements.items(), *asked.items()]
+    known = {name: version for name, version in node.packages.items() if _is_version(version)}
+    preferred = {**project.pins, **known}
+    warnings: tuple[str, ...] = ()
+    if "torchvision" in own and "torchvision" not in node.packages:
+        warnings = ("the node has no torchvision: benchmarks that need it are skipped there",)
+    return PackageRequest(
+        requirements=tuple(str(each) for name, each in wanted if name not in given),
+        preferred={name: version for name, version in preferred.items() if name not in given},
+        given=tuple(sorted(given)),
+        warnings=warnings,
+    )
+
+
+def select(resolved: Mapping[str, str], node: NodeFacts) -> PackageSelection:
+    """Which of the resolved packages are carried. resolved: name → version."""
+    kept = {name: version for name, version in resolved.items() if _same(node.packages.get(name, ""), version)}
+    carried = {name: version for name, version in resolved.items() if name not in kept}
+    return PackageSelection(carried, kept, {name: node.packages[name] for name in carried if name in node.packages})
+
+
+def _check_torch(project: Project, node: NodeFacts) -> None:
+    if "torch" not in node.packages:
+        raise UsageError(
+            "the node has no torch, which a bundle does not carry: ask the Python that has it (load its module, name "
+            "its path), or carry gigabytes with --with torch"
+        )
+    has, wanted = node.packages["torch"], project.requirements.get("torch")
+    # a vendor's 2.11.0a0+nv counts as 2.11.0
+    if wanted and _is_version(has) and not wanted.specifier.contains(Version(has).base_version):
+        raise UsageError(f"the node has torch {has}; the project needs torch{wanted.specifier}")
+
+
+def _pins(path: Path) -> dict[str, str]:
+    lines = path.read_text().splitlines() if path.is_file() else []
+    found = (_requirement(line, str(path)) for line in lines if line.strip() and not line.startswith("#"))
+    return {
+        canonicalize_name(each.name): spec.version for each in found for spec in each.specifier if spec.operator == "=="
+    }
+
+
+def _requirement(text: str, where: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(f"{text!r} is no requirement: {error}", where) from None
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
+        return False  # Debian's 0.23ubuntu1, or not told
+    return True
+
+
+def _same(has: str, wanted: str) -> bool:
+    return _is_version(has) and Version(has) == Version(wanted)
+
+
+def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
+    """The versions that the node needs, name → version. scratch: an empty folder."""
+    wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
+    wanted.write_text("\n".join(request.requirements))
+    given.write_text("\n".join(request.given))
+    # uv keeps the versions of an output file that is already there, wherever the requirements allow it
+    answer.write_text("\n".join(f"{name}=={version}" for name, version in request.preferred.items()))
+    options = ["--no-header", "--no-annotate", "--excludes", str(given), "--output-file", str(answer)]
+    _uv("compile", *options, str(wanted), node=node)
+    found = [Requirement(line) for line in answer.read_text().splitlines() if line]
+    return {each.name: next(iter(each.specifier)).version for each in found}
+
+
+def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
+    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here."""
+    wanted = site.with_name("carried.txt")
+    wanted.write_text("\n".join(f"{name}=={version}" for name, version in packages.items()))
+    site.mkdir()
+    options = ["--no-deps", "--link-mode", "copy", "--target", str(site), "--requirements", str(wanted)]
+    _uv("install", "--python", sys.executable, *options, node=node)
+    for wheel in site.glob("*.dist-info/WHEEL"):
+        tags = [line.partition(":")[2].strip() for line in wheel.read_text().splitlines() if line.startswith("Tag:")]
+        # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any of the same Python
+        if tags and all(tag.rpartition("-")[2].startswith("linux_") for tag in tags):
+            raise ResolveError(f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}")
+    shutil.rmtree(site / "bin", ignore_errors=True)  # its scripts name this machine's Python
+    (site / ".lock").unlink(missing_ok=True)
+
+
+class ResolveError(HpmlError):
+    """No set of packages fits, one cannot be had for the node, or the index does not answer."""
+
+
+def find_uv() -> str:
+    """The program uv: of this environment, or from the PATH."""
+    try:
+        return str(importlib.import_module("uv").find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if not found:
+        raise ResolveError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
+    return found
+
+
+def _uv(action: str, *args: str, node: NodeFacts) -> None:
+    minor = max(known for known in _GLIBC_MINORS if (2, known) <= node.glibc)
+    target = ["--python-version", node.minor, "--python-platform", f"{node.machine}-manylinux_2_{minor}"]
+    done = subprocess.run(
+        [find_uv(), "pip", action, "--quiet", *target, *args],
+        env={**os.environ, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ResolveError(explain(done.stderr, node))
+
+
+def explain(stderr: str, node: NodeFacts) -> str:
+    """What uv said when it failed, in one line."""
+    lines = [line.strip() for line in stderr.splitlines()]
+    causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
+    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+    if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
+        return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
+    if errors and "uild" in errors[0] and "`" in errors[0]:
+        return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"
+    return f"no packages fit the node: {' '.join([*errors[:1], *causes[-1:]]) or stderr}"
+
+
+def _no_wheel(package: str, node: NodeFacts) -> str:
+    return f"{package} has no wheel for Python {node.minor} on {node.machine} with {node.libc}"

@@ -1,0 +1,247 @@
+"""Run in a fresh process: load one plugin, or measure its points as they are and with faults; report it as JSON."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import functools
+import importlib.metadata
+import io
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.host import BenchmarkInfo, Offers, ask, load_plugin, locate, own_sources
+from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
+from hpml_plugins.model import Benchmark, Params
+from hpml_plugins.node import detect_node
+from hpml_plugins.report import collect
+from hpml_plugins.tools.check.fault_injection import Fault, corrupted, disturbed_torch
+from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried
+from hpml_plugins.workloads.datasets import SOURCES
+
+HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
+#: Short samples: it is the code that is checked, not the machine.
+PLAN = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
+_MARK = "hpml check: "
+
+
+def load(checked: CheckedPlugin) -> Loaded:
+    """Load the plugin into this process and look at the process."""
+    before, folder, variables = set(sys.modules), Path.cwd(), dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    printed = io.StringIO()
+    started = time.process_time()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        plugin = load_plugin(checked.source.entry, Path(checked.folder))
+    seconds = time.process_time() - started
+    effects = {
+        f"prints {printed.getvalue()[:60].strip()!r}": bool(printed.getvalue()),
+        "changes the working directory": Path.cwd() != folder,
+        "changes environment variables": dict(os.environ) != variables,
+        "starts threads": threading.active_count() > 1,
+        "handles signals": any(signal.getsignal(number) is not handler for number, handler in handlers.items()),
+    }
+    heavy = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY))
+    problems = list(ask(plugin, facts=True).problems)
+    try:
+        collect(plugin)
+    except HpmlError as error:
+        problems.append(str(error))
+    return Loaded(
+        error=str(plugin.error or ""),
+        seconds=seconds,
+        heavy=heavy,
+        effects=[effect for effect, seen in effects.items() if seen],
+        benchmarks=[_declared(each) for each in plugin.benchmarks],
+        problems=problems,
+        constant=list(_constant_checks(checked)),
+    )
+
+
+def _declared(benchmark: Benchmark) -> BenchmarkInfo:
+    metrics, grid = tuple(benchmark.metrics), {name: tuple(values) for name, values in benchmark.grid.items()}
+    return BenchmarkInfo(benchmark.name, benchmark.version, benchmark.description, metrics, grid, benchmark.timeout)
+
+
+def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
+    """Where the plugin's files call `….check(True, …)`, or with another constant, which checks nothing."""
+    file = locate(checked.source, Path(checked.folder)).file
+    if file is None:
+        return
+    for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if node.func.attr == "check" and node.args and isinstance(node.args[0], ast.Constant):
+                yield f"{path}:{node.lineno}"
+
+
+def smallest_first(benchmark: Benchmark) -> list[Params]:
+    """The points, those of small numbers first."""
+    return sorted(benchmark.points(), key=lambda params: [v for v in params.values() if isinstance(v, int | float)])
+
+
+def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
+    """The smallest point of each benchmark as it is and with faults; then all others until `limit` s have passed."""
+    plugin = load_plugin(checked.source.entry, Path(checked.folder))
+    file = locate(checked.source, Path(checked.folder)).file or Path(checked.folder)
+    node = detect_node()
+    context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
+    chosen = [(each if node.gpus else _without_gpus(each), smallest_first(each)) for each in plugin.benchmarks]
+    relaxed = {each.name: not node.gpus and _without_gpus(each).requires != each.requires for each in plugin.benchmarks}
+    import_before_fork(shared(module for benchmark, _ in chosen for module in benchmark.requires.modules))
+    deadline = time.monotonic() + limit
+    share = limit / max(1, len(chosen))
+
+    def attempt(benchmark: Benchmark, params: Params, fault: Fault | None = None) -> Tried:
+        seconds = min(benchmark.timeout, max(share, deadline - time.monotonic()))
+        record = measure_point(_observed(benchmark, file, fault), params, context, timeout=seconds)
+        notes = [text.removeprefix(_MARK) for text in record.warnings if text.startswith(_MARK)]
+        return Tried(
+            benchmark=benchmark.name,
+            params=params,
+            fault=fault or "",
+            status="unfinished" if "timed out" in record.reason and seconds < benchmark.timeout else record.status,
+            reason=record.reason,
+            checks=record.checks,
+            observed=msgspec.json.decode(notes[0], type=Observed) if notes else None,
+            relaxed=relaxed[benchmark.name],
+        )
+
+    with Offers().in_force({**SOURCES, **own_sources(plugin)}):
+        for benchmark, points in chosen:
+            yield (first := attempt(benchmark, points[0]))
+            if first.status == "ok" and first.checks:
+                yield (off := attempt(benchmark, points[0], "off"))
+                if off.observed and off.observed.results:
+                    yield attempt(benchmark, points[0], "nan")
+                elif "torch" in sys.modules:
+                    yield attempt(benchmark, points[0], "noise")
+        for benchmark, points in chosen:
+            for params in points[1:]:
+                if time.monotonic() > deadline:
+                    return
+                yield attempt(benchmark, params)
+
+
+def _without_gpus(benchmark: Benchmark) -> Benchmark:
+    """Without its requirement of GPUs, so that it can be tried on a CPU or in numba's CUDA simulator."""
+    return replace(benchmark, requires=replace(benchmark.requires, gpus=0, gpu_memory=0))
+
+
+def with_dependencies(modules: set[str]) -> set[str]:
+    """The modules, and the packages that their distributions require: numba brings llvmlite."""
+    found = set(modules)
+    for module in modules:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            for text in importlib.metadata.requires(module) or ():
+                if "extra ==" not in text:
+                    found.add(re.split(r"[^A-Za-z0-9_-]", text)[0].replace("-", "_").lower())
+    return found
+
+
+def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmark:
+    """The benchmark with a `measure` that injects the fault and adds what it observed as a warning of the Record."""
+
+    @functools.wraps(benchmark.measure)
+    def measure(bench: Any, **params: Any) -> Any:
+        results = 0
+
+        def result(value: Any) -> Any:
+            nonlocal results
+            results += 1
+            return corrupted(value, fault) if fault in ("off", "nan") else value
+
+        bench.spoil = result
+        observer = Observer(file)
+        try:
+            with observer, disturbed_torch() if fault == "noise" else contextlib.nullcontext():
+                return benchmark.measure(bench, **params)
+        finally:
+            modules = with_dependencies({module.partition(".")[0] for module in benchmark.requires.modules})
+            programs = {Path(tool).name for tool in benchmark.requires.tools}
+            seen = Observed(sorted(observer.imports - modules), sorted(observer.programs - programs), results)
+            bench.warn(_MARK + msgspec.json.encode(seen).decode())
+
+    return replace(benchmark, measure=measure)
+
+
+class Observer:
+    """While entered, notes the imports written in the plugin's own files, and the programs that these start.
+
+    file: the plugin's.  imports: top-level names, without the standard library, hpml_plugins and the plugin's own.
+    programs: their names, without this Python. Imports by `importlib` are not seen. For a process that ends soon: the
+    audit hook stays.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file.resolve()
+        self._own = {self._file.stem, self._file.parent.name, "hpml_plugins"}
+        self.imports: set[str] = set()
+        self.programs: set[str] = set()
+
+    def __enter__(self) -> None:
+        self._import = builtins.__import__
+        builtins.__import__ = self._observed_import
+        sys.addaudithook(self._audit)
+
+    def __exit__(self, *_: object) -> None:
+        builtins.__import__ = self._import
+
+    def _observed_import(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        module = self._import(name, globals, locals, fromlist, level)
+        top = name.partition(".")[0]
+        known = level > 0 or top in self._own or top in sys.stdlib_module_names
+        if not known and self._is_own((globals or {}).get("__file__")):
+            found = getattr(sys.modules.get(top), "__file__", None)
+            self.imports |= set() if self._is_own(found) else {top}
+        return module
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event != "subprocess.Popen":
+            return
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals.get("__name__") == "subprocess":
+            frame = frame.f_back
+        program = str(args[0] or (args[1] or ["?"])[0])
+        if self._is_own(frame.f_globals.get("__file__")) and program != sys.executable:
+            self.programs.add(Path(program).name)
+
+    def _is_own(self, file: object) -> bool:
+        if not isinstance(file, str):
+            return False
+        path = Path(file).resolve()
+        package = self._file.name == "__init__.py" or "site-packages" not in self._file.parts
+        return path == self._file or (package and path.is_relative_to(self._file.parent))
+
+
+def main() -> None:
+    """Do the task that the command line names: `load PLUGIN` or `points PLUGIN SECONDS`."""
+    checked = msgspec.json.decode(sys.argv[2], type=CheckedPlugin)
+    facts: Any = [load(checked)] if sys.argv[1] == "load" else try_points(checked, float(sys.argv[3]))
+    for fact in facts:
+        sys.stdout.write(msgspec.json.encode(fact).decode() + "\n")
+        sys.stdout.flush()
+    os._exit(0)  # a thread that the plugin left would keep this process
+
+
+if __name__ == "__main__":
+    main()

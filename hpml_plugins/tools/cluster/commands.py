@@ -1,0 +1,146 @@
+"""`hpml submit`: one job for each target of cluster.yaml, or a run here. `hpml jobs`: the state of these jobs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from hpml_plugins.cli import Settings
+
+_CLUSTER = click.option(
+    "--cluster", "file", type=click.Path(path_type=Path), help="The file of targets; default: cluster.yaml."
+)
+
+
+@click.command("submit")
+@click.argument("names", nargs=-1, metavar="[TARGET]...")
+@_CLUSTER
+@click.option("--commits", default="", metavar="NEW|ALL|RANGE", help="Which; default: the newest of each branch.")
+@click.option("--profile", default="", help="Only the points of this profile.")
+@click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
+@click.option("--skip-existing", is_flag=True, help="Continue after a job that was cancelled or lost: keep its points.")
+@click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing.")
+@click.pass_obj
+def submit(
+    settings: Settings,
+    names: tuple[str, ...],
+    file: Path | None,
+    commits: str,
+    profile: str,
+    bench: tuple[str, ...],
+    skip_existing: bool,
+    dry_run: bool,
+) -> int:
+    """Measure on each TARGET of cluster.yaml (default: all): one Slurm job runs `asv run` there.
+
+    Without a cluster.yaml it measures here. A job that meets its time limit, or whose node is preempted or fails, is
+    restarted and continues where it stopped. Watch with `hpml jobs`.
+    """
+    from hpml_plugins.asv import read_configuration
+    from hpml_plugins.errors import UsageError
+    from hpml_plugins.registry import read_registry
+    from hpml_plugins.tools.cluster import submit as submitting
+    from hpml_plugins.tools.cluster.config import find_cluster
+
+    project = settings.registry.resolve().parent
+    registry = read_registry(settings.registry)
+    if profile and profile not in registry.profiles:
+        raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
+    conf = read_configuration(project / "asv.conf.json")
+    cluster = find_cluster(project, file)
+    request = submitting.RunRequest(project, project / conf.results_dir, profile, bench, skip_existing)
+    failed = False
+    for target in cluster.choose(names):
+        measured = submitting.measured_commits(request.results, target.machine_name)
+        chosen = submitting.commits_to_measure(project, conf.branches, commits, measured)
+        title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
+        if not chosen:
+            print(f"{title}: nothing to do")
+        elif dry_run:
+            folder = submitting.new_folder(cluster.jobs, target.name)
+            print(f"# {title}\n{submitting.script(target, request, folder)}")
+        else:
+            try:
+                folder, job = submitting.submit(target, chosen, request, cluster.jobs)
+            except UsageError as error:
+                print(f"hpml: {error}", file=sys.stderr)
+                failed = True
+                continue
+            print(f"{title}: job {job.job_id}, {folder}", flush=True)
+            if target.executor == "local":
+                submitting.wait_here(job)
+                failed |= not _ended_well(folder)
+    return 1 if failed else 0
+
+
+def _ended_well(folder: Path) -> bool:
+    from hpml_plugins.tools.cluster.jobs import JobState, read_file
+
+    state = read_file(folder, JobState)
+    if state is None or state.phase != "done":
+        reason = state.reason if state else "it never started asv; see its log"
+        print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
+        return False
+    return not state.reason
+
+
+@click.command("jobs")
+@click.argument("names", nargs=-1, metavar="[TARGET|ID]...")
+@_CLUSTER
+@click.option("--tail", "lines", type=click.IntRange(0), default=0, metavar="N", help="Show so many lines of each log.")
+@click.option("--cancel", "cancelling", is_flag=True, help="Cancel the named jobs that have not ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.pass_obj
+def jobs(
+    settings: Settings, names: tuple[str, ...], file: Path | None, lines: int, cancelling: bool, as_json: bool
+) -> int:
+    """Show each job's state, progress, and the reason where it failed or waits. Exit status 1 when one failed."""
+    from hpml_plugins.errors import UsageError
+    from hpml_plugins.tools.cluster.config import find_cluster
+    from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
+
+    cluster = find_cluster(settings.registry.resolve().parent, file)
+    found = [(job, {job.order.target, job.order.id, job.folder.name}) for job in find_jobs(cluster.jobs)]
+    for name in names:
+        if not any(name in known for _, known in found):
+            raise UsageError(f"no job of {name!r} in {cluster.jobs}")
+    chosen = [job for job, known in found if not names or known.intersection(names)]
+    if cancelling:
+        if not names:
+            raise UsageError("--cancel needs the target or the id of what to cancel")
+        for job in cancel(chosen):
+            print(f"cancelled {job.order.id} ({job.order.target})")
+        return 0
+    rows = [
+        {
+            "id": job.order.id,
+            "target": job.order.target,
+            "machine": job.order.machine,
+            "state": job.state,
+            "reason": job.reason,
+            "node": job.node,
+            "attempts": job.attempts,
+            "progress": job.progress,
+            "log": str(job.log),
+        }
+        for job in chosen
+    ]
+    if as_json:
+        import json
+
+        print(json.dumps(rows, indent=2))
+    else:
+        width = max([len("target"), *(len(job.order.target) for job in chosen)])
+        print(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
+        for job in chosen:
+            share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
+            print(
+                f"{job.order.id or '–':8}  {job.order.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
+                f"{job.node or '–':8}  {job.reason}".rstrip()
+            )
+            for path in (job.log, job.errors):
+                for line in tail(path, lines):
+                    print(f"    {line}")
+    return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

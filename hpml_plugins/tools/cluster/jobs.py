@@ -1,0 +1,223 @@
+"""Submitted jobs: the files in a job's folder, and a job's state from those, Slurm and its log."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from hpml_plugins.store import atomic_write
+
+T = TypeVar("T", "JobOrder", "JobState")
+ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
+
+#: Slurm's states in which a job has not ended.
+_WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "SUSPENDED", "RESV_DEL_HOLD")
+_RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
+_ENDED_BY_SLURM = {
+    "TIMEOUT": "its time was up",
+    "NODE_FAIL": "its node failed",
+    "CANCELLED": "cancelled",
+    "PREEMPTED": "its node was given to another job",
+    "OUT_OF_MEMORY": "out of memory",
+    "BOOT_FAIL": "its node did not boot",
+    "DEADLINE": "it could not be done before its deadline",
+}
+
+
+class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused, with the problem.
+
+    submitted: Unix time, s.
+    """
+
+    target: str
+    machine: str
+    executor: Literal["slurm", "local"]
+    commits: int
+    submitted: float
+    host: str
+    id: str = ""
+    problem: str = ""
+
+
+class JobState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the job reports about itself.
+
+    attempts: how often it was started.  started, ended: Unix time, s, of this attempt.
+    """
+
+    phase: Literal["running", "done", "failed", "interrupted"]
+    host: str
+    attempts: int
+    started: float
+    ended: float = 0.0
+    reason: str = ""
+
+
+def write_commits(path: Path, commits: Sequence[str]) -> None:
+    """Write a list of commits as asv's HASHFILE takes it."""
+    atomic_write(path, "".join(f"{commit}\n" for commit in commits).encode())
+
+
+def write_file(folder: Path, content: JobOrder | JobState) -> None:
+    """Write the order or the state of a job's folder."""
+    atomic_write(folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content))
+
+
+def read_file(folder: Path, kind: type[T]) -> T | None:
+    """The order, or the state that the job reported last; None where there is no readable one."""
+    try:
+        return msgspec.json.decode((folder / (ORDER if kind is JobOrder else STATE)).read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+@dataclass(frozen=True)
+class SlurmState:
+    """What Slurm says of a job: state and reason in its own words, and the nodes."""
+
+    state: str
+    reason: str = ""
+    nodes: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1."""
+
+    folder: Path
+    order: JobOrder
+    state: str
+    reason: str
+    node: str
+    attempts: int
+    progress: float | None
+
+    @property
+    def log(self) -> Path:
+        """The file of its output."""
+        return self.folder / f"{self.order.id}_0_log.out"
+
+    @property
+    def errors(self) -> Path:
+        """The file of its messages."""
+        return self.folder / f"{self.order.id}_0_log.err"
+
+
+def find_jobs(folder: Path) -> list[Job]:
+    """All jobs of a folder, the oldest first."""
+    found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder))]
+    known = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
+    return [describe_job(path, order, known.get(order.id)) for path, order in found]
+
+
+def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job:
+    """A job from its order, its own report and Slurm's."""
+    report = read_file(folder, JobState)
+    state, reason = _state(order, report, slurm)
+    progress = None if report is None else 1.0 if state == "done" else read_progress(folder / f"{order.id}_0_log.out")
+    node = (slurm.nodes if slurm else "") or (report.host if report else "")
+    return Job(folder, order, state, reason, node, report.attempts if report else 0, progress)
+
+
+def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -> tuple[str, str]:
+    """The state and its reason."""
+    if not order.id:
+        return "failed", order.problem or "it was never submitted"
+    if slurm and slurm.state in _WAITING:
+        attempts = f", after {report.attempts} attempt{'s' * (report.attempts > 1)}" if report else ""
+        return "pending", f"{slurm.reason or slurm.state}{attempts}"
+    if slurm and slurm.state in _RUNNING:
+        return "running", "" if report and report.phase == "running" else "starting or ending"
+    if slurm and slurm.state in _ENDED_BY_SLURM:
+        return "cancelled" if slurm.state == "CANCELLED" else "failed", _ENDED_BY_SLURM[slurm.state]
+    alive = order.executor == "local" and _is_alive(order)
+    if report is None:
+        if alive:
+            return "running", "starting"
+        known = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
+        return ("failed" if slurm else "lost"), f"{known}, and it never started asv; see its log"
+    if report.phase == "running":
+        return (
+            ("running", "")
+            if alive
+            else ("lost", f"it ended on {report.host} without a report (killed, or the node died)")
+        )
+    if report.phase == "interrupted" and alive:
+        return "pending", report.reason
+    return "done" if report.phase == "done" else "failed", report.reason
+
+
+def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
+    """What Slurm says of these jobs: squeue for those it remembers, sacct, where there is accounting, for others."""
+    if not ids:
+        return {}
+    found = {}
+    wanted = set(ids)
+    for line in _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
+        number, state, reason, nodes = (*line.split("|"), "", "", "", "")[:4]
+        if number in wanted:
+            found[number] = SlurmState(state, "" if reason == "None" else reason, nodes)
+    if forgotten := sorted(wanted - set(found)):
+        for line in _run("sacct", "-n", "-P", "-X", "-j", ",".join(forgotten), "-o", "JobID,State,NodeList"):
+            number, state, nodes = (*line.split("|"), "", "", "")[:3]
+            found[number] = SlurmState(state.split(" ")[0], "", nodes)  # "CANCELLED by 0"
+    return found
+
+
+def cancel(jobs: Iterable[Job]) -> list[Job]:
+    """Cancel those that have not ended; returns them."""
+    cancelled = [job for job in jobs if job.state in ("pending", "running")]
+    for job in cancelled:
+        if job.order.executor == "slurm":
+            _run("scancel", job.order.id)
+        elif _is_alive(job.order):
+            with suppress(ProcessLookupError):
+                os.kill(int(job.order.id), signal.SIGINT)
+    return cancelled
+
+
+def read_progress(log: Path) -> float | None:
+    """The last share that asv's log shows, 0 to 1. None before the first."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 65536))
+            shares = re.findall(rb"^\[ *([\d.]+)%\]", file.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return float(shares[-1]) / 100 if shares else None
+
+
+def tail(path: Path, count: int) -> list[str]:
+    """The last lines of a file."""
+    try:
+        return path.read_text(errors="replace").splitlines()[-count:] if count else []
+    except OSError:
+        return []
+
+
+def _is_alive(order: JobOrder) -> bool:
+    if order.host != socket.gethostname():
+        return True  # only its own machine can tell
+    try:
+        return b"submitit" in Path("/proc", order.id, "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _run(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []

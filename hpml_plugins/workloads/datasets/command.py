@@ -1,0 +1,178 @@
+"""`hpml data`: which data sets are here, and how to get the others."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hpml_plugins.cli import Settings
+from hpml_plugins.errors import DataError, HpmlError, UsageError, describe
+from hpml_plugins.model import quantity, use_sources
+from hpml_plugins.workloads.datasets.source import DATA_VARIABLE, DataSource, cache, roots, source_of, sources
+
+
+@click.group("data", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> int:
+    """Show which data sets are here and how to get the others. Only `get` uses the network."""
+    context.with_resource(use_sources(_of_plugins(context.obj)))
+    if context.invoked_subcommand is None:
+        _list()
+    return 0
+
+
+@command.command("get")
+@click.argument("name")
+@click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
+def get(name: str, root: Path | None) -> int:
+    """Download NAME with torchvision's loader, which checks its MD5."""
+    print(f"{name} is in {download(name, root or cache() / 'data')}")
+    return 0
+
+
+@command.command("add")
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option("--name", default="", help="The data set; default: the archive's name without endings.")
+@click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
+def add(archive: Path, name: str, root: Path | None) -> int:
+    """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
+    print(f"unpacked into {unpack(archive, root or cache() / 'data', name)}")
+    return 0
+
+
+@command.command("show")
+@click.argument("name")
+def show(name: str) -> int:
+    """Load NAME and show what it holds. Decodes it, so that no benchmark has to."""
+    from hpml_plugins.workloads.datasets import load_data
+
+    data = load_data(name, say=print)
+    channels, height, width = data.shape
+    print(f"name         {data.name}")
+    print(f"images       {len(data.train)} for training, {len(data.test)} for testing")
+    print(f"shape        {channels} × {height} × {width}")
+    print(f"classes      {len(data.classes)}: {', '.join(data.classes)}")
+    print(f"mean, std    {_numbers(data.mean)}; {_numbers(data.std)}")
+    print(f"fingerprint  {data.fingerprint}")
+    return 0
+
+
+def _of_plugins(settings: Settings) -> dict[str, Any]:
+    """The data sets of the plugins; none where there is no registry."""
+    from hpml_plugins.host import load_sources, make_host
+    from hpml_plugins.registry import read_registry
+
+    if not settings.registry.is_file():
+        return {}
+    offers = make_host(read_registry(settings.registry)).offers
+    for problem in offers.problems:
+        print(f"hpml: {problem}", file=sys.stderr)
+    return dict(load_sources(offers, settings.registry.parent, offers.data))
+
+
+def _list() -> None:
+    from hpml_plugins.workloads.datasets.decoding import decoded_copy
+
+    known = sources()
+    width = max(map(len, known))
+    for name, source in known.items():
+        reason = source.why_missing()
+        if not isinstance(source, DataSource):  # a plugin's own kind
+            print(f"{name:{width}}  {'missing' if reason else 'here   '}  {reason}".rstrip())
+        elif (path := source.path()) is None:
+            print(f"{name:{width}}  missing  {source.how_to_get}")
+        elif reason:
+            print(f"{name:{width}}  unread   {reason}")
+        else:
+            copy = decoded_copy(name, path)
+            kept = f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}" if copy.exists() else ""
+            print(f"{name:{width}}  here     {path}{kept}")
+    print(f"\nlooked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in front)")
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.4f}" for value in values)
+
+
+def download(name: str, root: Path) -> Path:
+    """Fetch a data set into a root, unless it is there. Returns its path.
+
+    Raises UsageError where no library downloads it, DataError where that failed.
+    """
+    source = _source(name)
+    if there := source.path_under(root):
+        return there
+    if source.download is None:
+        raise UsageError(f"{name} cannot be downloaded; {source.how_to_get}")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        source.download(root)
+    except Exception as error:  # a library's, the network's or the disk's
+        raise DataError(f"{name} could not be downloaded to {root}: {describe(error)}") from error
+    return _present(source, root, f"what was downloaded for {name}")
+
+
+def unpack(archive: Path, root: Path, name: str = "") -> Path:
+    """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's path.
+
+    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
+    and devices are refused. Raises UsageError for a name or file that is none, or a data set that is there already,
+    DataError for an archive that is damaged or holds something else.
+    """
+    source = _source(name or archive.name.partition(".")[0])
+    if source.unpack_to is None:
+        raise UsageError(f"{source.name} is not made of an archive; {source.how_to_get}")
+    if not archive.is_file():
+        raise UsageError(f"{archive}: no such file")
+    if there := source.path_under(root):
+        raise UsageError(f"{source.name} is in {there} already; remove that first")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as scratch:
+            with tarfile.open(archive) as tar:
+                tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+            unpacked = _present(source, Path(scratch), str(archive))
+            target = root / unpacked.relative_to(scratch)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir():  # something else, for find did not know it
+                raise UsageError(f"{target} exists and is not a complete {source.name}; remove it first")
+            shutil.move(unpacked, target)
+    except HpmlError:
+        raise
+    except Exception as error:  # tarfile's, and those of zlib and lzma, which have no base of their own
+        raise DataError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
+    return target
+
+
+class LinkError(tarfile.FilterError):
+    """A link in an archive: no data set needs one, and every known way out of tarfile's own filter went through one."""
+
+    def __init__(self, member: tarfile.TarInfo) -> None:
+        self.tarinfo = member
+        super().__init__(f"{member.name!r} is a link")
+
+
+def _source(name: str) -> DataSource:
+    source = source_of(name)
+    if not isinstance(source, DataSource):
+        raise UsageError(f"{name} is a plugin's own: {source.why_missing() or 'it is here'}")
+    return source
+
+
+def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    if member.issym() or member.islnk():
+        raise LinkError(member)
+    return tarfile.data_filter(member, folder)
+
+
+def _present(source: DataSource, root: Path, what: str) -> Path:
+    found = source.path_under(root)
+    if found is None:
+        raise DataError(f"{what} is no {source.name}: no {source.looks_for} in it")
+    return found

@@ -1,0 +1,175 @@
+"""From the files of a data set to a DataSet: read, checked, fingerprinted, and decoded once for all processes.
+
+A decoded copy is one file of torch.save's in the user's cache, mapped into memory; written atomically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from hpml_plugins.errors import DataError, HpmlError, describe
+from hpml_plugins.model import quantity
+from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
+
+if TYPE_CHECKING:
+    from hpml_plugins.workloads.datasets.dataset import DataSet
+
+#: Changes when the same files would decode to something else, or the copy is written differently.
+FORMAT = 2
+_PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
+    """The data set at `path`, from its decoded copy or else decoded now. Raises DataError when it is damaged."""
+    from hpml_plugins.workloads.datasets.dataset import DataSet, Split
+
+    copy = decoded_copy(source.name, path)
+    lock = FileLock(copy.parent / f"{source.name}.lock")
+    with suppress(OSError, NotImplementedError):  # without a lock several processes may decode at once
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        stored = _read_copy(copy)
+        if stored is None:
+            progress(f"decoding {source.name} from {path}")
+            stored = describe_arrays(read(source, path))
+            problem = _write_copy(copy, stored)
+            kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
+            progress(f"{source.name}: decoded copy {kept}")
+    finally:
+        lock.release()
+    train, test = (Split(stored.pop(f"{part}_images"), stored.pop(f"{part}_labels")) for part in ("train", "test"))
+    return DataSet(name=source.name, train=train, test=test, **stored)
+
+
+def read(source: DataSource, path: Path) -> Arrays:
+    """The data set from its own files. Raises DataError when they are damaged."""
+    try:
+        arrays = source.read(path)
+        fault = f"{path}: {wrong}" if (wrong := _fault(arrays)) else ""
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the libraries raise for damaged files
+        fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
+    if fault:
+        raise DataError(f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})")
+    return arrays
+
+
+def _fault(arrays: Arrays) -> str:
+    shapes = set()
+    for part, images, labels in (
+        ("training", arrays.train_images, arrays.train_labels),
+        ("test", arrays.test_images, arrays.test_labels),
+    ):
+        if images.ndim != 4 or images.dtype != "uint8" or labels.dtype != "int64":
+            return (
+                f"{part} images are {images.dtype} {images.shape}, labels {labels.dtype}, not uint8 (N, C, H, W), int64"
+            )
+        if len(images) != len(labels):
+            return f"{len(images)} {part} images and {len(labels)} labels"
+        if not images.size:
+            return f"no {part} images"
+        if labels.min() < 0 or labels.max() >= len(arrays.classes):
+            return f"{part} labels from {labels.min()} to {labels.max()} for {len(arrays.classes)} classes"
+        shapes.add(images.shape[1:])
+    return "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
+
+
+def describe_arrays(arrays: Arrays) -> dict[str, Any]:
+    """What a decoded copy holds: the tensors, classes, fingerprint, mean and deviation of each channel (training)."""
+    import torch
+
+    mean, std = channel_statistics(arrays.train_images)
+    tensors = {part: torch.from_numpy(getattr(arrays, part)) for part in _PARTS}
+    return {**tensors, "classes": arrays.classes, "fingerprint": fingerprint(arrays), "mean": mean, "std": std}
+
+
+def fingerprint(arrays: Arrays) -> str:
+    """SHA-256 over the classes, shapes and values: the same for the same data, however they were stored."""
+    parts = [getattr(arrays, part) for part in _PARTS]
+    digest = hashlib.sha256(json.dumps([arrays.classes, [part.shape for part in parts]]).encode())
+    for part in parts:
+        digest.update(part.astype(part.dtype.newbyteorder("<"), order="C", copy=False).data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def channel_statistics(images: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation (of the population) of each channel, of values from 0 to 1.
+
+    images: uint8 (N, C, H, W), NumPy or torch. Exact until the last division: the 256 values are counted.
+    """
+    import torch
+
+    means, stds = [], []
+    for channel in torch.as_tensor(images).unbind(1):
+        counts = torch.bincount(channel.reshape(-1), minlength=256).tolist()
+        n = sum(counts)
+        total = sum(value * count for value, count in enumerate(counts))
+        squares = sum(value * value * count for value, count in enumerate(counts))
+        means.append(total / n / 255)
+        stds.append(math.sqrt(n * squares - total * total) / n / 255)
+    return tuple(means), tuple(stds)
+
+
+def decoded_copy(name: str, path: Path) -> Path:
+    """The file of the decoded copy: identified by the path, and by names, sizes and modification times of its files."""
+    state = [FORMAT, *sorted(_files(path))]
+    place, version = (_short(data) for data in (os.fsencode(path.absolute()), json.dumps(state).encode()))
+    return cache() / "decoded" / f"{name}-{place}-{version}.pt"
+
+
+def _read_copy(file: Path) -> dict[str, Any] | None:
+    """What is stored, the tensors mapped and copied on write; None where there is no complete copy."""
+    import torch
+
+    try:
+        stored: dict[str, Any] = torch.load(file, mmap=True, weights_only=True)
+    except Exception:  # torch raises several kinds for a damaged file
+        return None
+    return stored if isinstance(stored, dict) and {*_PARTS, "fingerprint"} <= stored.keys() else None
+
+
+def _write_copy(file: Path, content: dict[str, Any]) -> str:
+    """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
+    import torch
+
+    partial = file.with_suffix(".partial")
+    try:
+        with partial.open("wb") as out:
+            torch.save(content, out)
+            out.flush()
+            os.fsync(out.fileno())
+        for old in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.pt"):
+            old.unlink(missing_ok=True)  # existing mappings stay valid until unmapped
+        partial.replace(file)
+    except (OSError, RuntimeError) as error:  # torch's writer raises RuntimeError for a full disk
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        return str(error)
+    return ""
+
+
+def _files(path: Path) -> Iterator[list[Any]]:
+    """[name, size, modification time] of the file, or of every file below the folder."""
+    if path.is_file():
+        about = path.stat()
+        yield [path.name, about.st_size, about.st_mtime_ns]
+        return
+    for folder, _, names in os.walk(path):
+        for name in names:
+            about = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  (60,000 files: Path doubles the time)
+            yield [os.path.relpath(folder, path), name, about.st_size, about.st_mtime_ns]
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]

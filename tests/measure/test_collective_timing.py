@@ -1,0 +1,67 @@
+"""Timing together on a GPU, without one: what is ordered, and how the ranks' answers become samples."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer
+from hpml_plugins.measure.ranks.collective_timing import _COMBINE, CollectiveGpuTimer
+
+
+def timer(over: Any, others: list[float], told: list[list[float]]) -> CollectiveGpuTimer:
+    """Rank 0's timer, beside one other rank that answers so; what is told to all is put into `told`."""
+    made = object.__new__(CollectiveGpuTimer)
+    made._combine, made._uses_graph, made.batch, made._sleep = _COMBINE[over], False, 8, 1e-4
+    made.cache, made.launch = "hot", "hidden"
+    made._rank = SimpleNamespace(  # type: ignore[assignment]
+        share_numbers=lambda order: told.append(order) or order,
+        gather_numbers=lambda own: [own, others[: len(own)]],
+    )
+    return made
+
+
+@pytest.fixture
+def own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0's own GPU answers 2 s, launch hidden, for each sample."""
+    monkeypatch.setattr(GpuTimer, "_enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else [])
+
+
+@pytest.mark.parametrize(("over", "seconds"), [("mean", 3.0), ("max", 4.0)])  # of 2 s and 4 s
+def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(over: str, seconds: float, own_answers: None) -> None:
+    told: list[list[float]] = []
+    assert timer(over, [4.0, 1.0, 4.0, 1.0], told)._enqueue(2) == [(seconds, True)] * 2
+    assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0, 0.0]]  # batch 8, the sleep, two samples, waited for, no graph
+
+
+def test_a_launch_that_showed_on_one_rank_showed(own_answers: None) -> None:
+    assert timer("mean", [4.0, 0.0], [])._enqueue(1) == [(3.0, False)]
+
+
+def test_a_sample_whose_launch_showed_anywhere_is_taken_again_behind_a_longer_sleep_everywhere(
+    own_answers: None,
+) -> None:
+    told: list[list[float]] = []
+    made = timer("mean", [4.0, 0.0], told)
+    assert list(made.take()) == [3.0]
+    sleeps = [order[2] for order in told]
+    assert sleeps == sorted(set(sleeps))
+    assert len(sleeps) == 5
+    assert sleeps[-1] <= LONGEST_SLEEP
+    assert made.launch.startswith("visible in part")
+
+
+def test_what_is_not_waited_for_is_not_gathered(own_answers: None) -> None:
+    made = timer("mean", [], [])
+    made._rank.gather_numbers = None  # type: ignore[assignment,method-assign]
+    assert made._enqueue(1, wait=False) == []
+
+
+def test_others_take_batch_sleep_and_graph_from_the_order(own_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[int] = []
+    monkeypatch.setattr(CollectiveGpuTimer, "_capture", lambda self: captured.append(self.batch))
+    made = timer("mean", [2.0, 1.0], [])
+    made.carry_out([1.0, 50.0, 0.02, 1.0, 1.0, 1.0])
+    assert (made.batch, made._sleep, captured) == (50, 0.02, [50])

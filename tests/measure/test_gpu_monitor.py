@@ -1,0 +1,339 @@
+"""The sampler over a simulated NVML: no machine that tests has a card to throttle."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
+from hpml_plugins.measure import Context, measure_point
+from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Sampler
+from hpml_plugins.measure.libraries import out_of_gpu_memory
+from hpml_plugins.model import Gpu
+from hpml_plugins.model.samples import Samples
+
+CARD = Gpu(name="NVIDIA H200", uuid="GPU-1", memory=141e9)
+
+
+class NvmlError(Exception):
+    """As pynvml's: the return code of NVML is its `value`."""
+
+    def __init__(self, value: int, text: str) -> None:
+        super().__init__(text)
+        self.value = value
+
+
+class Nvml(types.ModuleType):
+    """What the sampler asks, answered by numbers that a test sets."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_VOLATILE_ECC = 0
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__("pynvml")
+        self.answers = answers
+        self.energy = 5_000.0
+        self.asked = [0, 0]
+
+    def nvmlInit(self) -> None:
+        if "refused" in self.answers:
+            raise RuntimeError(self.answers["refused"])
+
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid in self.answers.get("not_found", ()):
+            raise NvmlError(6, "Not Found")
+        self._unless_lost()
+        return uuid
+
+    def _unless_lost(self) -> None:
+        """A file says that the card is lost: the sampler asks from a process of its own."""
+        if "lost_file" in self.answers and self.answers["lost_file"].exists():
+            raise NvmlError(15, "GPU is lost")
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: str, kind: int, counter: int) -> int:
+        assert counter == self.NVML_VOLATILE_ECC
+        if "ecc" not in self.answers:
+            raise NvmlError(3, "Not Supported")
+        self.asked[kind] += 1
+        before, after = self.answers["ecc"][kind]
+        return int(before if self.asked[kind] == 1 else after)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
+        self.energy += 2_000.0
+        return self.energy
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        return self.answers.get("processes", [])
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        return types.SimpleNamespace(gpu=90, memory=40)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        self._unless_lost()
+        return types.SimpleNamespace(used=2**30)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        return 1980 if which == self.NVML_CLOCK_SM else 3201
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        raise RuntimeError("not supported here")
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        return 55
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        self._unless_lost()
+        return int(self.answers.get("reasons", 0))
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put a simulated NVML in place of the real one."""
+    return lambda **answers: monkeypatch.setitem(sys.modules, "pynvml", Nvml(**answers))
+
+
+def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvml: Callable[..., None]) -> None:
+    nvml()
+    sampler = Sampler([CARD])
+    sampler.look()
+    seen = sampler.finish({})
+    series = seen.series["gpu0"]
+    assert series.columns["sm_clock"] == [1.98e9]
+    assert series.columns["utilization"] == [0.9]
+    assert series.columns["temperature"] == [55.0]
+    assert "power" not in series.columns  # this card refuses to tell, and 0 W would be a claim
+    assert "power" not in series.units
+    assert series.units["sm_clock"] == "Hz"
+    assert seen.energy == 2.0
+
+
+def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x4)
+    monitor = GpuMonitor([CARD])
+    started = time.monotonic()
+    time.sleep(0.4)
+    ended = time.monotonic()
+    seen = monitor.finish({"time": [(started + ended) / 2], "other": []})
+    assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
+    assert seen.energy == 2.0  # 7,000 to 9,000 mJ
+    assert seen.throttled == {"time": [0], "other": []}
+    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+
+
+def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callable[..., None]) -> None:
+    nvml()
+    monitor = GpuMonitor([CARD])
+    assert monitor._process is not None
+    monitor._process.kill()
+    monitor._process.join()
+    assert monitor.finish({}).warnings == ["what the GPUs did is not known: the process that watched them died"]
+
+
+def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
+    def measure(bench: Bench) -> dict[str, float]:
+        return {"opened": float(opened["times"])}
+
+    opened = {"times": 0}
+    nvml()
+    simulated: Any = sys.modules["pynvml"]
+    simulated.nvmlInit = lambda: opened.update(times=opened["times"] + 1)
+    benchmark = Benchmark("b", measure, [Metric("opened", "1", "lower")], requires=Requires(gpus=1))
+    node = Node(os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11", gpus=(CARD,))
+    for _ in range(2):
+        record = measure_point(benchmark, {}, Context(node))
+        assert record.metrics["opened"].samples == [0.0], record.reason
+        assert "gpu0" in record.series
+
+
+def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml()
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sampler = Sampler([CARD])
+    for _ in range(50_000):
+        now[0] += 0.05
+        sampler.look()
+    columns = sampler.finish({}).series["gpu0"].columns
+    assert MOST_ROWS // 2 <= len(columns["time"]) <= MOST_ROWS
+    assert columns["time"][-1] > 2400
+
+
+def test_samples_taken_while_throttled_are_marked_and_the_point_warned(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x4)
+    sampler = Sampler([CARD])
+    sampler.look()
+    now = time.monotonic()
+    seen = sampler.finish({"time": [now - 60, now, now + 60]})
+    assert seen.throttled == {"time": [1]}
+    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+
+
+def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
+    nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml()
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sampler = Sampler([CARD])
+    for look in range(5_000):
+        sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]
+        now[0] += 0.05
+        sampler.look()
+    seen = sampler.finish({"time": [100.4, 200.0]})
+    assert set(seen.series["gpu0"].columns["throttle_reasons"]) == {0.0}
+    assert seen.throttled == {"time": [0]}
+    assert "heat (hardware)" in seen.warnings[0]
+
+
+def test_a_point_without_gpu_has_no_process_that_watches() -> None:
+    monitor = GpuMonitor([])
+    assert monitor._process is None
+    assert monitor.finish({"time": [1.0]}).series == {}
+
+
+def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
+    nvml(reasons=0x1 | 0x2)
+    sampler = Sampler([CARD])
+    sampler.look()
+    seen = sampler.finish({"time": [time.monotonic()]})
+    assert (seen.throttled, seen.warnings) == ({"time": []}, [])
+
+
+def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
+    nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
+    assert Sampler([CARD]).seen.warnings == [
+        "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
+    ]
+
+
+def measure(bench: Bench) -> dict[str, Any]:
+    time.sleep(0.3)
+    return {"time": Samples((1.0, 2.0), {"s": 1}, at=(time.monotonic() - 0.1, time.monotonic()))}
+
+
+BENCHMARK = Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+
+
+def on_one_card(node: Node) -> Node:
+    return Node(node.os, node.arch, node.cpu, 2, 1.0, "3", (CARD,))
+
+
+def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node: Node) -> None:
+    nvml(reasons=0x20)
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok", record.reason
+    assert len(record.series["gpu0"].columns["time"]) >= 4
+    assert record.energy == 2.0
+    assert record.metrics["time"].throttled == [0, 1]
+    assert "heat (software)" in record.warnings[0]
+
+
+def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[..., None], node: Node) -> None:
+    nvml(refused="Insufficient Permissions")
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok"
+    assert record.warnings == ["measured without watching the GPU: Insufficient Permissions"]
+    assert record.series == {}
+
+
+def test_no_watching_where_it_is_not_wanted(nvml: Callable[..., None], node: Node) -> None:
+    nvml(refused="would be said")
+    assert measure_point(BENCHMARK, {}, Context(on_one_card(node), watch=False)).warnings == []
+
+
+LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'; "
+
+
+def losing(file: Path, *, then: str) -> Benchmark:
+    """A benchmark that has the card lost while it runs, and then hangs, raises what CUDA would, or returns a number."""
+
+    def measure(bench: Bench) -> dict[str, Any]:
+        file.touch()
+        if then == "hangs":
+            time.sleep(600)
+        if then == "raises":
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        time.sleep(4 * INTERVAL)
+        return {"time": 1.0}
+
+    return Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+
+
+@pytest.mark.parametrize("then", ["hangs", "raises", "returns"])
+def test_a_card_lost_in_mid_run_ends_the_point_with_that_reason_and_the_next_ones_too(
+    then: str, nvml: Callable[..., None], node: Node, tmp_path: Path
+) -> None:
+    nvml(lost_file=tmp_path / "lost")
+    context = Context(on_one_card(node))
+    assert measure_point(BENCHMARK, {}, context).status == "ok"
+    first = measure_point(losing(tmp_path / "lost", then=then), {}, context, timeout=120)
+    assert (first.status, first.metrics) == ("failed", {})
+    assert first.reason.startswith(LOST)
+    assert first.duration < 60
+    for _ in range(2):  # nothing is measured on a card that is not there
+        later = measure_point(BENCHMARK, {}, context)
+        assert (later.status, later.metrics) == ("failed", {})
+        assert later.reason.startswith(LOST)
+    (tmp_path / "lost").unlink()
+    assert measure_point(BENCHMARK, {}, context).status == "ok"
+
+
+def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_without_a_name_is_not(
+    nvml: Callable[..., None],
+) -> None:
+    nvml(not_found=("GPU-1", ""))
+    assert "is lost: NVML says 'Not Found, though it was there" in Sampler([CARD]).seen.fault
+    nameless = Sampler([Gpu(name="NVIDIA H200")])
+    assert nameless.seen.fault == ""
+    assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
+
+
+def test_errors_that_ecc_could_not_correct_fail_the_point(nvml: Callable[..., None], node: Node) -> None:
+    nvml(ecc=[(5, 5), (1, 3)])  # 3 − 1 = 2 while the point was measured
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert (record.status, record.metrics) == ("failed", {})
+    assert record.reason.startswith("GPU 0 (NVIDIA H200) had 2 memory errors that ECC could not correct")
+
+
+def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(nvml: Callable[..., None], node: Node) -> None:
+    nvml(ecc=[(5, 12), (3, 3)])  # 12 − 5 = 7
+    record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
+    assert record.status == "ok"
+    assert record.warnings == ["GPU 0 (NVIDIA H200) corrected 7 memory errors while this was measured"]
+
+
+def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[..., None]) -> None:
+    nvml()
+    sampler = Sampler([CARD])
+    simulated: Any = sys.modules["pynvml"]
+    simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
+    assert sampler.finish({}).warnings == [
+        "process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"
+    ]
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch.cuda.OutOfMemoryError: known by its name, so that torch need not be imported to ask."""
+
+
+def test_out_of_gpu_memory_names_what_was_asked_for() -> None:
+    text = "CUDA out of memory. Tried to allocate 200.50 GiB. GPU 0 has a total capacity of 139.80 GiB"
+    assert out_of_gpu_memory(OutOfMemoryError(text)) == "out of GPU memory: asked 200.5 GiB"
+    assert out_of_gpu_memory(RuntimeError("index out of range")) == ""
+
+
+def test_numbas_allocator_is_asked_what_it_was_called_with() -> None:
+    def memalloc(size: int) -> None:
+        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+
+    with pytest.raises(RuntimeError) as caught:
+        memalloc(200 * 2**30)
+    assert out_of_gpu_memory(caught.value) == "out of GPU memory: asked 200.0 GiB"
