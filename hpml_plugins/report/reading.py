@@ -6,7 +6,6 @@ take seconds and some hundred MB. Whoever needs a whole Record (plugins' figures
 
 from __future__ import annotations
 
-import gc
 import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -397,18 +396,12 @@ def read_history(
     the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results
     of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
-    was_on = gc.isenabled()
-    gc.disable()  # millions of numbers, all alive: the collector would look at them again and again
-    try:
-        reader = _Reader(metrics, revisions)
-        for path in record_files(results):
-            reader.read(path, on_damage)
-        for record in import_results(results, declarations):
-            reader.take(_imported(record), -1, 0, 0)
-        return _history(reader, results, revisions, dates)
-    finally:
-        if was_on:
-            gc.enable()
+    reader = _Reader(metrics, revisions)
+    for path in record_files(results):
+        reader.read(path, on_damage)
+    for record in import_results(results, declarations):
+        reader.take(_imported(record), -1, 0, 0)
+    return _history(reader, results, revisions, dates)
 
 
 def _imported(record: Record) -> _Line:
