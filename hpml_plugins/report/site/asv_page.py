@@ -35,8 +35,8 @@ FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
 #: refused. The fonts are Bootstrap's.
 ASVS = f"{POLICY}; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
-#: The key of a benchmark in index.json: for each of its parameters the numbers of the values to begin with.
-FIRST_LINES = "hpml_selected"
+#: Keys of a benchmark in index.json: for each of its parameters the numbers of the values to begin with; the machines.
+FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
 #: Lines of each machine that a graph begins with, as asv has it.
 MOST_LINES = 8
 
@@ -175,15 +175,20 @@ def write_empty_summaries(html_dir: Path, benchmarks: Iterable[str]) -> None:
 def select_first_lines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
     """Tell every benchmark which lines its graph begins with, for asv to write into its index: some with numbers.
 
-    asv takes the first values of every parameter. Of a grid that no machine measures completely these may be lines
-    without any number.
+    asv takes all machines, also those without a graph, and the first values of every parameter. Of a grid that no
+    machine measures completely these may be lines without any number.
     """
     for name, entry in declarations.items():
         entry.pop(FIRST_LINES, None)
-        names, params = entry.get("param_names") or [], entry.get("params") or []
-        if not params or name not in history.lines:
+        entry.pop(FIRST_MACHINES, None)
+        if name not in history.lines:
             continue
-        counts = (history.lines[name].status == OK).sum(axis=(0, 1))
+        measured = history.lines[name].status == OK
+        counts, has_any = measured.sum(axis=(0, 1)), measured.any(axis=(1, 2))
+        entry[FIRST_MACHINES] = [machine.name for machine, some in zip(history.machines, has_any, strict=True) if some]
+        names, params = entry.get("param_names") or [], entry.get("params") or []
+        if not params:
+            continue
         place = history.metrics[name].points.place
         labels = (format_point_texts(dict(zip(names, values, strict=False))) for values in itertools.product(*params))
         grid = np.array([counts[place[label]] if label in place else 0 for label in labels])

@@ -248,7 +248,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     tab.keyboard.press("s")
     tab.wait_for_function("() => performance.getEntriesByName(new URL('search.json', location).href).length === 1")
     assert found("xeon laptop") == ["no GPU (Xeon W) GPU type", "laptop machine"]
-    assert found("toy against") == ["Time against size chart · toy"]
+    assert found("toy against") == ["Time against size chart · toy", "Time against size, drawn freely chart · toy"]
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
     assert found("no such thing") == []
