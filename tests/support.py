@@ -48,7 +48,7 @@ def hpml_figures():
     return [
         Figure("over_size", "Time against size", ("toy",), table, CHART, "One line per machine."),
         Figure("numbers", "The numbers", ("toy",), table),
-        Figure("freely", "A free drawing", ("toy",), table, draw=draw),
+        Figure("freely", "Time against size, drawn freely", ("toy",), table, draw=draw),
     ]
 """
 )
