@@ -14,6 +14,8 @@ from packaging.version import Version
 MAX_POINTS = 10**6
 #: Bytes of a benchmark's name: files are named after it, with a longer name while they are written; 255 is the limit.
 MAX_NAME = 200
+#: What is text where a declaration has it: asv's keys, and ours.
+_TEXTS = ("unit", "type", "version", "pretty_name", "code", "plugin", "benchmark", "metric", "si_unit")
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
 FORMAT = "version"
@@ -128,7 +130,7 @@ def valid_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
         for name, entry in found.items()
         if _is_entry(entry)
         and entry.get("name") == name
-        and all(isinstance(entry.get(key, ""), str) for key in ("unit", "type", "version", "pretty_name", "code"))
+        and all(isinstance(entry.get(key, ""), str) for key in _TEXTS)
         and math.prod(map(len, entry["params"])) <= MAX_POINTS
         and len(name.encode()) <= MAX_NAME
     }

@@ -279,6 +279,7 @@ def is_result_file(found: Mapping[str, Any]) -> bool:
         all(isinstance(found.get(key), str) for key in ("commit_hash", "env_name"))
         and isinstance(found.get("params"), dict)
         and isinstance(columns, list)
+        and all(isinstance(column, str) for column in columns)
         and isinstance(results, dict)
         and all(_is_row(row, columns) for row in results.values())
     )

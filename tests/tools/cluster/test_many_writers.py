@@ -38,7 +38,7 @@ def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(
     with lock_machine(project.path / "results", "node"):
         done = project.asv("run", "--machine", "node")
         assert done.returncode == 75
-        assert "machine 'node' is being measured by" in done.stderr
+        assert "machine 'node' is being measured: held by" in done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert not (project.path / "results/node/machine.json").exists()
         assert project.asv("machine", "--machine", "node", "--yes").returncode == 0
