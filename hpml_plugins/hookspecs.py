@@ -14,7 +14,8 @@ import pluggy
 if TYPE_CHECKING:
     from hpml_plugins.model import Benchmark, Figure, Value
     from hpml_plugins.model.data_source import DataSource
-    from hpml_plugins.published import GpuType, PublishedFigure
+    from hpml_plugins.published import GpuType
+    from hpml_plugins.workloads.published import PublishedFigure
 
 PROJECT = "hpml"
 

@@ -18,7 +18,6 @@ from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
-    from hpml_plugins.measure.ncu import Kernel
     from hpml_plugins.measure.ranks.group import Backend, Launcher
 
 T = TypeVar("T")
@@ -92,17 +91,6 @@ class Bench:
             samples = time_on_cpu(step, plan)
         self.warnings += remarks(samples, plan, name)
         return samples
-
-    def count_kernels(
-        self, command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
-    ) -> list[Kernel]:
-        """Hardware counters of the kernels of a program, by Nsight Compute: see `measure.ncu.count_kernels`.
-
-        Say `Requires(tools=("ncu",))` to have the point skipped where ncu is missing.
-        """
-        from hpml_plugins.measure.ncu import count_kernels
-
-        return count_kernels(command, counters, cold=cold, timeout=timeout)
 
     def ranks(
         self,

@@ -8,6 +8,7 @@ from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.units import unit
 
 __all__ = [
     "Benchmark",
@@ -32,6 +33,7 @@ __all__ = [
     "Value",
     "known_sources",
     "quantity",
+    "unit",
     "use_sources",
     "why_no_data",
 ]

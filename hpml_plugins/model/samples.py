@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpml_plugins.errors import DefinitionError, ResultError
-from hpml_plugins.model.units import Dimension, Unit, agrees, unit
+from hpml_plugins.model.units import Dimension, Unit, unit
 
 Number = int | float
+#: Exponents that a plain number may not change silently: seconds and joules are measured, never declared.
+PHYSICAL = ("s", "J")
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,12 @@ class Samples:
         return sum(not low - reach <= value <= high + reach for value in self.values)
 
     def in_unit(self, wanted: Unit) -> bool:
-        """Whether these values may be stored under that unit."""
-        return agrees(wanted, self.dimension, declared_numbers=self.declared_numbers)
+        """Whether these values may be stored under that unit.
+
+        Plain numbers that took part may stand for bytes, FLOP or images: only the physical bases are then compared.
+        """
+        bases = PHYSICAL if self.declared_numbers else {*wanted.dimension, *self.dimension}
+        return all(wanted.dimension.get(base, 0) == self.dimension.get(base, 0) for base in bases)
 
     def __mul__(self, other: Samples | Number) -> Samples:
         return self._combine(other, lambda a, b: a * b, +1)
