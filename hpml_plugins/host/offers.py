@@ -112,7 +112,7 @@ def load_sources(
         found = {name: source for name, source in own_sources(own).items() if stands.get(name, True)}
     for name in names:
         if name not in found and (offered := offers.data.get(name)):
-            theirs = own_sources(load_plugin(offered.entry, folder))
+            theirs = own_sources(load_plugin(offered, folder))
             found |= {each: theirs[each] for each in names if offers.data.get(each) == offered and each in theirs}
     return found
 

@@ -14,15 +14,15 @@ from typing import Any, NoReturn
 import msgspec
 
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
-from hpml_plugins.host import Offers, load_plugin, load_sources
+from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
-from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.record import Record, Status, decode, encode, point_key
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, read_file, record_file
-from hpml_plugins.suite.declaration import Declared, DeclaredMetric, Suite, load_suite
+from hpml_plugins.suite.declaration import Suite, load_suite
 
 #: asv formats these two by itself and leaves "unit" away; anything else it shows as a number and the unit's text.
 _ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
@@ -43,7 +43,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     return {f"track_{number}": function for number, function in enumerate(functions)}
 
 
-def _function(suite: Suite, declared: Declared, metric: DeclaredMetric) -> TrackFunction:
+def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction:
     def track(*values: Any) -> Any:
         end_with_parent()  # of asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
@@ -187,7 +187,7 @@ def _read_stored(run: _Run) -> dict[str, Record]:
 
 def _measure(run: _Run, declared: Declared, params: Params) -> Record:
     folder = Path(run.suite.folder)
-    plugin = load_plugin(declared.plugin.entry, folder)
+    plugin = load_plugin(declared.plugin, folder)
     try:
         if plugin.error:
             raise plugin.error
