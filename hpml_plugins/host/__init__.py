@@ -5,18 +5,3 @@ from hpml_plugins.host.host import Host, make_host
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.host.locating import GROUP, available, locate
 from hpml_plugins.host.offers import Offers, ask, load_sources, own_sources
-
-__all__ = [
-    "GROUP",
-    "Declared",
-    "Host",
-    "LoadedPlugin",
-    "Offers",
-    "ask",
-    "available",
-    "load_plugin",
-    "load_sources",
-    "locate",
-    "make_host",
-    "own_sources",
-]

@@ -2,5 +2,3 @@
 
 from hpml_plugins.isolation.parent_death import end_with_parent
 from hpml_plugins.isolation.process import Outcome, Send, describe_exit, run_isolated
-
-__all__ = ["Outcome", "Send", "describe_exit", "end_with_parent", "run_isolated"]

@@ -128,7 +128,7 @@ class Bench:
     @property
     def nodes(self) -> int:
         """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
-        from hpml_plugins.measure.ranks.slurm import nodes_here
+        from hpml_plugins.measure.ranks.launchers import nodes_here
 
         return nodes_here()
 

@@ -58,7 +58,7 @@ def measure_point(
     timeout: s; the benchmark's own when left out.
     """
     clock = time.monotonic()
-    record = _record(benchmark, params, context)
+    record = unmeasured(benchmark.name, benchmark.version, params, context)
     if reasons := unmet(benchmark, params, context.node):
         return replace(record, status="skipped", reason="; ".join(reasons))
 
@@ -187,14 +187,17 @@ def _plain(name: str, value: object) -> Samples:
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 
 
-def _record(benchmark: Benchmark, params: Params, context: Context) -> Record:
-    """The Record of a point that has not reported yet."""
+def unmeasured(
+    benchmark: str, version: str, params: Params, context: Context, status: Status = "failed", reason: str = ""
+) -> Record:
+    """The Record of a point that has not reported, or never will."""
     return Record(
-        benchmark=benchmark.name,
+        benchmark=benchmark,
         plugin=context.plugin,
-        version=benchmark.version,
+        version=version,
         params=dict(params),
-        status="failed",
+        status=status,
+        reason=reason,
         seed=context.seed,
         started=time.time(),
         machine=context.machine,

@@ -9,31 +9,3 @@ from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
-
-__all__ = [
-    "Benchmark",
-    "Direction",
-    "Estimate",
-    "Figure",
-    "Finding",
-    "Gpu",
-    "GpuHealth",
-    "GpuUser",
-    "Grid",
-    "Metric",
-    "MetricSamples",
-    "Node",
-    "Params",
-    "Record",
-    "Requires",
-    "Samples",
-    "Series",
-    "Status",
-    "Table",
-    "Value",
-    "known_sources",
-    "quantity",
-    "unit",
-    "use_sources",
-    "why_no_data",
-]

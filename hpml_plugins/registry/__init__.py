@@ -11,16 +11,3 @@ from hpml_plugins.registry.reader import (
     plugin_name,
     read_registry,
 )
-
-__all__ = [
-    "EVERYTHING",
-    "Lines",
-    "PluginEntry",
-    "PluginSource",
-    "Registry",
-    "explain",
-    "is_one_of",
-    "json_schema",
-    "plugin_name",
-    "read_registry",
-]

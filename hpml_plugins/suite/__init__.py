@@ -13,13 +13,3 @@ from hpml_plugins.suite.declaration import (
     load_suite,
 )
 from hpml_plugins.suite.functions import track_functions
-
-__all__ = [
-    "ASV_ENVIRONMENTS_VARIABLE",
-    "ASV_RESULTS_VARIABLE",
-    "SHARD_VARIABLE",
-    "Suite",
-    "declare",
-    "load_suite",
-    "track_functions",
-]

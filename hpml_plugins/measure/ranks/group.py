@@ -34,7 +34,7 @@ class RankResult:
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
     sources: the data sets in force.
 
