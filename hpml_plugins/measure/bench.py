@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.data_source import known_sources, why_no_data
+from hpml_plugins.model.data_source import available_sources, why_no_data
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
@@ -55,7 +55,7 @@ class Bench:
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
         self.used_data: dict[str, dict[str, str | float]] = {}
-        self.spoil: Callable[[Any], Any] | None = None
+        self.corrupt: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
     def time(
@@ -147,7 +147,7 @@ class Bench:
         value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way into a comparison:
         `bench.check(allclose(bench.result(y), reference), …)`.
         """
-        return self.spoil(value) if self.spoil else value
+        return self.corrupt(value) if self.corrupt else value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
@@ -194,7 +194,7 @@ class Bench:
         """
         if reason := why_no_data(name):
             self.skip(reason)
-        loaded = known_sources()[name].load(lambda text: self._report(text, None))
+        loaded = available_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
             loaded = loaded.take(train, test, seed)
         self.used_data[name] = loaded.facts()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
-from hpml_plugins.isolation import Outcome, Send, run_isolated
+from hpml_plugins.isolation import ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
@@ -86,7 +86,7 @@ def measure_point(
                 monitor.check,
             )
         except GpuLost as lost:
-            answers, outcome = [], Outcome(lost.what, "")
+            answers, outcome = [], ProcessOutcome(lost.what, "")
         measured, at = answers[-1] if answers else (replace(record, reason=outcome.fault or "reported nothing"), {})
         measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish(at))
     finally:

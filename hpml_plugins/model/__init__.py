@@ -1,7 +1,7 @@
 """The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
 
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
-from hpml_plugins.model.data_source import known_sources, use_sources, why_no_data
+from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import quantity

@@ -14,7 +14,7 @@ import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model.benchmark import Value
-from hpml_plugins.registry.lines import Lines, explain
+from hpml_plugins.registry.lines import YamlLines, explain
 
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
@@ -111,7 +111,7 @@ class Registry:
 
     path: Path
     plugins: tuple[PluginEntry, ...]
-    lines: Lines
+    lines: YamlLines
 
     @property
     def enabled(self) -> list[PluginEntry]:
@@ -146,7 +146,7 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
         raise RegistryError("no such file; run in the project's folder or name it with --registry", str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError(f"cannot be read: {error}", str(path)) from None
-    lines = Lines(text, str(path))
+    lines = YamlLines(text, str(path))
     if not isinstance(lines.document, dict):
         raise RegistryError("must be a mapping with the keys 'version' and 'plugins'", str(path))
     try:
@@ -172,7 +172,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(RegistryFile)}
 
 
-def _check_entries(entries: Sequence[PluginEntry], lines: Lines) -> None:
+def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
     first: dict[str, int] = {}
     for index, entry in enumerate(entries):
         where = lines.at(("plugins", index, "name"))

@@ -27,7 +27,7 @@ from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
 from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
-from hpml_plugins.model.data_source import known_sources
+from hpml_plugins.model.data_source import available_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -60,7 +60,7 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
         group = RankGroup(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment or {}, known_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            environment or {}, available_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:

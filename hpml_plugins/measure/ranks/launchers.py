@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import socket
 import sys
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,6 +64,9 @@ def command(group: RankGroup) -> list[str]:
     """Starts the ranks; the worker's own command follows. srun starts torch's launcher once on each node."""
     if group.nodes == 1:
         return ["mpirun", "-np", str(group.count), sys.executable]
+    import socket
+    import uuid
+
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]

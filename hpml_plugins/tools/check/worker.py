@@ -164,7 +164,7 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
             results += 1
             return corrupted(value, fault) if fault in ("off", "nan") else value
 
-        bench.spoil = result
+        bench.corrupt = result
         observer = Observer(file)
         try:
             with observer, disturbed_torch() if fault == "noise" else contextlib.nullcontext():
