@@ -60,7 +60,8 @@ def run_ranks(
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
         group = RankGroup(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment or {}, available_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            environment or {}, available_sources(), nodes,
+            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
