@@ -61,6 +61,7 @@ class LazyGroup(click.Group):
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
         finally:
+            gc.freeze()  # nor need they be looked at again
             gc.enable()
         return command
 
