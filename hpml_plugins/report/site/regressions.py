@@ -257,7 +257,7 @@ def by_line(series: Sequence[MeasuredSeries]) -> dict[LineKey, tuple[Change, ...
 
 
 @dataclass(frozen=True)
-class Shown:
+class ListedRegression:
     """A regression as the page and the feed word it."""
 
     title: str
@@ -328,7 +328,9 @@ def _is_single(change: Change, history: History, branch: Mapping[str, int]) -> b
     return branch.get(new, -1) - branch.get(old, -1) == 1
 
 
-def _show(series: MeasuredSeries, change: Change, history: History, branches: Mapping[str, Mapping[str, int]]) -> Shown:
+def _show(
+    series: MeasuredSeries, change: Change, history: History, branches: Mapping[str, Mapping[str, int]]
+) -> ListedRegression:
     column = bisect.bisect_left(history.revisions, change.first)
     old = history.commits[bisect.bisect_left(history.revisions, change.last)]
     new = history.commits[column]
@@ -336,7 +338,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Ma
     texts = series.metric.points.texts[series.point]
     selection = {"machine": series.machine.name, **{f"p-{name}": text for name, text in texts.items()}}
     selection["commits"] = new if single else f"{old}-{new}"
-    return Shown(
+    return ListedRegression(
         title=series.metric.title,
         point=series.label,
         where=series.where,
@@ -354,7 +356,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Ma
     )
 
 
-def write_feed(path: Path, shown: Sequence[Shown], project: str) -> None:
+def write_feed(path: Path, shown: Sequence[ListedRegression], project: str) -> None:
     """The Atom feed, by asv's writer. An entry's identity is its point, machine and commits, whatever the numbers."""
     from asv import feed
 
