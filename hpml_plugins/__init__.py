@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from hpml_plugins.measure import Bench, Rank
     from hpml_plugins.model import Benchmark, Figure, Metric, Node, Record, Requires, Samples, Series, Table
     from hpml_plugins.model.figure import interval_columns
-    from hpml_plugins.published import GpuType, PublishedFigure, find_gpu, gpu_types, published_figures
+    from hpml_plugins.published import GpuType, find_gpu, gpu_types
     from hpml_plugins.report.charts import Axis, Rule, bar_chart, dot_chart, line_chart, roofline_chart
     from hpml_plugins.workloads.complexity import ModelCount, Work, build_model, count_model
     from hpml_plugins.workloads.datasets import Arrays, DataSet, DataSource, Split, load_data
+    from hpml_plugins.workloads.ncu import Kernel, count_kernels
+    from hpml_plugins.workloads.published import PublishedFigure, published_figures
 
 __version__ = "0.1.0"
 
@@ -31,6 +33,7 @@ __all__ = [
     "Figure",
     "GpuType",
     "HpmlError",
+    "Kernel",
     "Metric",
     "ModelCount",
     "Node",
@@ -46,6 +49,7 @@ __all__ = [
     "Work",
     "bar_chart",
     "build_model",
+    "count_kernels",
     "count_model",
     "dot_chart",
     "find_gpu",
@@ -66,9 +70,11 @@ __getattr__ = lazy_names(
         "measure": ("Bench", "Rank"),
         "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
         "model.figure": ("interval_columns",),
-        "published": ("GpuType", "PublishedFigure", "find_gpu", "gpu_types", "published_figures"),
+        "published": ("GpuType", "find_gpu", "gpu_types"),
         "report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
         "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
         "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
+        "workloads.ncu": ("Kernel", "count_kernels"),
+        "workloads.published": ("PublishedFigure", "published_figures"),
     },
 )

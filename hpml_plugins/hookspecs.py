@@ -13,8 +13,9 @@ import pluggy
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Benchmark, Figure, Value
-    from hpml_plugins.model.data_source import DataSource
-    from hpml_plugins.published import GpuType, PublishedFigure
+    from hpml_plugins.model.data_source import LoadableData
+    from hpml_plugins.published import GpuType
+    from hpml_plugins.workloads.published import PublishedFigure
 
 PROJECT = "hpml"
 
@@ -45,7 +46,7 @@ def hpml_node_facts() -> Mapping[str, Value]:  # type: ignore[empty-body]
 
 
 @hookspec
-def hpml_data() -> Iterable[DataSource]:  # type: ignore[empty-body]
+def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
     """Data sets, for this plugin's `bench.data` and for any benchmark that names one in `Requires(data=...)`.
 
     Called as `hpml_benchmarks` is: return values, look at no file.

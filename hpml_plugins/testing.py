@@ -15,7 +15,7 @@ from typing import Any
 
 from hpml_plugins import measure
 from hpml_plugins.measure import Context, import_before_fork
-from hpml_plugins.model import Finding, Record, known_sources, use_sources
+from hpml_plugins.model import Finding, Record, available_sources, use_sources
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
 
@@ -25,7 +25,7 @@ def measure_point(*args: Any, **options: Any) -> Record:
     """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no registry."""
     from hpml_plugins.workloads.datasets import SOURCES
 
-    with use_sources({**SOURCES, **known_sources()}):
+    with use_sources({**SOURCES, **available_sources()}):
         return measure.measure_point(*args, **options)
 
 

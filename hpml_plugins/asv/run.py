@@ -64,13 +64,12 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     scratch = _make_scratch()
     file = scratch / "suite.json"
 
-    host = make_host(registry, facts=True)
+    host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(
         host,
         node,
         machine,
         scratch,
-        profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
         keep=writes,
         reuse=_reused_statuses(args),
     )

@@ -14,9 +14,8 @@ from typing import Any
 from asv.console import log
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record, decode, point_key
-from hpml_plugins.report.tables import as_text
+from hpml_plugins.report.tables import point_tables, spell_samples
 from hpml_plugins.store.asv_results import symbol_of
 
 #: s between two lines of progress where the output is no terminal.
@@ -82,7 +81,7 @@ class RunReport:
     def finish_benchmark(self) -> str:
         """The points of the benchmark that was just run: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
-        lines = [*_tables([record for record in records if record and record.status == "ok"])]
+        lines = [*point_tables([record for record in records if record and record.status == "ok"], _width())]
         reasons: dict[tuple[str, str], list[str]] = {}
         for record in records:
             status: str = record.status if record else "skipped"
@@ -108,7 +107,7 @@ class RunReport:
             if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
                 seen.add(record.plugin)
                 name, samples = next(iter(record.metrics.items()))
-                yield f"  {_title(record)}: {name} {_spell(samples)}"
+                yield f"  {_title(record)}: {name} {spell_samples(samples)}"
         for status in ("failed", "skipped"):
             reasons = Counter(record.reason for record in self.records if record.status == status)
             if reasons:
@@ -136,40 +135,8 @@ def value_for_asv(value: float, unit: str, error: float | None) -> str:
     return formatting.estimate(value, low, high, symbol_of(unit))
 
 
-def _tables(records: Sequence[Record]) -> Iterator[str]:
-    """As many tables one below the other as the terminal's width asks for, a row for each point in all of them."""
-    metrics = list(dict.fromkeys(name for record in records for name in record.metrics))
-    varying = [key for key in (records[0].params if records else {}) if len({repr(r.params[key]) for r in records}) > 1]
-    fixed = {key: value for key, value in (records[0].params if records else {}).items() if key not in varying}
-    if fixed and records:
-        yield ", ".join(f"{key}={value}" for key, value in fixed.items())
-    width = max(80, shutil.get_terminal_size((120, 24)).columns - 12)
-    start = 0
-    while start < len(metrics):
-        end = len(metrics)
-        while end > start + 1 and _width(text := _table(records, varying, metrics[start:end])) > width:
-            end -= 1
-        text = _table(records, varying, metrics[start:end])
-        yield text
-        start = end
-
-
-def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str]) -> str:
-    rows = [
-        {**{key: str(record.params[key]) for key in keys}, **{name: _cell(record, name) for name in metrics}}
-        for record in records
-    ]
-    return as_text(Table.of(rows)).rstrip("\n")
-
-
-def _cell(record: Record, metric: str) -> str:
-    samples = record.metrics.get(metric)
-    return _spell(samples) if samples else "–"
-
-
-def _spell(samples: Any) -> str:
-    found = samples.estimate
-    return formatting.estimate(found.value, found.low, found.high, samples.unit)
+def _width() -> int:
+    return max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
 
 
 def _title(record: Record) -> str:
@@ -178,10 +145,6 @@ def _title(record: Record) -> str:
 
 def _point(record: Record) -> str:
     return formatting.format_point(record.params)
-
-
-def _width(text: str) -> int:
-    return max(map(len, text.splitlines()), default=0)
 
 
 def _spell_time(seconds: float) -> str:

@@ -21,19 +21,19 @@ _COMMANDS = {
     "run": "hpml_plugins.cli.run:command",
     "new": "hpml_plugins.tools.scaffold.command:command",
     "check": "hpml_plugins.tools.check.command:command",
-    "publish": "hpml_plugins.cli.publish:command",
-    "table": "hpml_plugins.cli.table:command",
-    "plot": "hpml_plugins.cli.plot:command",
-    "compare": "hpml_plugins.cli.compare:command",
-    "export": "hpml_plugins.cli.export:command",
-    "machine": "hpml_plugins.cli.machine:command",
+    "publish": "hpml_plugins.cli.small:publish",
+    "table": "hpml_plugins.cli.results:table",
+    "plot": "hpml_plugins.cli.results:plot",
+    "compare": "hpml_plugins.cli.results:compare",
+    "export": "hpml_plugins.cli.results:export",
+    "machine": "hpml_plugins.cli.small:machine",
     "doctor": "hpml_plugins.tools.doctor.command:command",
     "bundle": "hpml_plugins.tools.bundle.command:command",
     "data": "hpml_plugins.workloads.datasets.command:command",
     "submit": "hpml_plugins.tools.cluster.commands:submit",
     "jobs": "hpml_plugins.tools.cluster.commands:jobs",
-    "merge": "hpml_plugins.cli.merge:command",
-    "schema": "hpml_plugins.cli.schema:command",
+    "merge": "hpml_plugins.cli.results:merge",
+    "schema": "hpml_plugins.cli.small:schema",
 }
 
 
@@ -61,6 +61,7 @@ class LazyGroup(click.Group):
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
         finally:
+            gc.freeze()  # nor need they be looked at again
             gc.enable()
         return command
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import math
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,7 +14,7 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.host import GROUP, Host, PluginInfo, available, make_host
+from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
@@ -36,8 +34,7 @@ def command(settings: Settings, profile: str, only_available: bool, results: Pat
         return _print_available(registry, as_json)
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
-    host.check_profile(profile)
-    rows = _listing(host, profile)
+    rows = _listing(host)
     changed = changes(host.plugins, results or settings.registry.parent / "results")
     if as_json:
         rows = [row | ({"changed": changed[row["plugin"]]} if row["plugin"] in changed else {}) for row in rows]
@@ -67,7 +64,7 @@ def _print_available(registry: Registry, as_json: bool) -> int:
     return 0
 
 
-def _listing(host: Host, profile: str) -> list[dict[str, Any]]:
+def _listing(host: Host) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for plugin, benchmark in host.benchmarks():
         rows.append(
@@ -78,7 +75,7 @@ def _listing(host: Host, profile: str) -> list[dict[str, Any]]:
                 "description": benchmark.description,
                 "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
                 "grid": {name: list(values) for name, values in benchmark.grid.items()},
-                "points": len(host.points(plugin, benchmark, profile)),
+                "points": len(benchmark.chosen_points()),
                 "skipped": dict(Counter(benchmark.unmet.values())),
             }
         )
@@ -118,12 +115,12 @@ class _RunFacts(msgspec.Struct, frozen=True):
     source: dict[str, str] = {}
 
 
-def changes(plugins: Iterable[PluginInfo], results: Path) -> dict[str, str]:
+def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
     """Plugin → how its code differs from that of its newest Record. Plugins that never ran, or did not change, are out.
 
     results: asv's folder; the Records of every machine count.
     """
-    measuring = {plugin.entry.name: plugin for plugin in plugins if plugin.benchmarks}
+    measuring = {plugin.entry.name: plugin for plugin in plugins if plugin.declared}
     last = _last_runs(results, set(measuring))
     found = {}
     for name, run in last.items():
@@ -134,34 +131,14 @@ def changes(plugins: Iterable[PluginInfo], results: Path) -> dict[str, str]:
 
 
 def _last_runs(results: Path, plugins: set[str]) -> dict[str, _RunFacts]:
-    """Plugin → its newest Record. A file's last Record is its newest: older files than needed are not read."""
-    files = sorted(((_newest(file), file) for file in record_files(results)), reverse=True)
+    """Plugin → its newest Record."""
+    decoder = msgspec.json.Decoder(_RunFacts)
     last: dict[str, _RunFacts] = {}
-    for newest, file in files:
-        if all(name in last and last[name].started >= newest for name in plugins):
-            break
-        for record in decode_file(file, _RUN_FACTS.decode):
-            if record.plugin in plugins and record.source:
-                known = last.get(record.plugin)
-                if known is None or record.started >= known.started:
-                    last[record.plugin] = record
+    for record in (record for file in record_files(results) for record in decode_file(file, decoder.decode)):
+        known = last.get(record.plugin)
+        if record.plugin in plugins and record.source and (known is None or record.started >= known.started):
+            last[record.plugin] = record
     return {name: last[name] for name in sorted(last)}
-
-
-_RUN_FACTS = msgspec.json.Decoder(_RunFacts)
-#: B that hold the last line of nearly every file of Records; where they do not, the file counts as the newest.
-_TAIL = 1 << 16
-
-
-def _newest(file: Path) -> float:
-    """When the last Record of a file was started, Unix time in s."""
-    with file.open("rb") as lines:
-        lines.seek(max(0, lines.seek(0, os.SEEK_END) - _TAIL))
-        *_, end = lines.read().splitlines() or [b""]
-    try:
-        return _RUN_FACTS.decode(end).started
-    except (ValueError, RecursionError):
-        return math.inf
 
 
 def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, load_sources, make_host
+from hpml_plugins.host import Declared, Host, LoadedPlugin, load_sources, make_host
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record, encode
@@ -19,7 +19,7 @@ from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
 from hpml_plugins.store import append_record, check_writable
 
-Task = tuple[PluginInfo, BenchmarkInfo, Params]
+Task = tuple[LoadedPlugin, Declared, Params]
 
 
 @click.command("run")
@@ -46,7 +46,7 @@ def command(
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
     from hpml_plugins.cli.show import Display
 
-    host = make_host(read_registry(settings.registry), facts=True)
+    host = make_host(read_registry(settings.registry), facts=True, profile=profile)
     tasks = _tasks(host, name, choices, profile)
     node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
     for problem in host.offers.problems:
@@ -60,7 +60,7 @@ def command(
         check_writable(record)
     if len(points) > 1:
         import_before_fork(shared(module for benchmark, _ in points for module in benchmark.requires.modules))
-    sampling = plugin.entry.sampling
+    sampling = tasks[0][1]
     context = Context(
         node=node,
         plugin=plugin.entry.name,
@@ -72,7 +72,7 @@ def command(
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
     records: list[Record] = []
     display = Display(len(points), quiet=as_json, debug=settings.debug)
-    with display, host.offers.in_force(sources):
+    with host.offers.in_force(sources):
         for benchmark, params in points:
             display.start(benchmark.name, params)
             done = measure_point(benchmark, params, context, progress=display.progress)
@@ -110,7 +110,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     tasks = [
         (plugin, benchmark, params)
         for plugin, benchmark in found
-        for params in host.points(plugin, benchmark, profile)
+        for params in benchmark.chosen_points()
         if all(key in params and is_one_of(_spelled(params[key]), values) for key, values in wanted.items())
     ]
     if not tasks:

@@ -17,9 +17,10 @@ import pluggy
 
 from hpml_plugins import hookspecs
 from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, RegistryError, describe, nearest
+from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
-from hpml_plugins.registry import PluginEntry, Registry
+from hpml_plugins.registry import PluginEntry, PluginSource, Registry
 from hpml_plugins.registry.reader import ProfileChoice, is_one_of
 
 
@@ -27,18 +28,20 @@ from hpml_plugins.registry.reader import ProfileChoice, is_one_of
 class LoadedPlugin:
     """A plugin and what it offers; `error` is set, and nothing offered, where it is broken.
 
-    hooks: the plugin's own hooks, to call those that are called later than on loading; None where it is broken.
+    where: file and line of its entry.  source: where the code came from.  benchmarks, hooks: of one that was imported
+    into this process.  declared: its benchmarks as data, of one that the host imported in another.
     """
 
-    entry: PluginEntry
+    entry: PluginSource
     where: str
     benchmarks: tuple[Benchmark, ...] = ()
     source: dict[str, str] = field(default_factory=dict)
     error: HpmlError | None = None
     hooks: Any = None
+    declared: tuple[Declared, ...] = ()
 
 
-def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlugin:
+def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
     """Hold the plugin against its pins, import it and call its hook.
 
     A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to stderr: stdout may
@@ -59,7 +62,7 @@ def load_plugin(entry: PluginEntry, folder: Path, where: str = "") -> LoadedPlug
         return LoadedPlugin(entry, where, error=fault)
 
 
-def _import(entry: PluginEntry, folder: Path) -> Any:
+def _import(entry: PluginSource, folder: Path) -> Any:
     if entry.module is not None:
         try:
             return importlib.import_module(entry.module)
@@ -121,14 +124,15 @@ def _ask(hooks: Any) -> tuple[Benchmark, ...]:
     return benchmarks
 
 
-def apply_registry(plugin: LoadedPlugin, registry: Registry, index: int, taken: dict[str, str]) -> LoadedPlugin:
+def apply_registry(plugin: LoadedPlugin, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
     """Check the names of a plugin's benchmarks and apply the registry's grids and timeout; faults end in `error`.
 
-    index: of the plugin's entry.  taken: benchmark → the plugin that had the name first; these benchmarks are added.
+    taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
     if plugin.error:
         return plugin
-    name, at = plugin.entry.name, partial(registry.at, "plugins", index)
+    name, at = plugin.entry.name, partial(registry.at, plugin.entry.name)
+    entry = registry.entry(name)
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):
@@ -137,14 +141,13 @@ def apply_registry(plugin: LoadedPlugin, registry: Registry, index: int, taken: 
             if each in taken:
                 other = f"benchmark {each!r} is offered by plugin {taken[each]!r} and by {name!r}"
                 raise PluginError(f"{other}; rename or disable one", plugin.where)
-        _override_grids(plugin.entry, benchmarks, at)
-        for profile, choice in plugin.entry.profiles.items():
+        _override_grids(entry, benchmarks, at)
+        for profile, choice in entry.profiles.items():
             _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
     except HpmlError as error:
         return replace(plugin, benchmarks=(), error=error)
     taken.update(dict.fromkeys(benchmarks, name))
-    timeout = plugin.entry.timeout
-    changed = [replace(each, timeout=timeout) if timeout else each for each in benchmarks.values()]
+    changed = [replace(each, timeout=entry.timeout) if entry.timeout else each for each in benchmarks.values()]
     return replace(plugin, benchmarks=tuple(changed))
 
 

@@ -16,9 +16,8 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, PluginError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
-from hpml_plugins.model.data_source import DataSource, use_sources
-from hpml_plugins.model.units import unit
-from hpml_plugins.published import GpuType, PublishedFigure, gpu_types, use_published
+from hpml_plugins.model.data_source import LoadableData, use_sources
+from hpml_plugins.published import GpuType, gpu_types, use_published
 from hpml_plugins.registry import PluginSource
 
 
@@ -26,13 +25,13 @@ class Offers(msgspec.Struct, frozen=True):
     """What one plugin offers, or all of them. data: name → the plugin that has it.  problems: one line each."""
 
     gpu_types: list[GpuType] = []
-    published: list[PublishedFigure] = []
+    published: list[Any] = []
     data: dict[str, PluginSource] = {}
     facts: dict[str, Value] = {}
     problems: list[str] = []
 
     @contextmanager
-    def in_force(self, sources: Mapping[str, DataSource] | None = None) -> Iterator[None]:
+    def in_force(self, sources: Mapping[str, LoadableData] | None = None) -> Iterator[None]:
         """Let `find_gpu`, `published_figures`, `bench.data` and so on know of it, here and in forks made here.
 
         sources: the data sets, as `load_sources` gives them.
@@ -59,8 +58,10 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
 
     return Offers(
         gpu_types=call("hpml_gpu_types", lambda each: _check_kind(each, GpuType)),
-        published=call("hpml_published", _check_published),
-        data={each.name: plugin.entry.source for each in call("hpml_data", lambda each: _check_kind(each, DataSource))},
+        published=call("hpml_published", lambda each: _check_kind(each, msgspec.Struct)),
+        data={
+            each.name: plugin.entry.source for each in call("hpml_data", lambda each: _check_kind(each, LoadableData))
+        },
         facts=dict(call("hpml_node_facts", _check_fact)) if facts else {},
         problems=problems,
     )
@@ -100,28 +101,28 @@ def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
 
 def load_sources(
     offers: Offers, folder: Path, names: Iterable[str], own: LoadedPlugin | None = None
-) -> dict[str, DataSource]:
+) -> dict[str, LoadableData]:
     """Load the plugins that offer the data sets of these names, and return these data sets.
 
     folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named. A
     broken plugin gives none: the point is skipped.
     """
     names = list(names)
-    found: dict[str, DataSource] = {}
+    found: dict[str, LoadableData] = {}
     if own is not None:  # another plugin's of the same name stands where that plugin comes first in the registry
         stands = {name: offers.data[name].name == own.entry.name for name in offers.data}
         found = {name: source for name, source in own_sources(own).items() if stands.get(name, True)}
     for name in names:
         if name not in found and (offered := offers.data.get(name)):
-            theirs = own_sources(load_plugin(offered.entry, folder))
+            theirs = own_sources(load_plugin(offered, folder))
             found |= {each: theirs[each] for each in names if offers.data.get(each) == offered and each in theirs}
     return found
 
 
-def own_sources(plugin: LoadedPlugin) -> dict[str, DataSource]:
+def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
     """Name → data set, of those that a plugin brings; none where asking raises."""
     try:
-        return {source.name: source for source in items(plugin, "hpml_data") if isinstance(source, DataSource)}
+        return {source.name: source for source in items(plugin, "hpml_data") if isinstance(source, LoadableData)}
     except Exception:
         return {}  # named when the plugins were asked
 
@@ -129,13 +130,6 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, DataSource]:
 def _check_kind(value: Any, kind: type) -> None:
     if not isinstance(value, kind):
         raise DefinitionError(f"returned {type(value).__name__}, not {kind.__name__} values")
-
-
-def _check_published(value: Any) -> None:
-    _check_kind(value, PublishedFigure)
-    unit(value.unit)
-    if not value.source:
-        raise DefinitionError(f"published figure {value.what!r} has no source")
 
 
 def _check_fact(pair: Any) -> None:

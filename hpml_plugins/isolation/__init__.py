@@ -1,6 +1,4 @@
 """Processes of their own for what may crash, hang or multiply, and none of them left behind."""
 
 from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.isolation.process import Outcome, Send, describe_exit, run_isolated
-
-__all__ = ["Outcome", "Send", "describe_exit", "end_with_parent", "run_isolated"]
+from hpml_plugins.isolation.process import ProcessOutcome, Send, describe_exit, run_isolated

@@ -41,7 +41,7 @@ _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProcessOutcome:
     """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail."""
 
     fault: str
@@ -53,7 +53,7 @@ def run_isolated(
     timeout: float,
     on_message: Callable[[str, bytes], None],
     watch: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> ProcessOutcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
@@ -78,7 +78,7 @@ def run_isolated(
             receiver.close()
         if left and not fault:
             on_message("warning", b"the benchmark left processes behind; they were ended")
-        return Outcome(fault, _tail(output))
+        return ProcessOutcome(fault, _tail(output))
 
 
 def _child(

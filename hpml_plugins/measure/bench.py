@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.data_source import known_sources, why_no_data
+from hpml_plugins.model.data_source import available_sources, why_no_data
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
@@ -18,7 +18,6 @@ from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
-    from hpml_plugins.measure.ncu import Kernel
     from hpml_plugins.measure.ranks.group import Backend, Launcher
 
 T = TypeVar("T")
@@ -56,7 +55,7 @@ class Bench:
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
         self.used_data: dict[str, dict[str, str | float]] = {}
-        self.spoil: Callable[[Any], Any] | None = None
+        self.corrupt: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
     def time(
@@ -92,17 +91,6 @@ class Bench:
             samples = time_on_cpu(step, plan)
         self.warnings += remarks(samples, plan, name)
         return samples
-
-    def count_kernels(
-        self, command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
-    ) -> list[Kernel]:
-        """Hardware counters of the kernels of a program, by Nsight Compute: see `measure.ncu.count_kernels`.
-
-        Say `Requires(tools=("ncu",))` to have the point skipped where ncu is missing.
-        """
-        from hpml_plugins.measure.ncu import count_kernels
-
-        return count_kernels(command, counters, cold=cold, timeout=timeout)
 
     def ranks(
         self,
@@ -140,7 +128,7 @@ class Bench:
     @property
     def nodes(self) -> int:
         """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
-        from hpml_plugins.measure.ranks.slurm import nodes_here
+        from hpml_plugins.measure.ranks.launchers import nodes_here
 
         return nodes_here()
 
@@ -159,7 +147,7 @@ class Bench:
         value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way into a comparison:
         `bench.check(allclose(bench.result(y), reference), …)`.
         """
-        return self.spoil(value) if self.spoil else value
+        return self.corrupt(value) if self.corrupt else value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
@@ -206,7 +194,7 @@ class Bench:
         """
         if reason := why_no_data(name):
             self.skip(reason)
-        loaded = known_sources()[name].load(lambda text: self._report(text, None))
+        loaded = available_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
             loaded = loaded.take(train, test, seed)
         self.used_data[name] = loaded.facts()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import re
 import runpy
@@ -62,6 +61,8 @@ def torch_build() -> tuple[str, str]:
 
 
 def _version(name: str) -> str:
+    import importlib.metadata  # imports email and zipfile: not where nothing is measured
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

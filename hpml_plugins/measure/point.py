@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
-from hpml_plugins.isolation import Outcome, Send, run_isolated
+from hpml_plugins.isolation import ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
@@ -58,7 +58,7 @@ def measure_point(
     timeout: s; the benchmark's own when left out.
     """
     clock = time.monotonic()
-    record = _record(benchmark, params, context)
+    record = unmeasured(benchmark.name, benchmark.version, params, context)
     if reasons := unmet(benchmark, params, context.node):
         return replace(record, status="skipped", reason="; ".join(reasons))
 
@@ -86,7 +86,7 @@ def measure_point(
                 monitor.check,
             )
         except GpuLost as lost:
-            answers, outcome = [], Outcome(lost.what, "")
+            answers, outcome = [], ProcessOutcome(lost.what, "")
         measured, at = answers[-1] if answers else (replace(record, reason=outcome.fault or "reported nothing"), {})
         measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish(at))
     finally:
@@ -187,14 +187,17 @@ def _plain(name: str, value: object) -> Samples:
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 
 
-def _record(benchmark: Benchmark, params: Params, context: Context) -> Record:
-    """The Record of a point that has not reported yet."""
+def unmeasured(
+    benchmark: str, version: str, params: Params, context: Context, status: Status = "failed", reason: str = ""
+) -> Record:
+    """The Record of a point that has not reported, or never will."""
     return Record(
-        benchmark=benchmark.name,
+        benchmark=benchmark,
         plugin=context.plugin,
-        version=benchmark.version,
+        version=version,
         params=dict(params),
-        status="failed",
+        status=status,
+        reason=reason,
         seed=context.seed,
         started=time.time(),
         machine=context.machine,

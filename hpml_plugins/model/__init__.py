@@ -1,37 +1,11 @@
 """The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
 
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
-from hpml_plugins.model.data_source import known_sources, use_sources, why_no_data
+from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.samples import Samples
-
-__all__ = [
-    "Benchmark",
-    "Direction",
-    "Estimate",
-    "Figure",
-    "Finding",
-    "Gpu",
-    "GpuHealth",
-    "GpuUser",
-    "Grid",
-    "Metric",
-    "MetricSamples",
-    "Node",
-    "Params",
-    "Record",
-    "Requires",
-    "Samples",
-    "Series",
-    "Status",
-    "Table",
-    "Value",
-    "known_sources",
-    "quantity",
-    "use_sources",
-    "why_no_data",
-]
+from hpml_plugins.model.units import unit

@@ -38,7 +38,7 @@ class Metric:
     description: str = ""
 
     def __post_init__(self) -> None:
-        _check_name("metric", self.name)
+        check_name("metric", self.name)
         if not self.unit:
             raise DefinitionError(f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'")
         unit(self.unit)
@@ -88,7 +88,7 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         where = _place(self.measure)
-        _check_name("benchmark", self.name, where)
+        check_name("benchmark", self.name, where)
         if not self.metrics:
             raise DefinitionError(f"benchmark {self.name!r} declares no metric", where)
         _check_unique(f"benchmark {self.name!r}: metric", [metric.name for metric in self.metrics], where)
@@ -155,7 +155,8 @@ def _keyword_arguments(measure: Callable[..., Any], where: str) -> list[str]:
     return [parameter.name for parameter in parameters[1:]]
 
 
-def _check_name(kind: str, name: str, where: str = "") -> None:
+def check_name(kind: str, name: str, where: str = "") -> None:
+    """Raise DefinitionError for what cannot be a name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(f"{kind} name {name!r} must be lower-case letters, digits and _ (asv's names)", where)
 

@@ -21,7 +21,7 @@ class LoadedData(Protocol):
 
 
 @runtime_checkable
-class DataSource(Protocol):
+class LoadableData(Protocol):
     """A data set by name; plugins offer them through the hook `hpml_data`."""
 
     @property
@@ -41,18 +41,18 @@ class DataSource(Protocol):
 #: The line of registry.yaml that brings the project's own data sets.
 BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
 
-_SOURCES: ContextVar[Mapping[str, DataSource]] = ContextVar("data sources", default={})  # noqa: B039  (never changed)
+_SOURCES: ContextVar[Mapping[str, LoadableData]] = ContextVar("data sources", default={})  # noqa: B039  (never changed)
 #: Name → why it is missing, of the sources in force.
 _REASONS: ContextVar[dict[str, str]] = ContextVar("why data is missing")
 
 
-def known_sources() -> Mapping[str, DataSource]:
+def available_sources() -> Mapping[str, LoadableData]:
     """Name → data source, of those in force here."""
     return _SOURCES.get()
 
 
 @contextmanager
-def use_sources(sources: Mapping[str, DataSource]) -> Iterator[None]:
+def use_sources(sources: Mapping[str, LoadableData]) -> Iterator[None]:
     """Let these be known too while the block runs, here and in processes forked in it."""
     tokens = _SOURCES.set({**_SOURCES.get(), **sources}), _REASONS.set({})
     try:
@@ -64,7 +64,7 @@ def use_sources(sources: Mapping[str, DataSource]) -> Iterator[None]:
 
 def why_no_data(name: str) -> str:
     """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty when it can."""
-    sources = known_sources()
+    sources = available_sources()
     if name in sources:
         reasons = _REASONS.get()
         if name not in reasons:  # looked for once, asked for by every point

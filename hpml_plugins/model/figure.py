@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import DefinitionError
+from hpml_plugins.model.benchmark import check_name
 from hpml_plugins.model.units import unit
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
 #: A Vega-Lite specification without data: https://vega.github.io/vega-lite/docs/.
 Chart = dict[str, Any]
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -169,8 +167,7 @@ class Figure:
     draw: Callable[[Any, Table], None] | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise DefinitionError(f"figure name {self.name!r} must be lower-case letters, digits and _")
+        check_name("figure", self.name)
         if not self.benchmarks:
             raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it shows")
         if not self.caption and self.table.__doc__:

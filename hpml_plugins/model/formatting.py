@@ -4,63 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from hpml_plugins.model.units import UNITS, Unit
 
 DIGITS: Final = 4
 MINUS: Final = "\u2212"
 THIN_SPACE: Final = "\u202f"
 Judgement = Literal["better", "worse", "equal"]
 
-_PREFIXES: Final = {
-    -12: "p",
-    -9: "n",
-    -6: "µ",
-    -3: "m",
-    0: "",
-    3: "k",
-    6: "M",
-    9: "G",
-    12: "T",
-    15: "P",
-    18: "E",
-}
+_PREFIXES: Final = dict(zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True))
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How a unit is shown: its symbol, the lowest and highest power of ten that a prefix may stand for.
-
-    count: whole numbers of it are exact, as those of a measured time are not.
-    """
-
-    label: str
-    lowest: int = 0
-    highest: int = 0
-    count: bool = False
-
-
-_UNITS: Final = {
-    "1": Shown("", count=True),
-    "s": Shown("s", -12, 0),  # nobody reads a kilosecond
-    "B": Shown("B", 0, 18, count=True),
-    "B/s": Shown("B/s", 0, 18),
-    "FLOP": Shown("FLOP", 0, 18, count=True),
-    "FLOP/s": Shown("FLOP/s", 0, 18),
-    "FLOP/B": Shown("FLOP/B"),
-    "MAC": Shown("MAC", 0, 18, count=True),
-    "OP/s": Shown("OP/s", 0, 18),
-    "1/s": Shown("/s", 0, 18),
-    "Hz": Shown("Hz", 0, 18),
-    "J": Shown("J", -6, 18),
-    "W": Shown("W", -3, 18),
-    "degC": Shown("°C"),
-}
-
-
-def shown_unit(symbol: str) -> Shown:
+def shown_unit(symbol: str) -> Unit:
     """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is, unscaled."""
-    return _UNITS.get(symbol) or Shown(symbol, count=True)
+    return UNITS.get(symbol) or Unit(symbol, symbol, count=True)
 
 
 def quantity(value: float, unit: str) -> str:
@@ -137,7 +95,7 @@ def _positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
-def _power(value: float, shown: Shown) -> int:
+def _power(value: float, shown: Unit) -> int:
     """The power of ten, a multiple of three, whose prefix makes the value read well."""
     if value == 0 or not math.isfinite(value):
         return 0
@@ -146,7 +104,7 @@ def _power(value: float, shown: Shown) -> int:
     return max(shown.lowest, min(shown.highest, 3 * (exponent // 3)))
 
 
-def _with_unit(number: str, power: int, shown: Shown) -> str:
+def _with_unit(number: str, power: int, shown: Unit) -> str:
     label = _PREFIXES[power] + shown.label
     return f"{number} {label}" if label else number
 

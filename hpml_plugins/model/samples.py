@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpml_plugins.errors import DefinitionError, ResultError
-from hpml_plugins.model.units import Dimension, Unit, agrees, unit
+from hpml_plugins.model.units import Dimension, Unit, unit
 
 Number = int | float
+Operation = Callable[[float, float], float]
+#: Exponents that a plain number may not change silently: seconds and joules are measured, never declared.
+PHYSICAL = ("s", "J")
 
 
 @dataclass(frozen=True)
@@ -86,51 +90,61 @@ class Samples:
         return sum(not low - reach <= value <= high + reach for value in self.values)
 
     def in_unit(self, wanted: Unit) -> bool:
-        """Whether these values may be stored under that unit."""
-        return agrees(wanted, self.dimension, declared_numbers=self.declared_numbers)
+        """Whether these values may be stored under that unit.
+
+        Plain numbers that took part may stand for bytes, FLOP or images: only the physical bases are then compared.
+        """
+        bases = PHYSICAL if self.declared_numbers else {*wanted.dimension, *self.dimension}
+        return all(wanted.dimension.get(base, 0) == self.dimension.get(base, 0) for base in bases)
 
     def __mul__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, lambda a, b: a * b, +1)
+        return self._scale(other, operator.mul, +1)
 
     def __truediv__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, lambda a, b: a / b, -1)
+        return self._scale(other, _divide, -1)
 
     def __rmul__(self, other: Number) -> Samples:
         return self * other
 
     def __rtruediv__(self, other: Number) -> Samples:
-        return replace_all(self, (_divide(other, value) for value in self.values), _scaled(self.dimension, -1))
+        inverse = {base: -exponent for base, exponent in self.dimension.items()}
+        return self._with_number(lambda value: _divide(other, value), inverse)
 
     def __add__(self, other: Samples | Number) -> Samples:
-        return self._add(other, +1)
+        return self._add(other, operator.add)
 
     def __radd__(self, other: Number) -> Samples:
-        return self._add(other, +1)
+        return self + other
 
     def __sub__(self, other: Samples | Number) -> Samples:
-        return self._add(other, -1)
+        return self._add(other, operator.sub)
 
     def __rsub__(self, other: Number) -> Samples:
-        return (self * -1)._add(other, +1)
+        return self * -1 + other
 
-    def _combine(self, other: Samples | Number, operate: Callable[[float, float], float], power: int) -> Samples:
-        operate_safely = _divide if power < 0 else operate
+    def _scale(self, other: Samples | Number, operate: Operation, power: int) -> Samples:
         if not isinstance(other, Samples):
-            values = (operate_safely(value, other) for value in self.values)
-            return replace_all(self, values, self.dimension)
-        dimension = _product(self.dimension, _scaled(other.dimension, power))
-        values = (operate_safely(a, b) for a, b in _paired(self, other))
-        declared = self.declared_numbers or other.declared_numbers
-        return Samples(tuple(values), dimension, declared, {**other.info, **self.info}, self.at or other.at)
+            return self._with_number(lambda value: operate(value, other), self.dimension)
+        bases = (*self.dimension, *other.dimension)
+        sums = {base: self.dimension.get(base, 0) + power * other.dimension.get(base, 0) for base in bases}
+        return self._with_samples(other, operate, {base: exponent for base, exponent in sums.items() if exponent})
 
-    def _add(self, other: Samples | Number, sign: int) -> Samples:
+    def _add(self, other: Samples | Number, operate: Operation) -> Samples:
         if not isinstance(other, Samples):
-            return replace_all(self, (value + sign * other for value in self.values), self.dimension)
+            return self._with_number(lambda value: operate(value, other), self.dimension)
         if not (self.declared_numbers or other.declared_numbers) and self.dimension != other.dimension:
             raise ResultError(f"cannot add {_spell(self.dimension)} and {_spell(other.dimension)}")
-        values = tuple(a + sign * b for a, b in _paired(self, other))
+        return self._with_samples(other, operate, self.dimension)
+
+    def _with_number(self, operate: Callable[[float], float], dimension: Dimension) -> Samples:
+        return Samples(tuple(map(operate, self.values)), dimension, True, self.info, self.at)
+
+    def _with_samples(self, other: Samples, operate: Operation, dimension: Dimension) -> Samples:
+        if len(self) != len(other):
+            raise ResultError(f"samples of different length: {len(self)} and {len(other)}; use their medians instead")
         declared = self.declared_numbers or other.declared_numbers
-        return Samples(values, self.dimension, declared, {**other.info, **self.info}, self.at or other.at)
+        values = tuple(map(operate, self.values, other.values))
+        return Samples(values, dimension, declared, {**other.info, **self.info}, self.at or other.at)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -151,29 +165,9 @@ def interval_rank(count: int, confidence: float) -> int:
     return rank
 
 
-def replace_all(samples: Samples, values: Iterable[float], dimension: Dimension) -> Samples:
-    """The samples after arithmetic with a plain number: new values and dimension, the same info."""
-    return Samples(tuple(values), dimension, True, samples.info, samples.at)
-
-
 def _divide(a: float, b: float) -> float:
     # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it by metric name.
     return a / b if b else math.copysign(math.inf, a) if a else math.nan
-
-
-def _paired(a: Samples, b: Samples) -> Iterable[tuple[float, float]]:
-    if len(a) != len(b):
-        raise ResultError(f"samples of different length: {len(a)} and {len(b)}; use their medians instead")
-    return zip(a.values, b.values, strict=True)
-
-
-def _scaled(dimension: Dimension, power: int) -> Dimension:
-    return {base: power * exponent for base, exponent in dimension.items()}
-
-
-def _product(a: Dimension, b: Dimension) -> Dimension:
-    sums = {base: a.get(base, 0) + b.get(base, 0) for base in (*a, *b)}
-    return {base: exponent for base, exponent in sums.items() if exponent}
 
 
 def _spell(dimension: Dimension) -> str:

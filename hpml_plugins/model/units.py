@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hpml_plugins.errors import DefinitionError
 
 Dimension = dict[str, int]
 
-#: Exponents that a plain number may not change silently: seconds and joules are measured, never declared.
-PHYSICAL: Final = ("s", "J")
-
 
 @dataclass(frozen=True)
 class Unit:
     """A unit of the closed set.
 
-    symbol: what plugins write.  dimension: base → exponent (s, B, FLOP, MAC, OP, J).  label: what a page shows.
+    symbol: what plugins write.  label: what a page writes behind a number.  dimension: base → exponent (s, B, FLOP,
+    MAC, OP, J).  lowest, highest: the powers of ten that a prefix may stand for.  count: whole numbers of it are exact,
+    as those of a measured time are not.  text: the unit in words, where the label does not say enough.
     """
 
     symbol: str
-    dimension: tuple[tuple[str, int], ...]
-    label: str = ""
+    label: str
+    dimension: Dimension = field(default_factory=dict)
+    lowest: int = 0
+    highest: int = 0
+    count: bool = False
+    text: str = ""
 
     def __str__(self) -> str:
-        return self.label or self.symbol
+        return self.text or self.label or self.symbol
 
 
-def _unit(symbol: str, label: str = "", **dimension: int) -> tuple[str, Unit]:
-    return symbol, Unit(symbol, tuple(sorted(dimension.items())), label)
+def _flop(symbol: str, base: str = "FLOP") -> str:
+    return f"{symbol} (1 multiply-add = 2 {base})"
 
 
-UNITS: Final[dict[str, Unit]] = dict(
-    [
-        _unit("1"),
-        _unit("s", s=1),
-        _unit("B", B=1),
-        _unit("B/s", B=1, s=-1),
-        _unit("FLOP", "FLOP (1 multiply-add = 2 FLOP)", FLOP=1),
-        _unit("FLOP/s", "FLOP/s (1 multiply-add = 2 FLOP)", FLOP=1, s=-1),
-        _unit("FLOP/B", "FLOP/B (1 multiply-add = 2 FLOP)", FLOP=1, B=-1),
-        _unit("MAC", "multiply-add", MAC=1),
-        _unit("OP/s", "OP/s (1 multiply-add = 2 OP)", OP=1, s=-1),
-        _unit("1/s", s=-1),
-        _unit("Hz", s=-1),
-        _unit("J", J=1),
-        _unit("W", J=1, s=-1),
-        _unit("degC", "°C"),
-    ]
-)
+UNITS: Final = {
+    each.symbol: each
+    for each in (
+        Unit("1", "", count=True),
+        Unit("s", "s", {"s": 1}, -12, 0),  # nobody reads a kilosecond
+        Unit("B", "B", {"B": 1}, 0, 18, count=True),
+        Unit("B/s", "B/s", {"B": 1, "s": -1}, 0, 18),
+        Unit("FLOP", "FLOP", {"FLOP": 1}, 0, 18, count=True, text=_flop("FLOP")),
+        Unit("FLOP/s", "FLOP/s", {"FLOP": 1, "s": -1}, 0, 18, text=_flop("FLOP/s")),
+        Unit("FLOP/B", "FLOP/B", {"FLOP": 1, "B": -1}, text=_flop("FLOP/B")),
+        Unit("MAC", "MAC", {"MAC": 1}, 0, 18, count=True, text="multiply-add"),
+        Unit("OP/s", "OP/s", {"OP": 1, "s": -1}, 0, 18, text=_flop("OP/s", "OP")),
+        Unit("1/s", "/s", {"s": -1}, 0, 18, text="1/s"),
+        Unit("Hz", "Hz", {"s": -1}, 0, 18),
+        Unit("J", "J", {"J": 1}, -6, 18),
+        Unit("W", "W", {"J": 1, "s": -1}, -3, 18),
+        Unit("degC", "°C"),
+    )
+}
 
 
 def unit(symbol: str) -> Unit:
@@ -58,14 +62,3 @@ def unit(symbol: str) -> Unit:
         return UNITS[symbol]
     except KeyError:
         raise DefinitionError(f"unit {symbol!r} is not known; use one of {', '.join(UNITS)}") from None
-
-
-def agrees(declared: Unit, measured: Dimension, *, declared_numbers: bool) -> bool:
-    """Whether a measured dimension may be stored under a declared unit.
-
-    declared_numbers: plain numbers took part in the arithmetic. They may stand for bytes, FLOP or images, so only
-    the physical bases (s, J) are then held against the declaration.
-    """
-    wanted = dict(declared.dimension)
-    bases = PHYSICAL if declared_numbers else {*wanted, *measured}
-    return all(wanted.get(base, 0) == measured.get(base, 0) for base in bases)

@@ -3,15 +3,3 @@
 from hpml_plugins.node.detect import detect_node, machine_name, visible
 from hpml_plugins.node.needs import data_used, gpus_used, unmet
 from hpml_plugins.node.nvml import read_gpus, read_health, read_users
-
-__all__ = [
-    "data_used",
-    "detect_node",
-    "gpus_used",
-    "machine_name",
-    "read_gpus",
-    "read_health",
-    "read_users",
-    "unmet",
-    "visible",
-]

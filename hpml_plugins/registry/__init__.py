@@ -1,6 +1,6 @@
 """registry.yaml: which plugins are on, where they come from, and which points they run with."""
 
-from hpml_plugins.registry.lines import Lines, explain
+from hpml_plugins.registry.lines import YamlLines, explain
 from hpml_plugins.registry.reader import (
     EVERYTHING,
     PluginEntry,
@@ -11,16 +11,3 @@ from hpml_plugins.registry.reader import (
     plugin_name,
     read_registry,
 )
-
-__all__ = [
-    "EVERYTHING",
-    "Lines",
-    "PluginEntry",
-    "PluginSource",
-    "Registry",
-    "explain",
-    "is_one_of",
-    "json_schema",
-    "plugin_name",
-    "read_registry",
-]

@@ -18,7 +18,7 @@ DEEPEST = 30
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Lines:
+class YamlLines:
     """A YAML document and the line numbers (from 1) of its values, by path of keys and indices.
 
     Raises RegistryError for text that is not YAML, for a key given twice (YAML itself would keep the last), and for
@@ -63,7 +63,7 @@ class Lines:
                 self._walk(value, (*path, index))
 
 
-def explain(error: msgspec.ValidationError, lines: Lines, shape: Any) -> RegistryError:
+def explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
     """The error of a YAML file that should have this shape. shape: the msgspec type of the whole file."""
     from msgspec import inspect  # takes a tenth of a command's start, and only errors need it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -12,8 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.errors import RegistryError
-from hpml_plugins.model.benchmark import Params, Value
-from hpml_plugins.registry.lines import Lines, explain
+from hpml_plugins.model.benchmark import Value
+from hpml_plugins.registry.lines import YamlLines, explain
 
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
@@ -58,11 +59,6 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
         """Only where it comes from, pins included: what a suite carries."""
         return PluginSource(self.name, self.module, self.entry_point, self.path, self.version, self.sha256)
 
-    @property
-    def entry(self) -> PluginEntry:
-        """An entry that says no more than the source."""
-        return PluginEntry(self.name, self.module, self.entry_point, self.path, self.version, self.sha256)
-
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How long a plugin's steps are sampled; what is left out is the default of `measure.SamplingPlan`."""
@@ -101,11 +97,6 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
             return {} if chosen else None
         return chosen
 
-    def chooses(self, profile: str, benchmark: str, params: Params) -> bool:
-        """Whether a profile measures this point."""
-        choice = self.choice(profile, benchmark)
-        return choice is not None and all(is_one_of(params[name], values) for name, values in choice.items())
-
 
 class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
@@ -120,12 +111,12 @@ class Registry:
 
     path: Path
     plugins: tuple[PluginEntry, ...]
-    lines: Lines
+    lines: YamlLines
 
     @property
-    def enabled(self) -> list[tuple[int, PluginEntry]]:
-        """The plugins that are on, with their index in the file."""
-        return [(index, entry) for index, entry in enumerate(self.plugins) if entry.enabled]
+    def enabled(self) -> list[PluginEntry]:
+        """The plugins that are on."""
+        return [entry for entry in self.plugins if entry.enabled]
 
     @property
     def profiles(self) -> list[str]:
@@ -133,9 +124,17 @@ class Registry:
         named = (name for entry in self.plugins for name in entry.profiles)
         return list(dict.fromkeys([EVERYTHING, *named]))
 
-    def at(self, *path: str | int) -> str:
-        """`file:line` of the value at that path."""
-        return self.lines.at(path)
+    def entry(self, plugin: str) -> PluginEntry:
+        """The plugin's entry."""
+        return self.plugins[self._places[plugin]]
+
+    def at(self, plugin: str, *path: str) -> str:
+        """`file:line` of a plugin's entry, or of the value at that path in it."""
+        return self.lines.at(("plugins", self._places[plugin], *path))
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {entry.name: index for index, entry in enumerate(self.plugins)}
 
 
 def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
@@ -147,7 +146,7 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
         raise RegistryError("no such file; run in the project's folder or name it with --registry", str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError(f"cannot be read: {error}", str(path)) from None
-    lines = Lines(text, str(path))
+    lines = YamlLines(text, str(path))
     if not isinstance(lines.document, dict):
         raise RegistryError("must be a mapping with the keys 'version' and 'plugins'", str(path))
     try:
@@ -173,7 +172,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(RegistryFile)}
 
 
-def _check_entries(entries: Sequence[PluginEntry], lines: Lines) -> None:
+def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
     first: dict[str, int] = {}
     for index, entry in enumerate(entries):
         where = lines.at(("plugins", index, "name"))

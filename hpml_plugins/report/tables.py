@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator, Sequence
 
 from hpml_plugins.model.figure import Cell, Table
-from hpml_plugins.model.formatting import quantity
+from hpml_plugins.model.formatting import estimate, quantity
+from hpml_plugins.model.record import MetricSamples, Record
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
@@ -71,6 +73,40 @@ def as_text(table: Table) -> str:
         + "\n"
         for line in lines
     )
+
+
+def point_tables(records: Sequence[Record], width: int) -> Iterator[str]:
+    """The points of one benchmark for a terminal: a row each, in as many tables as the width asks for.
+
+    Parameters that all points share stand in a line before the tables.
+    """
+    metrics = list(dict.fromkeys(name for record in records for name in record.metrics))
+    params = records[0].params if records else {}
+    varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
+    if len(varying) < len(params):
+        yield ", ".join(f"{key}={value}" for key, value in params.items() if key not in varying)
+    start = 0
+    while start < len(metrics):
+        end = len(metrics)
+        while end > start + 1 and max(map(len, _table(records, varying, metrics[start:end]).splitlines())) > width:
+            end -= 1
+        yield _table(records, varying, metrics[start:end])
+        start = end
+
+
+def spell_samples(samples: MetricSamples) -> str:
+    """The median of a metric with its interval, as `formatting.estimate` writes it."""
+    found = samples.estimate
+    return estimate(found.value, found.low, found.high, samples.unit)
+
+
+def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str]) -> str:
+    rows = [
+        {key: str(record.params[key]) for key in keys}
+        | {name: spell_samples(record.metrics[name]) if name in record.metrics else "–" for name in metrics}
+        for record in records
+    ]
+    return as_text(Table.of(rows)).rstrip("\n")
 
 
 def _spell(cell: Cell, unit: str) -> str:

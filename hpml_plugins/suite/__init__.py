@@ -8,20 +8,8 @@ from hpml_plugins.suite.declaration import (
     ASV_ENVIRONMENTS_VARIABLE,
     ASV_RESULTS_VARIABLE,
     SHARD_VARIABLE,
-    Declared,
     Suite,
     declare,
     load_suite,
 )
 from hpml_plugins.suite.functions import track_functions
-
-__all__ = [
-    "ASV_ENVIRONMENTS_VARIABLE",
-    "ASV_RESULTS_VARIABLE",
-    "SHARD_VARIABLE",
-    "Declared",
-    "Suite",
-    "declare",
-    "load_suite",
-    "track_functions",
-]

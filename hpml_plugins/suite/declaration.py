@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.host import BenchmarkInfo, Host, PluginInfo, make_host
-from hpml_plugins.model.benchmark import Direction, Params, Value, points_of
+from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.registry import EVERYTHING, PluginSource, read_registry
+from hpml_plugins.registry import EVERYTHING, read_registry
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -25,44 +24,6 @@ MACHINE_VARIABLE = "HPML_MACHINE"
 SHARD_VARIABLE = "HPML_SHARD"
 #: Results and environments in other folders than asv.conf.json says: for several runs side by side on one node.
 ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_ENVIRONMENTS"
-
-
-class DeclaredMetric(msgspec.Struct, frozen=True):
-    """A metric as asv shows it."""
-
-    name: str
-    unit: str
-    direction: Direction
-
-
-class Declared(msgspec.Struct, frozen=True):
-    """A benchmark as the registry declares it: enough to run it without reading the registry again.
-
-    grid: parameter → values, in asv's order.  chosen: the points of the profile, as a choice of values.  left_out: the
-    profile has none of them.  precision, budget: how long to sample, where the registry says it.
-    """
-
-    plugin: PluginSource
-    benchmark: str
-    version: str
-    grid: dict[str, list[Value]]
-    timeout: float
-    metrics: list[DeclaredMetric]
-    description: str = ""
-    modules: list[str] = []
-    chosen: dict[str, list[Value]] = {}
-    left_out: bool = False
-    precision: float | None = None
-    budget: float | None = None
-
-    def points(self) -> Iterator[Params]:
-        """Every point of the grid, in asv's order."""
-        return points_of(self.grid)
-
-    def is_chosen(self, params: Params) -> bool:
-        """Whether the profile of this run measures the point."""
-        chosen = self.chosen.items()
-        return not self.left_out and all(params[name] in values for name, values in chosen if name in params)
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -95,13 +56,11 @@ def declare(
     machine: str,
     scratch: Path | str,
     *,
-    profile: str = EVERYTHING,
     keep: bool = True,
     reuse: Sequence[str] = (),
 ) -> Suite:
-    """The suite of a host. Raises UsageError for an unknown profile."""
-    host.check_profile(profile)
-    benchmarks = [_declared(plugin, benchmark, profile) for plugin, benchmark in host.benchmarks()]
+    """The suite of a host."""
+    benchmarks = [benchmark for _, benchmark in host.benchmarks()]
     folder = str(host.registry.path.parent.resolve())
     offers = msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
@@ -113,23 +72,5 @@ def load_suite(root: Path) -> Suite:
     if file := os.environ.get(SUITE_VARIABLE):
         return msgspec.json.decode(Path(file).read_bytes(), type=Suite)
     node = detect_node()
-    host = make_host(read_registry(root / "registry.yaml"))
-    return declare(host, node, machine_name(node), "", profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
-
-
-def _declared(plugin: PluginInfo, benchmark: BenchmarkInfo, profile: str) -> Declared:
-    chosen = plugin.entry.choice(profile, benchmark.name)
-    return Declared(
-        plugin=plugin.entry.source,
-        benchmark=benchmark.name,
-        version=benchmark.version,
-        grid={name: list(values) for name, values in benchmark.grid.items()},
-        timeout=benchmark.timeout,
-        metrics=[DeclaredMetric(metric.name, metric.unit, metric.direction) for metric in benchmark.metrics],
-        description=benchmark.description,
-        modules=list(benchmark.modules),
-        chosen={name: list(values) for name, values in (chosen or {}).items()},
-        left_out=chosen is None,
-        precision=plugin.entry.sampling.precision,
-        budget=plugin.entry.sampling.budget,
-    )
+    host = make_host(read_registry(root / "registry.yaml"), profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
+    return declare(host, node, machine_name(node), "")

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
-from hpml_plugins.host import Offers, load_plugin, load_sources
+from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
-from hpml_plugins.model.benchmark import Benchmark, Params
-from hpml_plugins.model.record import Record, Status, decode, encode, point_key
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared, unmeasured
+from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, read_file, record_file
-from hpml_plugins.suite.declaration import Declared, DeclaredMetric, Suite, load_suite
+from hpml_plugins.suite.declaration import Suite, load_suite
 
 #: asv formats these two by itself and leaves "unit" away; anything else it shows as a number and the unit's text.
 _ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
@@ -43,7 +42,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     return {f"track_{number}": function for number, function in enumerate(functions)}
 
 
-def _function(suite: Suite, declared: Declared, metric: DeclaredMetric) -> TrackFunction:
+def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction:
     def track(*values: Any) -> Any:
         end_with_parent()  # of asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
@@ -100,58 +99,45 @@ def _fail(reason: str) -> NoReturn:
     os._exit(1)  # an exception would put asv_runner's traceback in front of the reason
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The part of a run that one process sees: the suite, and the commit and environment that asv's variables name."""
-
-    suite: Suite
-    commit: str = ""
-    environment: str = ""
-
-    @classmethod
-    def of(cls, suite: Suite) -> _Run:
-        return cls(suite, os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", ""))
-
-    @property
-    def scratch(self) -> Path:
-        """The run's temporary folder for this commit and environment."""
-        return Path(self.suite.scratch, self.commit or "here", self.environment or "here")
-
-    @property
-    def record_file(self) -> Path:
-        """Where Records of this commit are stored."""
-        return record_file(self.suite.results, self.suite.machine, self.commit)
-
-
 def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
-    """The Record of this point in this run; measured now if no metric asked before. None: never measured.
+    """The Record of this point in this run; measured now if no metric asked before. None outside the run's profile.
 
-    A point outside the run's profile is not measured: its newest stored Record is given instead, so that a quick run
-    does not wipe what a full one found. With --skip-existing a stored Record of this commit is given too: asv saves
-    its results when a commit is done, and what an interrupted run had measured by then is in the Records alone.
+    With --skip-existing a stored Record of this commit and environment is given: asv saves its results when a commit is
+    done, and what an interrupted run had measured by then is in the Records alone.
     """
-    run = _Run.of(suite)
-    key = point_key(declared.benchmark, declared.version, params)
     if not declared.is_chosen(params):
-        return _stored(run, key)
+        return None
+    context = Context(
+        plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
+        node=suite.node,
+        plugin=declared.plugin.name,
+        machine=suite.machine,
+        commit=os.environ.get("ASV_COMMIT", ""),
+        environment=os.environ.get("ASV_ENV_NAME", ""),
+        run=suite.run,
+    )
     if not suite.scratch:
-        return _measure(run, declared, params)
-    finished = run.scratch / f"{key}.json"
+        return _measure(suite, declared, params, context)
+    point = point_key(declared.benchmark, declared.version, params)
+    finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
     if finished.exists():
         return decode(finished.read_bytes())
-    if suite.reuse and (stored := _stored(run, key)) and stored.status in suite.reuse:
-        return stored
+    file = record_file(suite.results, suite.machine, context.commit)
+    if suite.reuse:
+        stored = [each for each in read_file(file) if (each.point, each.environment) == (point, context.environment)]
+        if stored and stored[-1].status in suite.reuse:
+            return stored[-1]
     started = finished.with_suffix(".started")
     if started.exists():
         reason = "its process was ended before it could report (by asv's timeout, or from outside)"
-        record = _without_measuring(run, declared, params, "failed", reason)
+        record = unmeasured(declared.benchmark, declared.version, params, context, reason=reason)
     else:
         started.parent.mkdir(parents=True, exist_ok=True)
         started.touch()
-        record = _measure(run, declared, params)
+        record = _measure(suite, declared, params, context)
     if suite.keep:
         try:
-            append_record(run.record_file, record)
+            append_record(file, record)
         except Unwritable as error:
             Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
             raise
@@ -161,54 +147,22 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
     return record
 
 
-def _stored(run: _Run, key: str) -> Record | None:
-    """The newest Record of this point that was stored at this commit and environment before the run.
-
-    The first process of a run to ask reads the file of Records and leaves each point's in a file of its own: reading
-    all of it for each of many points would take longer the more of them there are.
-    """
-    if not run.suite.scratch:
-        return _read_stored(run).get(key)
-    folder = run.scratch / "stored"
-    if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        partial.mkdir(parents=True, exist_ok=True)
-        for point, record in _read_stored(run).items():
-            (partial / point).write_bytes(encode(record))
-        partial.replace(folder)
-    file = folder / key
-    return decode(file.read_bytes()) if file.exists() else None
-
-
-def _read_stored(run: _Run) -> dict[str, Record]:
-    records = read_file(run.record_file)
-    return {record.point: record for record in records if record.environment == run.environment}
-
-
-def _measure(run: _Run, declared: Declared, params: Params) -> Record:
-    folder = Path(run.suite.folder)
-    plugin = load_plugin(declared.plugin.entry, folder)
+def _measure(suite: Suite, declared: Declared, params: Params, context: Context) -> Record:
+    folder = Path(suite.folder)
+    plugin = load_plugin(declared.plugin, folder)
     try:
         if plugin.error:
             raise plugin.error
         benchmark = _at_this_commit(declared, plugin.benchmarks)
     except HpmlError as error:
-        return _without_measuring(run, declared, params, "skipped", f"not available at this commit: {error}")
+        reason = f"not available at this commit: {error}"
+        return unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
     try:
-        offers = msgspec.convert(run.suite.offers, Offers)
+        offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
-    context = Context(
-        plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
-        node=run.suite.node,
-        plugin=declared.plugin.name,
-        source=plugin.source,
-        machine=run.suite.machine,
-        commit=run.commit,
-        environment=run.environment,
-        run=run.suite.run,
-    )
     with offers.in_force(load_sources(offers, folder, data_used(benchmark, params), plugin)):
+        context = replace(context, source=plugin.source)
         return measure_point(benchmark, params, context, timeout=declared.timeout)
 
 
@@ -225,19 +179,3 @@ def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Bench
     if set(benchmark.grid) != set(declared.grid) or not {metric.name for metric in declared.metrics} <= metrics:
         raise DefinitionError("its parameters or metrics differ")
     return benchmark
-
-
-def _without_measuring(run: _Run, declared: Declared, params: Params, status: Status, reason: str) -> Record:
-    return Record(
-        benchmark=declared.benchmark,
-        plugin=declared.plugin.name,
-        version=declared.version,
-        params=params,
-        status=status,
-        reason=reason,
-        started=time.time(),
-        machine=run.suite.machine,
-        commit=run.commit,
-        environment=run.environment,
-        run=run.suite.run,
-    )

@@ -46,7 +46,7 @@ def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_p
     assert not host.broken, host.broken
     full = select_points(declare(host, node, "m", tmp_path))
     assert full == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 10 and 1000 GPUs, which a Record says
-    quick = select_points(declare(host, node, "m", tmp_path, profile="quick"))
+    quick = select_points(declare(make_host(host.registry, profile="quick"), node, "m", tmp_path))
     assert quick == {"toy": {0}, "pair": {0, 1}, "one": {0}}
 
 

@@ -28,7 +28,7 @@ def _tables() -> Sequence[bytes]:
 
 
 def _read_table(data: bytes, folder: Path) -> str:
-    from hpml_plugins.measure.ncu import parse
+    from hpml_plugins.workloads.ncu import parse
 
     kernels = parse(data.decode("utf-8", "replace").splitlines())  # as subprocess gives it
     assert all(math.isfinite(value) for kernel in kernels for value in kernel.counters.values()), (

@@ -52,9 +52,9 @@ def _read_registry(data: bytes, folder: Path) -> str:
     limits = [each for entry in registry.plugins for each in (entry.timeout, entry.sampling.budget)]
     assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
-    for index, entry in registry.enabled:
-        fitted = apply_registry(LoadedPlugin(entry, registry.at("plugins", index), (_toy(),)), registry, index, taken)
-        if fitted.error and "toy" in fitted.entry.grid:
+    for entry in registry.enabled:
+        fitted = apply_registry(LoadedPlugin(entry, registry.at(entry.name), (_toy(),)), registry, taken)
+        if fitted.error and "toy" in entry.grid:
             raise fitted.error
     return "read"
 

@@ -7,7 +7,7 @@ import pytest
 from support import TOY
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.host import Host
+from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.suite.declaration import declare
 
@@ -136,11 +136,15 @@ def test_a_profile_chooses_points_and_never_changes_the_grid(host_of: HostOf) ->
     host = host_of(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n", toy=TOY
     )
-    ((plugin, benchmark),) = host.benchmarks()
-    assert host.points(plugin, benchmark, "quick") == [{"size": 10}]
-    assert host.points(plugin, benchmark) == [{"size": 10}, {"size": 1000}]
+    for each, points in (
+        (host, [{"size": 10}, {"size": 1000}]),
+        (make_host(host.registry, profile="quick"), [{"size": 10}]),
+    ):
+        ((_, benchmark),) = each.benchmarks()
+        assert benchmark.chosen_points() == points
+        assert list(benchmark.points()) == [{"size": 10}, {"size": 1000}]
     with pytest.raises(UsageError, match=r"no profile 'quik'; did you mean 'quick'\?"):
-        host.points(plugin, benchmark, "quik")
+        make_host(host.registry, profile="quik")
 
 
 def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> None:
@@ -149,10 +153,10 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
         "  - {name: toy, path: toy.py, profiles: {quick: {toy: false}, night: {toy: true}, day: {}}}\n",
         toy=TOY,
     )
-    ((plugin, benchmark),) = host.benchmarks()
-    assert [len(host.points(plugin, benchmark, profile)) for profile in ("quick", "night", "day")] == [0, 2, 2]
-    declared = [declare(host, node, "here", "", profile=profile).benchmarks[0] for profile in ("quick", "night")]
-    assert [each.is_chosen({"size": 10}) for each in declared] == [False, True]
+    hosts = [make_host(host.registry, profile=profile) for profile in ("quick", "night", "day")]
+    declared = [declare(each, node, "here", "").benchmarks[0] for each in hosts]
+    assert [len(each.chosen_points()) for each in declared] == [0, 2, 2]
+    assert [each.is_chosen({"size": 10}) for each in declared] == [False, True, True]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:

@@ -17,7 +17,7 @@ from support import unavailable
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Rank, Record
 from hpml_plugins.measure import Context, measure_point, why_no_mpi
-from hpml_plugins.measure.ranks import mpi
+from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.launch import _no_result
 
 
@@ -170,7 +170,7 @@ def test_without_mpirun_the_point_is_skipped_and_says_how_to_mend(node: Node, mo
 
 def test_without_mpi4py_the_point_is_skipped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_mpi()
-    monkeypatch.setattr(mpi.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(launchers.importlib.util, "find_spec", lambda name: None)
     record = point(node, one_hangs, "")
     assert (record.status, record.reason) == (
         "skipped",

@@ -41,11 +41,6 @@ def test_a_quantity_has_four_digits_and_a_scaled_unit(value: float, unit: str, t
     assert display.quantity(value, unit) == text
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_every_unit_of_the_closed_set_is_known_to_the_display(unit: str) -> None:
-    assert unit in display._UNITS
-
-
 @pytest.mark.parametrize("exponent", range(-15, 22))
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from support import ROOT
 
-from hpml_plugins.cli.merge import command
+from hpml_plugins.cli.results import merge as command
 from hpml_plugins.errors import UsageError
 from hpml_plugins.store import MachineLocked, lock_machine, merge_results
 

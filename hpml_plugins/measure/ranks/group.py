@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.data_source import DataSource
+from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 
@@ -34,7 +34,7 @@ class RankResult:
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
     sources: the data sets in force.
 
@@ -51,7 +51,7 @@ class Group:
     plan: SamplingPlan
     end: float
     environment: dict[str, str]
-    sources: Mapping[str, DataSource]
+    sources: Mapping[str, LoadableData]
     nodes: int = 1
     parent: int = 0
 

@@ -16,19 +16,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import cloudpickle
 import psutil
 
-from hpml_plugins.errors import RankFailed, Skipped, UsageError, describe
+from hpml_plugins.errors import RankFailed, UsageError, describe
 from hpml_plugins.isolation import describe_exit, end_with_parent
 from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.ranks import mpi, slurm
-from hpml_plugins.measure.ranks.group import Backend, Group, Launcher, RankResult
+from hpml_plugins.measure.ranks import launchers
+from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
 from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
-from hpml_plugins.model.data_source import known_sources
+from hpml_plugins.model.data_source import available_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -57,11 +56,12 @@ def run_ranks(
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
     _check(bench, count, chosen, nodes, launcher)
     limit = _limit(bench, timeout)
-    shared = slurm.shared_folder() if nodes > 1 else None
+    shared = launchers.shared_folder() if nodes > 1 else None
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
-        group = Group(
+        group = RankGroup(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment or {}, known_sources(), nodes, parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            environment or {}, available_sources(), nodes,
+            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
@@ -83,12 +83,7 @@ def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Lau
             f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has {bench.gpus}; "
             "declare Requires(gpus=...)"
         )
-    if launcher == "mpi" and nodes > 1:
-        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
-    if launcher == "mpi" and (reason := mpi.why_no_mpi()):
-        raise Skipped(reason)
-    if nodes > 1:
-        slurm.check(count, nodes)
+    launchers.check(count, nodes, launcher)
 
 
 def _limit(bench: Bench, timeout: float | None) -> float:
@@ -106,7 +101,7 @@ class _Processes:
     for them hangs. Before torch is imported no such pool exists; NumPy's OpenBLAS minds its own forks.
     """
 
-    def __init__(self, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         fresh = "torch" not in sys.modules
         import torch.multiprocessing as mp
 
@@ -142,19 +137,16 @@ class _Processes:
 class _Program:
     """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
 
-    def __init__(self, group: Group, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._group = group
         on_nodes = group.nodes > 1
-        by: ModuleType = slurm if on_nodes else mpi
         group.file("order").write_bytes(_pickled(group, function, args))
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
-        self._grace = by.GRACE
+        self._grace = launchers.GRACE["torch" if on_nodes else "mpi"]
         parent = os.getpid()
-        # The same modules as here: `-m` would look into the current folder first.
-        path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
         self._process = subprocess.Popen(
-            [*by.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
-            env={**by.environment(), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+            [*launchers.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
+            env=launchers.environment(group),
             stdin=subprocess.DEVNULL,  # it would read what is meant for others
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -199,7 +191,7 @@ def _pickled(*order: Any) -> bytes:
         ) from error
 
 
-def _wait(started: _Processes | _Program, group: Group, bench: Bench, limit: float) -> None:
+def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit: float) -> None:
     """Until the ranks have ended, or one failed. Raises RankFailed when the time is up."""
     shown = b""
     running = True
@@ -233,7 +225,7 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
     return [result.value for result in results]
 
 
-def _where(group: Group) -> str:
+def _where(group: RankGroup) -> str:
     """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
     hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
     return ", ".join(f"rank {index} {_frame(group.file('stack', index))}" for index in hanging)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.measure.bench import Bench, Progress
-from hpml_plugins.measure.ranks.group import Group
+from hpml_plugins.measure.ranks.group import RankGroup
 from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.model.samples import Samples
 
@@ -28,7 +28,7 @@ class Rank(Bench):
     among the ranks of its node.
     """
 
-    def __init__(self, index: int, group: Group, local: int, report: Progress) -> None:
+    def __init__(self, index: int, group: RankGroup, local: int, report: Progress) -> None:
         gpus = group.per_node if group.backend == "nccl" else 0
         super().__init__(group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report)
         self.index = index

@@ -20,7 +20,7 @@ from typing import Any
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
-from hpml_plugins.measure.ranks.group import Group, RankResult, replace_file
+from hpml_plugins.measure.ranks.group import RankGroup, RankResult, replace_file
 from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model.data_source import use_sources
 
@@ -33,7 +33,7 @@ STACK_BEFORE_END = 0.2
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-def run_rank(index: int, local: int, order: tuple[Group, Callable[..., Any], tuple[Any, ...]] | bytes) -> None:
+def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any], tuple[Any, ...]] | bytes) -> None:
     """Run the function in its place and leave a result. A rank that failed ends this process.
 
     local: the place among the ranks of this node.  order: the group, the function and its arguments.
@@ -68,7 +68,7 @@ def run_rank(index: int, local: int, order: tuple[Group, Callable[..., Any], tup
         os._exit(1)
 
 
-def _variables(index: int, group: Group) -> dict[str, str]:
+def _variables(index: int, group: RankGroup) -> dict[str, str]:
     """What torch's launcher sets, for libraries that look there."""
     places = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": group.count, "LOCAL_WORLD_SIZE": group.count}
     variables = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hpml_plugins import Bench, Benchmark, Metric, Samples
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
 #: Declares no benchmark of its own beyond one: what is timed is starting, reading and loading.
 _PLUGIN = """
@@ -85,5 +85,6 @@ STARTUP = Benchmark(
         Metric("baseline", "s", "lower", "CPU time of importing click, rich.table, msgspec and yaml"),
         Metric("ratio", "1", "lower", "list / baseline; the target is 2"),
     ],
+    requires=Requires(modules=("rich",)),
     description="CPU time of `hpml list` beside that of importing the libraries it is made with.",
 )

@@ -18,7 +18,7 @@ def measure(bench: Bench, *, case: str) -> dict[str, Any]:
     from hpml_plugins.plugins.harness import ncu
 
     bench.progress("ncu", 0.1)
-    truth = {cold: ncu.durations(bench, case, cold=cold) for cold in (False, True)}
+    truth = {cold: ncu.durations(case, cold=cold) for cold in (False, True)}
 
     from triton.testing import do_bench
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpml_plugins import Bench, HpmlError, Samples
+from hpml_plugins import Bench, HpmlError, Samples, count_kernels
 from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.counters import Counts, add_up, counters
 from hpml_plugins.plugins.roofline.dtypes import capability
@@ -53,7 +53,7 @@ def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | N
     command = [sys.executable, "-m", PROGRAM, *arguments]
     for _ in range(len(wanted)):
         try:
-            kernels = bench.count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)
+            kernels = count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)
             return add_up([kernel.counters for kernel in kernels])
         except HpmlError as error:
             # A counter that a card lacks is n/a to ncu; should another release refuse it by name, ask without it.

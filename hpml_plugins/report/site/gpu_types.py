@@ -12,7 +12,7 @@ import numpy as np
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
 from hpml_plugins.published import find_gpu
-from hpml_plugins.registry import Lines as YamlLines
+from hpml_plugins.registry import YamlLines
 from hpml_plugins.report.reading import FAILED, SKIPPED, Hardware, History, Lines, TrackedMetric
 from hpml_plugins.report.site.page import SiteError, day, history_link
 

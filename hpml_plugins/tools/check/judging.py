@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.host import BenchmarkInfo
+from hpml_plugins.host import Declared
 from hpml_plugins.model import Finding, Value
 from hpml_plugins.registry import PluginSource
 
@@ -36,7 +36,7 @@ class Loaded(msgspec.Struct, frozen=True):
     seconds: float
     heavy: list[str]
     effects: list[str]
-    benchmarks: list[BenchmarkInfo]
+    benchmarks: list[Declared]
     problems: list[str]
     constant: list[str]
 
@@ -97,7 +97,7 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         yield Finding("check", "broken", f"{place}: bench.check of a constant checks nothing", "compare the result")
 
 
-def _difference(first: Sequence[BenchmarkInfo], second: Sequence[BenchmarkInfo]) -> str:
+def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
     if [each.name for each in first] != [each.name for each in second]:
         return "names of benchmarks"
     for a, b in zip(first, second, strict=True):
@@ -130,7 +130,7 @@ def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
             yield Finding("version", "ok", f"{benchmark.name}: as recorded under version {benchmark.version!r}")
 
 
-def _changed(benchmark: BenchmarkInfo, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
     now = {metric.name: (metric.unit, str(metric.direction)) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
@@ -152,7 +152,7 @@ def judge_points(loaded: Loaded, tried: Sequence[Tried]) -> Iterator[Finding]:
         yield from _declared(benchmark.name, plain)
 
 
-def _measured(benchmark: BenchmarkInfo, plain: Sequence[Tried]) -> Iterator[Finding]:
+def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
     total = 1
     for values in benchmark.grid.values():
         total *= len(values)

@@ -22,10 +22,11 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import BenchmarkInfo, Offers, ask, load_plugin, locate, own_sources
+from hpml_plugins.host import Declared, Offers, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model import Benchmark, Params
 from hpml_plugins.node import detect_node
+from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
 from hpml_plugins.tools.check.fault_injection import Fault, corrupted, disturbed_torch
 from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried
@@ -44,7 +45,7 @@ def load(checked: CheckedPlugin) -> Loaded:
     printed = io.StringIO()
     started = time.process_time()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        plugin = load_plugin(checked.source.entry, Path(checked.folder))
+        plugin = load_plugin(checked.source, Path(checked.folder))
     seconds = time.process_time() - started
     effects = {
         f"prints {printed.getvalue()[:60].strip()!r}": bool(printed.getvalue()),
@@ -64,15 +65,10 @@ def load(checked: CheckedPlugin) -> Loaded:
         seconds=seconds,
         heavy=heavy,
         effects=[effect for effect, seen in effects.items() if seen],
-        benchmarks=[_declared(each) for each in plugin.benchmarks],
+        benchmarks=[Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks],
         problems=problems,
         constant=list(_constant_checks(checked)),
     )
-
-
-def _declared(benchmark: Benchmark) -> BenchmarkInfo:
-    metrics, grid = tuple(benchmark.metrics), {name: tuple(values) for name, values in benchmark.grid.items()}
-    return BenchmarkInfo(benchmark.name, benchmark.version, benchmark.description, metrics, grid, benchmark.timeout)
 
 
 def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
@@ -99,7 +95,7 @@ def smallest_first(benchmark: Benchmark) -> list[Params]:
 
 def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
     """The smallest point of each benchmark as it is and with faults; then all others until `limit` s have passed."""
-    plugin = load_plugin(checked.source.entry, Path(checked.folder))
+    plugin = load_plugin(checked.source, Path(checked.folder))
     file = locate(checked.source, Path(checked.folder)).file or Path(checked.folder)
     node = detect_node()
     context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
@@ -168,7 +164,7 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
             results += 1
             return corrupted(value, fault) if fault in ("off", "nan") else value
 
-        bench.spoil = result
+        bench.corrupt = result
         observer = Observer(file)
         try:
             with observer, disturbed_torch() if fault == "noise" else contextlib.nullcontext():

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from hpml_plugins.errors import RegistryError, UsageError, nearest
-from hpml_plugins.registry import Lines, explain
+from hpml_plugins.registry import YamlLines, explain
 
 #: Hours of a year.
 MAX_HOURS = 8784
@@ -105,7 +105,7 @@ def read_cluster(path: Path, root: Path) -> Cluster:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError(f"cannot be read: {error}", str(path)) from None
-    lines = Lines(text, str(path))
+    lines = YamlLines(text, str(path))
     try:
         file = msgspec.convert(lines.document, ClusterFile)
     except msgspec.ValidationError as error:

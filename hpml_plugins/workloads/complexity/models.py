@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Iterator
@@ -101,6 +100,8 @@ def _build_classifier(name: str) -> Any:
 
 
 def _require_classifier(name: str) -> None:
+    import difflib
+
     from torchvision import models
 
     known = models.list_models(module=models)

@@ -5,7 +5,6 @@ The one module that uses fvcore, whose last release is of 2022 and which needs t
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +65,8 @@ def trace(model: Any, example: Any) -> list[Operation]:
     """
     with warnings.catch_warnings(), unfused_attention():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and fvcore needs it
+        import logging  # not when plugins are listed
+
         import torch
         from fvcore.nn import jit_analysis
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import DataError, UsageError, nearest
-from hpml_plugins.model import known_sources
+from hpml_plugins.model import available_sources
 
 if TYPE_CHECKING:
     import numpy
@@ -113,7 +113,7 @@ def sources() -> dict[str, Any]:
     """Name → data source: those of the plugins in force, and the built-in ones."""
     from hpml_plugins.workloads.datasets.builtin import SOURCES
 
-    return {**SOURCES, **known_sources()}
+    return {**SOURCES, **available_sources()}
 
 
 def source_of(name: str) -> Any:

@@ -11,7 +11,8 @@ import pytest
 from support import TOY
 
 from hpml_plugins import Metric
-from hpml_plugins.host import BenchmarkInfo
+from hpml_plugins.host import Declared
+from hpml_plugins.registry import PluginSource
 from hpml_plugins.testing import Finding
 from hpml_plugins.tools.check import check, find_plugin
 from hpml_plugins.tools.check.fault_injection import corrupted
@@ -144,7 +145,8 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
 
 def loaded(**changed: object) -> Loaded:
     values = {
-        "name": "b",
+        "plugin": PluginSource("p"),
+        "benchmark": "b",
         "version": "1",
         "metrics": (Metric("time", "s", "lower"),),
         "grid": {"size": (1,)},
@@ -152,7 +154,7 @@ def loaded(**changed: object) -> Loaded:
         "timeout": 1.0,
         **changed,
     }
-    return Loaded("", 0.0, [], [], [BenchmarkInfo(**values)], [], [])  # type: ignore[arg-type]
+    return Loaded("", 0.0, [], [], [Declared(**values)], [], [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

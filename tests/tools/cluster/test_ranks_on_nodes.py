@@ -8,7 +8,7 @@ from test_on_slurm import logs, submit, wait_for_state
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measure.ranks.slurm import nodes_here
+from hpml_plugins.measure.ranks.launchers import nodes_here
 
 REGISTRY = """
 version: 1

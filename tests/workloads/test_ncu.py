@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins import HpmlError
-from hpml_plugins.measure.ncu import count_kernels, parse
+from hpml_plugins.workloads.ncu import count_kernels, parse
 
 NCU = """==PROF== Connected to process 1234 (/usr/bin/python3)
 some words of the program, "quoted", too

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +33,8 @@ def count_kernels(
     The clocks are left alone. Each kernel may be replayed several times, so the program's own times mean nothing.
     Raises HpmlError when ncu is missing, may not read the counters, or measured nothing, with its last words.
     """
+    import subprocess  # not when plugins are listed
+
     ncu = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
     ncu += ["--target-processes", "all", "--replay-mode", "kernel", "--cache-control", "all" if cold else "none"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -68,6 +68,8 @@ def parse(lines: Iterable[str]) -> list[Kernel]:
 
     A counter that the card does not have (`n/a`) is left out. Raises HpmlError for a table without ncu's columns.
     """
+    import csv
+
     kernels: dict[str, Kernel] = {}
     rows = csv.DictReader(line for line in lines if line.startswith('"'))
     try:

@@ -7,7 +7,8 @@ import functools
 import msgspec
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.published.data import FIGURES, read_data
+from hpml_plugins.model import unit
+from hpml_plugins.published import offered_figures, read_data
 
 
 class PublishedFigure(msgspec.Struct, frozen=True):
@@ -28,6 +29,11 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     source: str
     note: str = ""
 
+    def __post_init__(self) -> None:
+        unit(self.unit)
+        if not self.source:
+            raise DefinitionError(f"published figure {self.what!r} has no source")
+
 
 def published_figures(
     about: str | None = None, quantity: str | None = None, **subject: str | int
@@ -41,7 +47,7 @@ def published_figures(
     """
     return [
         figure
-        for figure in (*_read(), *FIGURES.get())
+        for figure in (*_read(), *msgspec.convert(offered_figures(), list[PublishedFigure], from_attributes=True))
         if about in (None, figure.about)
         and quantity in (None, figure.quantity)
         and all(figure.subject.get(key) == value for key, value in subject.items())

@@ -1,13 +1,20 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card."""
+"""Published peaks of GPU types, found by the name that NVML gives a card, and what plugins add to published data."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from hpml_plugins.published.data import GPU_TYPES, read_data
+from hpml_plugins.errors import DefinitionError
+
+T = TypeVar("T")
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +68,7 @@ _SPELLINGS = {"double": "float64", "float": "float32", "half": "float16", "uint8
 
 def gpu_types() -> list[GpuType]:
     """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first, then those that plugins bring."""
-    return [*_read(), *GPU_TYPES.get()]
+    return [*_read(), *_GPU_TYPES.get()]
 
 
 def find_gpu(nvml_name: str) -> GpuType | None:
@@ -75,3 +82,37 @@ def find_gpu(nvml_name: str) -> GpuType | None:
 @functools.cache
 def _read() -> tuple[GpuType, ...]:
     return read_data("gpus.yaml", tuple[GpuType, ...])
+
+
+_GPU_TYPES: ContextVar[tuple[GpuType, ...]] = ContextVar("GPU types of plugins", default=())
+_FIGURES: ContextVar[tuple[Any, ...]] = ContextVar("published figures of plugins", default=())
+
+
+@contextmanager
+def use_published(gpu_types: Sequence[GpuType], figures: Sequence[Any]) -> Iterator[None]:
+    """Let what plugins bring be found while the block runs, here and in processes forked in it."""
+    tokens = _GPU_TYPES.set((*_GPU_TYPES.get(), *gpu_types)), _FIGURES.set((*_FIGURES.get(), *figures))
+    try:
+        yield
+    finally:
+        _GPU_TYPES.reset(tokens[0])
+        _FIGURES.reset(tokens[1])
+
+
+def offered_figures() -> tuple[Any, ...]:
+    """The published figures that plugins bring: PublishedFigure, or mappings with its fields."""
+    return _FIGURES.get()
+
+
+def read_data(name: str, kind: type[T]) -> T:
+    """The file `name` of `hpml_plugins/data` as a `kind`: a missing, unknown or mistyped key is an error.
+
+    Raises DefinitionError naming the file and the place.
+    """
+    import yaml  # not at the top: discovery imports this module
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's takes a tenth of the time
+    try:
+        return msgspec.convert(yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader), kind)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise DefinitionError(str(error), f"hpml_plugins/data/{name}") from None

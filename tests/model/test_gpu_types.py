@@ -12,8 +12,7 @@ from support import ROOT
 from hpml_plugins import Bench, Node, find_gpu, gpu_types
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model import Gpu
-from hpml_plugins.published.data import read_data
-from hpml_plugins.published.gpus import PRECISIONS, GpuType
+from hpml_plugins.published import PRECISIONS, GpuType, read_data
 
 #: Names as NVML and torch give them: older drivers leave "NVIDIA" out, or say "Tesla".
 REAL_NAMES = {

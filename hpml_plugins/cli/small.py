@@ -1,0 +1,71 @@
+"""Small commands: machine, publish, schema."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--name", help="The machine's name; default: a stable name made of GPU type and count.")
+@click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
+@click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
+def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
+    """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""
+    import msgspec
+
+    from hpml_plugins.asv.run import facets, record_machine
+    from hpml_plugins.node import detect_node, machine_name
+
+    node = detect_node()
+    facts = facets(node, name or machine_name(node), {})
+    if not dry_run:
+        record_machine(facts)
+    if as_json:
+        print(json.dumps({**facts, "node": msgspec.to_builtins(node)}, indent=2))
+        return 0
+    for key, value in facts.items():
+        print(f"{key:8} {value}")
+    for gpu in node.gpus:
+        print(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
+    if node.driver:
+        print(f"driver   {node.driver}, CUDA {node.cuda}")
+    if node.gpu_problem:
+        print(f"problem  {node.gpu_problem}")
+    return 0
+
+
+@click.command()
+@click.argument("range_", metavar="[RANGE]", required=False)
+@click.option("--html-dir", "-o", metavar="DIR", help="Where to write; default: html_dir of asv.conf.json.")
+@click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
+@click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
+def publish(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> None:
+    """Write the site, as `asv publish` does."""
+    from asv.main import main
+
+    from hpml_plugins.asv.configuration import read_configuration
+
+    read_configuration(Path(config))  # asv would end with another exit status
+    words = ["publish", "--config", config]
+    words += ["--html-dir", html_dir] if html_dir else []
+    words += ["--no-pull"] if no_pull else []
+    words += [range_] if range_ else []
+    sys.argv = ["asv", *words]
+    main()
+
+
+@click.command()
+@click.option("--cluster", is_flag=True, help="Print the schema of cluster.yaml instead.")
+def schema(cluster: bool) -> int:
+    """Print the JSON schema of registry.yaml."""
+    if cluster:
+        schema = importlib.import_module("hpml_plugins.tools.cluster").json_schema()
+    else:
+        schema = importlib.import_module("hpml_plugins.registry").json_schema()
+    print(json.dumps(schema, indent=2, sort_keys=True))
+    return 0

@@ -1,0 +1,70 @@
+"""What a Benchmark declares as plain data: it travels between processes, and to the suite of an older commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
+from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_of
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A benchmark as plugin and registry declare it: enough to run it without reading the registry again.
+
+    grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the profile, as a choice
+    of values.  left_out: the profile has none of them.  precision, budget: how long to sample, where the registry says
+    it.  unmet: index of a point → why it cannot be measured on this node, where that was asked.
+    """
+
+    plugin: PluginSource
+    benchmark: str
+    version: str
+    grid: dict[str, list[Value]]
+    timeout: float
+    metrics: list[Metric]
+    description: str = ""
+    modules: list[str] = []
+    chosen: dict[str, list[Value]] = {}
+    left_out: bool = False
+    precision: float | None = None
+    budget: float | None = None
+    unmet: dict[int, str] = {}
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, entry: PluginEntry, profile: str = EVERYTHING) -> Declared:
+        """A benchmark to which the registry's entry was applied."""
+        chosen = entry.choice(profile, benchmark.name)
+        return cls(
+            plugin=entry.source,
+            benchmark=benchmark.name,
+            version=benchmark.version,
+            grid={name: list(values) for name, values in benchmark.grid.items()},
+            timeout=float(benchmark.timeout),
+            metrics=list(benchmark.metrics),
+            description=benchmark.description,
+            modules=list(benchmark.requires.modules),
+            chosen=chosen or {},
+            left_out=chosen is None,
+            precision=entry.sampling.precision,
+            budget=entry.sampling.budget,
+        )
+
+    @property
+    def name(self) -> str:
+        """The benchmark's."""
+        return self.benchmark
+
+    def points(self) -> Iterator[Params]:
+        """Every point of the grid, in asv's order."""
+        return points_of(self.grid)
+
+    def is_chosen(self, params: Params) -> bool:
+        """Whether the profile measures the point."""
+        chosen = self.chosen.items()
+        return not self.left_out and all(is_one_of(params[name], values) for name, values in chosen if name in params)
+
+    def chosen_points(self) -> list[Params]:
+        """The points that the profile measures."""
+        return [params for params in self.points() if self.is_chosen(params)]

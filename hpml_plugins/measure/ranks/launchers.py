@@ -1,0 +1,97 @@
+"""Programs that start ranks: mpirun on this node, so that they may use MPI, and srun on the nodes of a Slurm job."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpml_plugins.errors import Skipped, UsageError
+from hpml_plugins.measure.ranks.group import Launcher, RankGroup
+
+#: s that the program has to end its ranks when their time is up; srun ends those of other nodes.
+GRACE: dict[Launcher, float] = {"mpi": 5.0, "torch": 10.0}
+#: How Open MPI (4; and 5, by PRRTE) is told to start on this machine alone, as many ranks as asked for, also as root,
+#: and to leave the choice of cores to them. Other MPIs do not look at these. What the caller has set stands.
+MPI_SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+#: A job's own variables: mpirun would start its ranks through Slurm, or take itself for a rank.
+_OF_THE_JOB = ("SLURM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
+#: What of Slurm's variables a step inside a step inherits: not sizes and places of the enclosing one.
+_KEPT = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTER_NAME")
+
+
+def check(count: int, nodes: int, launcher: Launcher) -> None:
+    """Raise UsageError where so many ranks cannot be started so, Skipped where the node lacks the program."""
+    if launcher == "mpi":
+        if nodes > 1:
+            raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+        if reason := why_no_mpi():
+            raise Skipped(reason)
+    if count % nodes:
+        raise UsageError(f"{count} ranks cannot be shared out evenly to {nodes} nodes")
+    if nodes > 1 and (here := nodes_here()) < nodes:
+        raise UsageError(f"{nodes} nodes are needed, this run has {here}; cluster.yaml: `nodes: {nodes}`")
+
+
+def why_no_mpi() -> str:
+    """What this machine lacks to start ranks by mpirun; empty where it lacks nothing."""
+    if not shutil.which("mpirun"):
+        return "needs mpirun, which is not on this node (on Debian: apt-get install openmpi-bin)"
+    if not importlib.util.find_spec("mpi4py"):
+        return "needs module mpi4py, which is not installed (pip install mpi4py)"
+    return ""
+
+
+def nodes_here(environ: Mapping[str, str] = os.environ) -> int:
+    """How many nodes this run may use: those of its Slurm job, else one."""
+    count = environ.get("SLURM_JOB_NUM_NODES", "")
+    return int(count) if count.isdigit() and shutil.which("srun") else 1
+
+
+def command(group: RankGroup) -> list[str]:
+    """Starts the ranks; the worker's own command follows. srun starts torch's launcher once on each node."""
+    if group.nodes == 1:
+        return ["mpirun", "-np", str(group.count), sys.executable]
+    import socket
+    import uuid
+
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    srun = ["srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", f"--nodes={group.nodes}"]
+    srun += [f"--ntasks={group.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.nodes}"]
+    launcher += [f"--nproc-per-node={group.per_node}", "--max-restarts=0", "--rdzv-backend=c10d"]
+    launcher += [f"--rdzv-endpoint={socket.gethostname()}:{port}", f"--rdzv-id={uuid.uuid4().hex}"]
+    return [*srun, *launcher]
+
+
+def environment(group: RankGroup) -> dict[str, str]:
+    """The variables that the program is started with, its ranks finding the same modules as this process."""
+    own = os.environ.items()
+    if group.nodes == 1:
+        variables = MPI_SETTINGS | {name: value for name, value in own if not name.startswith(_OF_THE_JOB)}
+    else:
+        variables = {name: value for name, value in own if not name.startswith("SLURM_") or name in _KEPT}
+    path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
+    return {**variables, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}  # `-m` would look into the current folder first
+
+
+def shared_folder() -> str:
+    """A folder that all nodes see: the job's, or that of the results."""
+    for name in ("SUBMITIT_FOLDER", "HPML_RESULTS"):  # the latter is set by asv's environment of ours
+        if (path := os.environ.get(name)) and Path(path).is_dir():
+            return path
+    return str(Path.cwd())
