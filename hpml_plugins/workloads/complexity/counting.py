@@ -15,7 +15,6 @@ from hpml_plugins.workloads.complexity.tracing import (
     torchs_formulas,
     trace,
     unfused_attention,
-    without_computing,
 )
 
 #: One multiply-add is two floating-point operations, a multiplication and an addition.
@@ -132,11 +131,7 @@ def count_model(model: str) -> ModelCount:
 def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
     """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot be traced."""
     try:
-        if name.is_factory:
-            return trace(network, example), torchs_flops(network, example)
-        with without_computing() as counted:  # the path through torchvision's models does not depend on values
-            operations = trace(network, example)
-        return operations, counted.flops
+        return trace(network, example), torchs_flops(network, example)
     except ImportError as error:
         raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
     except Exception as error:
