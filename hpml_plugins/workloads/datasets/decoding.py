@@ -6,6 +6,7 @@ A decoded copy is one file of torch.save's in the user's cache, mapped into memo
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from filelock import FileLock
 
 from hpml_plugins.errors import DataError, HpmlError, describe
 from hpml_plugins.model import quantity
+from hpml_plugins.store import atomic_write
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
 
 if TYPE_CHECKING:
@@ -143,18 +145,13 @@ def _write_copy(file: Path, content: dict[str, Any]) -> str:
     """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
     import torch
 
-    partial = file.with_suffix(".partial")
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
     try:
-        with partial.open("wb") as out:
-            torch.save(content, out)
-            out.flush()
-            os.fsync(out.fileno())
         for old in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.pt"):
-            old.unlink(missing_ok=True)  # existing mappings stay valid until unmapped
-        partial.replace(file)
-    except (OSError, RuntimeError) as error:  # torch's writer raises RuntimeError for a full disk
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            old.unlink()  # existing mappings stay valid until unmapped
+        atomic_write(file, buffer.getvalue())
+    except OSError as error:
         return str(error)
     return ""
 
