@@ -81,9 +81,9 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"cp\d+", node.abi):
         raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
-        told = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
+        platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
-            f"the node is {told}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
+            f"the node is {platform}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
         )
     return node
 
@@ -154,8 +154,7 @@ def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = (
     # a package of unknown version is taken as it is
     given = {*own, *(name for name, version in node.packages.items() if not version and name not in asked)}
     wanted = [*project.requirements.items(), *asked.items()]
-    known = {name: version for name, version in node.packages.items() if _is_version(version)}
-    preferred = {**project.pins, **known}
+    preferred = {**project.pins, **{name: version for name, version in node.packages.items() if _is_version(version)}}
     warnings: tuple[str, ...] = ()
     if "torchvision" in own and "torchvision" not in node.packages:
         warnings = ("the node has no torchvision: benchmarks that need it are skipped there",)

@@ -27,13 +27,13 @@ INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class Queue:
-    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  part: of the benchmarks, of `parts`."""
+    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  shard: of the benchmarks, of `shards`."""
 
     index: int
     gpu: str
     commits: tuple[str, ...]
-    part: int = 0
-    parts: int = 1
+    shard: int = 0
+    shards: int = 1
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Queue:
     def describe(self) -> str:
         """What it measures, in words."""
         commits = f"{len(self.commits)} commit{'s' * (len(self.commits) != 1)}"
-        return commits if self.parts == 1 else f"part {self.part + 1} of {self.parts} of the benchmarks of {commits}"
+        return commits if self.shards == 1 else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
 
 
 def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
@@ -132,7 +132,7 @@ class SideBySide(AsvRun):
         env = {
             **self.environment(),
             "CUDA_VISIBLE_DEVICES": queue.gpu,
-            SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
+            SHARD_VARIABLE: f"{queue.shard}/{queue.shards}",
             ASV_RESULTS_VARIABLE: str(self._folder(queue)),
             ASV_ENVIRONMENTS_VARIABLE: queue.name,
         }

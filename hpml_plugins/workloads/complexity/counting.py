@@ -131,7 +131,10 @@ def count_model(model: str) -> ModelCount:
 def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
     """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot be traced."""
     try:
-        return trace(network, example), torchs_flops(network, example)
+        operations = trace(network, example)
+        if not name.is_factory:  # shapes alone decide the path through torchvision's models: nothing to compute twice
+            network, example = network.to("meta"), example.to("meta")
+        return operations, torchs_flops(network, example)
     except ImportError as error:
         raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
     except Exception as error:
@@ -142,7 +145,7 @@ def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation],
 
 
 def torchs_flops(network: Any, example: Any) -> int:
-    """FLOP of one computed forward pass by torch's FlopCounterMode."""
+    """FLOP of one forward pass by torch's FlopCounterMode."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 

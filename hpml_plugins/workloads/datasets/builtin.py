@@ -95,10 +95,10 @@ def read_cifar10(folder: Path) -> Arrays:
     """CIFAR-10 by torchvision, which unpickles its files only after their MD5 was found right."""
     import numpy as np
 
-    parts = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
-    images = [np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)) for part in parts]
-    labels = [np.asarray(part.targets, dtype=np.int64) for part in parts]
-    return Arrays(images[0], labels[0], images[1], labels[1], tuple(parts[0].classes))
+    splits = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
+    images = [np.ascontiguousarray(split.data.transpose(0, 3, 1, 2)) for split in splits]
+    labels = [np.asarray(split.targets, dtype=np.int64) for split in splits]
+    return Arrays(images[0], labels[0], images[1], labels[1], tuple(splits[0].classes))
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
@@ -106,8 +106,8 @@ def read_cifar10_jpeg(folder: Path) -> Arrays:
 
     Raises DataError naming the folder or file that is wrong.
     """
-    parts = [_read_images(folder / part, CIFAR10_CLASSES, (3, 32, 32)) for part in ("train", "test")]
-    return Arrays(*parts[0], *parts[1], CIFAR10_CLASSES)
+    train, test = (_read_images(folder / split, CIFAR10_CLASSES, (3, 32, 32)) for split in ("train", "test"))
+    return Arrays(*train, *test, CIFAR10_CLASSES)
 
 
 def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
