@@ -37,7 +37,7 @@ def make_bundle(
 
     say: called with warnings. Raises HpmlError, and leaves no file, when it cannot be made.
     """
-    request = packages.requirements_for(packages.read_project(root), node, extra)
+    request = packages.request_packages(root, node, extra)
     for warning in request.warnings:
         say(warning)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
