@@ -81,7 +81,7 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
         return None
     where = error.filename2 or error.filename or path
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
-    return Unwritable(f"cannot be written: {error.strerror}; free space or correct the permissions", where)
+    return Unwritable(f"cannot be written: {error.strerror}; free space or fix permissions", where)
 
 
 def one_line(text: str) -> str:

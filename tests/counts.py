@@ -1,4 +1,4 @@
-"""The counts that docs/architecture.md quotes: `python tests/counts.py`. tests/test_architecture.py holds the limits."""
+"""The counts of docs/architecture.md: `python tests/counts.py`. tests/test_architecture.py holds the limits."""
 
 from __future__ import annotations
 

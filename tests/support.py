@@ -26,7 +26,9 @@ def hpml_benchmarks():
 
 #: The toy with two figures: a chart over sizes, and a table alone.
 DRAWN = (
-    TOY.replace("import Benchmark, Metric, hookimpl", "import Benchmark, Figure, Metric, Table, hookimpl")
+    TOY.replace(
+        "import Benchmark, Metric, hookimpl", "import Axis, Benchmark, Figure, Metric, Table, hookimpl, line_chart"
+    )
     + """
 
 def table(records):
@@ -39,11 +41,14 @@ def draw(sheet, table):
     axes.set(xlabel="size", ylabel="time in s")
     axes.legend()
 
+CHART = line_chart(Axis("size", "size", log=True), Axis("time", "time", "s", log=True), "machine")
+
 @hookimpl
 def hpml_figures():
     return [
-        Figure("over_size", "Time against size", ("toy",), table, draw, "One line a machine."),
+        Figure("over_size", "Time against size", ("toy",), table, CHART, "One line per machine."),
         Figure("numbers", "The numbers", ("toy",), table),
+        Figure("freely", "Time against size, drawn freely", ("toy",), table, draw=draw),
     ]
 """
 )

@@ -77,7 +77,7 @@ def test_a_built_in_plugin_imports_only_public_names(name: str) -> None:
     for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hpml_plugins"):
-                # a name that hpml_plugins or one of its packages exports; import-linter names those that may be imported
+                # what hpml_plugins or one of its packages exports; import-linter names which of them
                 public = node.module.count(".") < 2
                 assert public or node.module.startswith(own), f"{path.name}:{node.lineno} imports {node.module}"
 

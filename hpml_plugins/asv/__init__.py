@@ -3,7 +3,7 @@
 from hpml_plugins.asv.configuration import read_configuration
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.patches import apply
-from hpml_plugins.report.site.publisher import GpuTypes
+from hpml_plugins.asv.publisher import GpuTypes
 
 __all__ = ["GpuTypes", "NodeEnvironment", "read_configuration", "setup"]
 

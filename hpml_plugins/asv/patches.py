@@ -87,7 +87,7 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     if name := os.environ.get(ASV_ENVIRONMENTS_VARIABLE):
         conf.env_dir = str(Path(conf.env_dir, name))
     if command not in _MEASURING:
-        project(Path(conf.results_dir))
+        _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
             return _publish(original, cls, conf, args, options)
         return original(cls, conf, args, **options)
@@ -99,6 +99,17 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
         log.flush()
         for line in prepared.report.summary(Path(conf.results_dir)):
             print(line, flush=True)
+
+
+def _project_if_possible(results: Path) -> None:
+    """Bring asv's result files up to date. Results that may only be read are read as they are."""
+    try:
+        project(results)
+    except OSError as error:
+        refused = unwritable(error)
+        if refused is None:
+            raise
+        log.warning(f"{refused}; asv's own pages and commands may lack the newest results")
 
 
 def _record_machine(args: Any) -> None:

@@ -17,6 +17,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record, decode, point_key
 from hpml_plugins.report.tables import as_text
+from hpml_plugins.store.asv_results import symbol_of
 
 #: s between two lines of progress where the output is no terminal.
 INTERVAL = 30.0
@@ -131,9 +132,8 @@ def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
 
 def value_for_asv(value: float, unit: str, error: float | None) -> str:
     """A number as asv is to print it: scaled, with its interval. unit: asv's.  error: half the interval's width."""
-    symbol = unit.partition(" (")[0]
     low, high = (value - error, value + error) if error is not None else (None, None)
-    return formatting.estimate(value, low, high, symbol)
+    return formatting.estimate(value, low, high, symbol_of(unit))
 
 
 def _tables(records: Sequence[Record]) -> Iterator[str]:

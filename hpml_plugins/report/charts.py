@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hpml_plugins.model.figure import Cell, Chart, Table
 from hpml_plugins.model.formatting import shown_unit
 
-#: One column, or several whose values are joined. A column may be within words: "batch {batch}".
+#: One column, or several whose values are joined. A column may stand within words: "batch {batch}".
 Columns = str | Sequence[str]
 Layer = dict[str, Any]
 
@@ -25,33 +25,24 @@ Layer = dict[str, Any]
 COLOURS: Final = ("#2a78d6", "#d1580c", "#159a6f", "#c2548f", "#8a6fd1", "#9a7613", "#1391a3", "#74808d")
 GREY: Final = "#8a939e"
 INK: Final = "#1a1d21"
-SHAPES: Final = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-)
+SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "wedge")
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
-_POWER_OF_TWO: Final = "abs(log(datum.value) / LN2 - round(log(datum.value) / LN2)) < 1e-6"
-
-#: Pixels: the width of a single panel, of one beside others, and of what a legend may take; a letter of a label.
-WIDTH, PANEL, LEGEND, LETTER = 600, 310, 680, 6
-ROW = 20
-#: The first digit of a number on an axis, as a Vega expression.
-_MANTISSA: Final = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
+#: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a row.
+WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20
+#: Base of a logarithmic axis → whether it has a label and a clear line at `datum.value`, as a Vega expression.
+_LABELLED: Final = {
+    2: "abs(log(datum.value) / LN2 - round(log(datum.value) / LN2)) < 1e-6",
+    10: "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0",
+}
 
 
 @dataclass(frozen=True)
 class Axis:
     """A column of numbers along an axis.
 
-    title: what it is, without the unit. unit: of the closed set, or "%" for a share; numbers are labelled with it and
-    with a prefix ("20 GB/s"). base: of the logarithm. zero: whether the axis starts at 0. nice: whether a logarithmic
-    axis spans whole decades. limits: from, to; what is below is drawn at the edge.
+    title: what it is, without the unit.  unit: of the closed set, or "%" for a share; numbers are labelled with it and
+    with a prefix ("20 GB/s").  base: of the logarithm, 10 or 2.  zero: whether the axis starts at 0.  nice: whether a
+    logarithmic axis spans whole decades.  floor: smaller numbers are drawn there, such as zeros on a logarithmic axis.
     """
 
     column: str
@@ -61,35 +52,28 @@ class Axis:
     base: int = 10
     zero: bool = False
     nice: bool = False
-    limits: tuple[float, float] | None = None
+    floor: float | None = None
 
     def channel(self, **options: Any) -> Layer:
         """The encoding of this axis."""
-        scale: Layer = (
-            {"type": "log", "base": self.base, "nice": self.nice, "padding": 8} if self.log else {"zero": self.zero}
-        )
-        if self.limits:
-            scale |= {"domain": list(self.limits), "clamp": False}
-        ticks: Layer = {
-            "labelExpr": _spelled("datum.value", self.unit, self.base),
-            "labelOverlap": "greedy" if self.log else "parity",
-        }
-        ticks |= {} if self.log else {"tickCount": 6}
-        if self.log and self.base == 10:
-            ticks["labelExpr"] = f"indexof([1, 3], {_MANTISSA}) >= 0 ? {ticks['labelExpr']} : ''"
-            ticks["labelSeparation"] = 6
-            ticks["gridOpacity"] = {"condition": {"test": f"{_MANTISSA} === 1", "value": 0.25}, "value": 0.08}
-        if self.log and self.base == 2:
-            ticks["labelExpr"] = f"{_POWER_OF_TWO} ? {ticks['labelExpr']} : ''"
-            ticks["gridOpacity"] = {"condition": {"test": _POWER_OF_TWO, "value": 0.25}, "value": 0}
-        found = {
-            "field": _field(self.column),
-            "type": "quantitative",
-            "title": self.title,
-            "scale": scale,
-            "axis": ticks,
-        }
-        return found | options
+        label = _spelled("datum.value", self.unit, self.base if self.log else 10)
+        scale: Layer = {"zero": self.zero}
+        ticks: Layer = {"labelExpr": label, "labelOverlap": "parity", "tickCount": 6}
+        if self.log:
+            labelled = _LABELLED[self.base]
+            scale = {"type": "log", "base": self.base, "nice": self.nice, "padding": 8}
+            ticks = {"labelExpr": f"{labelled} ? {label} : ''", "labelOverlap": "greedy", "labelSeparation": 6}
+            ticks["gridOpacity"] = {"condition": {"test": labelled, "value": 0.2}, "value": 0.05}
+        found = {"field": _field(self.column), "type": "quantitative", "title": self.title}
+        return {**found, "scale": scale, "axis": ticks, **options}
+
+    @property
+    def shown(self) -> Layer:
+        """The transform after which rows have a number that can be drawn."""
+        value = f"datum[{json.dumps(self.column)}]"
+        if self.floor is not None:
+            return {"calculate": f"max({value}, {self.floor})", "as": self.column}
+        return {"filter": f"isValid({value})" + (f" && {value} > 0" if self.log else "")}
 
 
 @dataclass(frozen=True)
@@ -100,227 +84,289 @@ class Rule:
     at: float | str
     title: str
 
+    @property
+    def layer(self) -> Layer:
+        """The layer that draws it."""
+        at = {"field": _field(self.at), "type": "quantitative"} if isinstance(self.at, str) else {"datum": self.at}
+        return {"mark": {"type": "rule", **_DASHED, "tooltip": self.title}, "encoding": {self.axis: at}}
+
+
+_DASHED: Final = {"strokeDash": [4, 3], "color": GREY, "strokeWidth": 1.2}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the functions below understand, by keyword; not every chart uses every option.
+
+    series: a colour and marker each.  shape: a marker each, where it is not the series'.  dash: a dash each.  panel: a
+    panel each.  parts: columns whose numbers are drawn as series on an axis `value`.  colours: of the parts.  each: a
+    line for each value of this column, all alike.  low, high: columns of an interval.  label: the text beside a mark.
+    also: what tooltips show as well; numbers with a unit as an Axis.  hollow: a Vega expression; points for which it
+    holds are outlines.  legend: whether there is one of the series.  independent: "x", "y": axes that differ by panel.
+    across: how many panels stand beside one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.
+    """
+
+    series: Columns = ()
+    shape: Columns = ()
+    dash: Columns = ()
+    panel: Columns = ()
+    parts: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    each: str = ""
+    low: str = ""
+    high: str = ""
+    label: Columns = ()
+    also: Sequence[str | Axis] = ()
+    hollow: str = ""
+    legend: bool = True
+    independent: Sequence[str] = ()
+    across: int = 2
+    rules: Sequence[Rule] = ()
+    transform: Sequence[Layer] = ()
+    layers: Sequence[Layer] = ()
+
 
 def line_chart(
     x: Axis,
     y: Axis,
     series: Columns = (),
     *,
-    dash: Columns = (),
-    panel: Columns = (),
-    parts: Sequence[str] = (),
-    each: str = "",
-    low: str = "",
-    high: str = "",
-    label: Columns = (),
-    rules: Sequence[Rule] = (),
-    diagonal: bool = False,
     lines: bool = True,
     points: bool = True,
     steps: bool = False,
-    hollow: str = "",
-    transform: Sequence[Layer] = (),
-    layers: Sequence[Layer] = (),
-    also: Sequence[str] = (),
-    legend: bool = True,
-    independent: Sequence[str] = (),
-    across: int = 2,
+    diagonal: bool = False,
+    **options: Any,
 ) -> Chart:
     """Lines with markers over two axes of numbers.
 
-    series: a colour and marker each.  dash: a dash each.  panel: a panel each.  parts: columns that are drawn as series
-    `part` of an axis `value`.  each: a line for each value of this column, all alike.  low, high: columns of an
-    interval.  label: the text beside a point.  diagonal: a dashed line where x and y are equal.  lines,
-    points: whether they are drawn.  steps: the value holds until the next x.  hollow: a Vega expression; points for
-    which it holds are outlines.  transform, layers: of Vega-Lite, added.  also: columns that tooltips show as well.
-    legend: whether there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many
-    panels stand beside one another.
+    lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a dashed line where x and
+    y are equal.  options: see `Options`.
     """
-    look = _Look(series, dash, (x, y), parts, ends=(low, high), legend=legend)
-    where = [_shown(axis) for axis in (x, y) if not axis.limits]
-    where += [{"calculate": f"max({_datum(a.column)}, {a.limits[0]})", "as": a.column} for a in (x, y) if a.limits]
+    made = _Builder(Options(series, **options), (x, y))
     place = {"x": x.channel(), "y": y.channel()}
-    if label:  # room for the text of the last point
-        place["x"]["scale"]["padding"] = 45
-    drawn: list[Layer] = [_rule(rule) for rule in rules]
+    if made.options.label:
+        place["x"]["scale"]["padding"] = 45  # room for the text of the last point
     if diagonal:
         even = {"x": place["x"], "y": y.channel(field=_field(x.column))}
-        drawn.append({"mark": {"type": "line", "strokeDash": [4, 3], "color": GREY, "point": False}, "encoding": even})
+        made.add({"type": "line", **_DASHED}, even)
     if lines:
-        detail = {"detail": {"field": _field(each)}} if each else {}
-        mark: Layer = {"type": "line", "strokeWidth": 1.2 if each else 1.8}
-        mark |= {"interpolate": "step-after"} if steps else {}
-        drawn.append({"mark": mark, "encoding": {**place, **look.colour(), **look.dash(), **look.opacity(), **detail}})
-    if low:
-        ends = {"y": y.channel(field=_field(low)), "y2": {"field": _field(high)}}
-        drawn.append({"mark": {"type": "rule"}, "encoding": {**place, **ends, **look.colour(), **look.opacity()}})
-    tooltip = look.tooltip(panel, each, label, also)
+        each = {"detail": {"field": _field(made.options.each)}} if made.options.each else {}
+        mark = {"type": "line", "strokeWidth": 1.2 if each else 1.8, "interpolate": "step-after" if steps else "linear"}
+        made.add(mark, {**place, **made.colour, **made.dash, **each})
     if points:
-        drawn += _points({**place, **look.colour(), **look.shape(), **look.opacity(), **tooltip}, hollow)
-    else:  # invisible points carry the tooltips
-        unseen = {"mark": {"type": "point", "size": 80, "opacity": 0}, "encoding": {**place, **tooltip}}
-        drawn.append(unseen)
-    if label:
-        drawn.append(_text(label, place))
-    inner = _layers([*drawn, *layers], look, ("x", "y"))
-    chart = _chart(inner, look, [*transform, *look.fold(), *where], panel, independent, across)
-    chart["usermeta"]["needs"] = [axis.column for axis in (x, y) if axis.column != "value"]
-    return chart
+        made.add_points(place)
+    else:  # they carry the tooltips
+        made.add({"type": "point", "size": 80, "opacity": 0}, {**place, **made.tooltip})
+    made.add_text(place)
+    return made.chart([x.shown, y.shown], zoom=("x", "y"), needs=(x, y))
 
 
-def dot_chart(
-    row: Columns,
-    x: Axis | Sequence[Axis],
-    series: Columns = (),
-    *,
-    panel: Columns = (),
-    parts: Sequence[str] = (),
-    low: str = "",
-    high: str = "",
-    rules: Sequence[Rule] = (),
-    transform: Sequence[Layer] = (),
-    independent: Sequence[str] = (),
-) -> Chart:
-    """A row of dots for each value of `row`: unlike bars they are true on a logarithmic axis too.
+def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **options: Any) -> Chart:
+    """Dots in a row for each value of `row`: unlike bars they are true on a logarithmic axis too.
 
-    x: several axes stand beside one another, with the same rows.  low, high: columns of an interval of the first axis.
-    For the rest see `line_chart`.
+    x: several axes stand beside one another, with the same rows; an interval is that of the first.  options: see
+    `Options`.
     """
     axes = [x] if isinstance(x, Axis) else list(x)
-    look = _Look(series, (), axes, parts, row, ends=(low, high))
-    aside = {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if look.series else {}
+    chosen = Options(series, **{"across": 1, **options})
     charts: list[Chart] = []
     for number, axis in enumerate(axes):
-        place = {"y": _rows(labels=not number), "x": axis.channel(), **aside, **look.colour()}
-        drawn: list[Layer] = [_rule(rule) for rule in rules] if not number else []
-        if low and not number:
-            ends = {"x": axis.channel(field=_field(low)), "x2": {"field": _field(high)}}
-            whisker = {"type": "rule", "strokeWidth": 1.6} | ({} if look.series else {"color": COLOURS[0]})
-            drawn.append({"mark": whisker, "encoding": {**place, **ends, **look.opacity()}})
-        dots = _points({**place, **look.shape(), **look.opacity(), **look.tooltip(panel)})
-        drawn += [{**layer, "transform": [_shown(axis)]} for layer in dots]
+        made = _Builder(chosen if not number else replace(chosen, rules=(), low=""), axes, row)
+        aside = {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if made.colour else {}
+        place = {"y": _rows(labels=not number), "x": axis.channel(), **aside}
+        if made.options.low:
+            ends = {"x": axis.channel(field=_field(chosen.low)), "x2": {"field": _field(chosen.high)}}
+            made.add({"type": "rule", "strokeWidth": 1.6, **made.plain}, {**place, **ends, **made.colour})
+        made.add_points(place, [axis.shown])
         size = {"height": {"step": ROW, "for": "position"}, "width": (WIDTH - 120) // len(axes)}
-        charts.append(_layers(drawn, look, ("x",), f"zoom{number}", legend=not number) | size)
-    if len(charts) == 1:
-        return _chart(charts[0], look, [*transform, *look.fold()], panel, independent, 1)
-    shared = {"scale": {"color": "shared", "shape": "shared", "y": "shared"}}
-    beside = {"hconcat": charts, "resolve": shared, "spacing": 12}
-    return _chart(beside, look, [*transform, *look.fold()])
+        charts.append({**made.layered(("x",), str(number), legend=not number), **size})
+    shared = {"color": "shared", "shape": "shared", "y": "shared"}
+    beside = {"hconcat": charts, "resolve": {"scale": shared}, "spacing": 12}
+    return _Builder(chosen, axes, row).chart([], inner=charts[0] if len(charts) == 1 else beside)
 
 
-def bar_chart(
-    row: Columns,
-    x: Axis,
-    series: Columns = (),
-    *,
-    parts: Sequence[str] = (),
-    colours: Sequence[str] = (),
-    marks: Mapping[str, str] | None = None,
-    low: str = "",
-    high: str = "",
-    label: str = "",
-    panel: Columns = (),
-    transform: Sequence[Layer] = (),
-    independent: Sequence[str] = (),
-) -> Chart:
-    """A horizontal bar for each value of `row`; with `parts`, columns whose numbers are stacked.
+def bar_chart(row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any) -> Chart:
+    """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    colours: of the parts, in their order.  marks: column → title of numbers that stand as ticks on the bars.  label:
-    a Vega expression of the text at the end of the bar, or the axis' column.  For the rest see `line_chart`.
+    marks: column → title of numbers that stand as marks on the bars.  options: see `Options`; label is here a Vega
+    expression, or the axis' column, of the text at the end of a bar.
     """
-    look = _Look(series, (), [x], parts, row, colours, (low, high, *(marks or {})))
     x = replace(x, zero=True)
-    place: Layer = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
+    made = _Builder(Options(series, **{"across": 1, **options}), [x], row, marks)
+    parts, low, high, label = made.options.parts, made.options.low, made.options.high, made.options.label
+    place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
     order = {"order": {"field": "part order"}} if parts else {}
-    tooltip = look.tooltip(panel)
-    bar = {"type": "bar", "height": {"band": 0.72}} | ({} if look.series else {"color": COLOURS[0]})
-    drawn: list[Layer] = [{"mark": bar, "encoding": {**place, **look.colour(), **look.opacity(), **order, **tooltip}}]
+    made.add({"type": "bar", "height": {"band": 0.72}, **made.plain}, {**place, **made.colour, **order, **made.tooltip})
     if low:
         ends = {"x": x.channel(field=_field(low)), "x2": {"field": _field(high)}}
-        drawn.append({"mark": {"type": "rule", "strokeWidth": 1.6}, "encoding": {**place, **ends}})
-    for column, title in (marks or {}).items():
-        mark = {"type": "point", "filled": True, "size": 60, "color": "white", "stroke": "black", "strokeWidth": 1.5}
+        made.add({"type": "rule", "strokeWidth": 1.6}, {**place, **ends})
+    for column, title in marks.items():
+        mark = {"type": "point", "filled": True, "size": 60, "color": "white", "stroke": "black", "opacity": 1}
         shape = {"datum": title, "title": None, "scale": {"range": ["diamond", "square", "circle"]}}
-        where = {**place, "x": x.channel(field=_field(column)), "shape": shape}
-        drawn.append({"mark": mark | {"opacity": 1}, "encoding": {**where, **tooltip}})
+        once = [{"filter": "datum['part order'] === 0"}] if parts else []  # not once for each part
+        made.add(mark, {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip}, once)
+    computed: list[Layer] = []
     if label:
         end = {"x": x.channel(field=_field(high))} if high else {}
-        text = {"mark": {"type": "text", "align": "left", "dx": 6}}
-        drawn.append({**text, "encoding": {**place, "text": {"field": "label"}, **end}})
-        transform = [*transform, {"calculate": label, "as": "label"}] if label != x.column else transform
-    inner = _layers(drawn, look, ()) | {"height": {"step": ROW + 2}, "width": WIDTH - 120}
-    chart = _chart(inner, look, [*transform, *look.fold()], panel, independent, 1)
-    if label == x.column:
-        chart["transform"].append({"calculate": "datum['text 0']", "as": "label"})
-    return chart
+        made.add({"type": "text", "align": "left", "dx": 6}, {**place, "text": {"field": "label"}, **end})
+        computed = [{"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}]
+    size = {"height": {"step": ROW + 2}, "width": WIDTH - 120}
+    return made.chart([], inner={**made.layered(()), **size}, after=computed)
 
 
-def roofline_chart(
-    x: Axis,
-    y: Axis,
-    series: Columns,
-    *,
-    roof: str,
-    dash: Columns = (),
-    shape: Columns = (),
-    panel: Columns = (),
-    label: Columns = (),
-    hollow: str = "",
-    also: Sequence[str] = (),
-    across: int = 1,
-) -> Chart:
+def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any) -> Chart:
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
-    roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.  series: a colour
-    each, of roofs and points.  dash: of roofs.  shape: of points.  For the rest see `line_chart`.
+    roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.  options: see
+    `Options`.
     """
-    look = _Look(series, dash, (x, y), ())
-    at = _datum(x.column)
+    made = _Builder(Options(series, **{"across": 1, **options}), (x, y), ("what",))
+    least, most = (f"log(datum.{op} {factor}) / LN10" for op, factor in (("min", "/ 3"), ("max", "* 6")))
+    ranged: list[Layer] = [
+        {"window": [{"op": "row_number", "as": "number"}]},
+        {"joinaggregate": [{"op": op, "field": _field(x.column), "as": op} for op in ("min", "max")]},
+    ]
     curve: list[Layer] = [
         {"filter": "datum.what === 'roof'"},
         {"calculate": "sequence(0, 1.001, 0.02)", "as": "step"},
         {"flatten": ["step"]},
-        {"calculate": "pow(10, datum.least + datum.step * (datum.most - datum.least))", "as": "at"},
+        {"calculate": f"pow(10, {least} + datum.step * ({most} - {least}))", "as": "at"},
         {"calculate": roof, "as": "allowed"},
     ]
-    over = {"x": x.channel(field="at"), "y": y.channel(field="allowed")}
-    tooltip = look.tooltip(panel, "what", shape, also)
-    marker = (
-        {
-            "shape": {
-                "field": "shape",
-                "type": "nominal",
-                "title": _title(shape),
-                "sort": None,
-                "scale": {"range": list(SHAPES)},
-            }
-        }
-        if shape
-        else {}
-    )
-    drawn: list[Layer] = [{
-        "transform": curve, "mark": {"type": "line", "strokeWidth": 1.6},
-        "encoding": {**over, **look.colour(), **look.dash(), **look.opacity(), "detail": {"field": "row"}},
-    }]  # fmt: skip
-    plotted = {"filter": f"datum.what !== 'roof' && {at} > 0 && {_datum(y.column)} > 0"}
+    over = {"x": x.channel(field="at"), "y": y.channel(field="allowed"), "detail": {"field": "number"}}
+    made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dash}, curve)
     place = {"x": x.channel(), "y": y.channel()}
-    for layer in _points({**place, **look.colour(), **marker, **look.opacity(), **tooltip}, hollow):
-        drawn.append({**layer, "transform": [plotted, *layer.get("transform", ())]})
-    if label:
-        text = _text(label, place)
-        drawn.append({**text, "transform": [plotted, *text["transform"]]})
-    ranged: list[Layer] = [
-        {"window": [{"op": "row_number", "as": "row"}]},
-        {"joinaggregate": [{"op": op, "field": _field(x.column), "as": op} for op in ("min", "max")]},
-        {"calculate": "log(datum.min / 3) / LN10", "as": "least"},
-        {"calculate": "log(datum.max * 6) / LN10", "as": "most"},
-    ]
-    if shape:
-        ranged.append({"calculate": _joined(shape), "as": "shape"})
-    inner = _layers(drawn, look, ("x", "y")) | {"height": 380}
-    chart = _chart(inner, look, ranged, panel, ("x", "y") if panel else (), across)
-    chart["usermeta"]["legends"] |= {"shape": list(_tuple(shape))}
-    return chart
+    plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
+    made.add_points(place, plotted)
+    made.add_text(place, plotted)
+    return made.chart(ranged, zoom=("x", "y"), size={"height": 380})
+
+
+class _Builder:
+    """The layers of a chart, and what they share."""
+
+    def __init__(self, options: Options, axes: Sequence[Axis], row: Columns = (), more: Iterable[str] = ()) -> None:
+        self.options = options
+        dashed = _names(options.dash)
+        self.series = _tuple(options.series) or (("part",) if options.parts and "part" not in dashed else ())
+        self.row, self.layers = row, [rule.layer for rule in options.rules]
+        #: Title → (column, unit) of what tooltips spell as numbers.
+        self.numbers = {a.title: (a.column, a.unit) for a in (*axes, *options.also) if isinstance(a, Axis)}
+        ends = (name for name in (options.low, options.high, *more) if name)
+        self.numbers |= {name.replace("_", " "): (name, axes[0].unit) for name in ends}
+        hidden: Layer = {} if options.legend else {"legend": None}
+        nominal: Layer = {"type": "nominal", "title": None, "sort": None}
+        scale = {"range": list(options.colours)} if options.colours else {}
+        marked = "shape" if options.shape else "series"
+        shape = {"field": marked, **nominal, "scale": {"range": list(SHAPES)}, **hidden}
+        dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
+        colour = {"color": {"field": "series", **nominal, "scale": scale, **hidden}}
+        self.colour: Layer = colour | ({"opacity": dim} if options.legend else {}) if self.series else {}
+        self.shape: Layer = {"shape": shape} if self.series else {}
+        dash = {"field": "dash", **nominal, "scale": {"range": list(DASHES)}}
+        self.dash: Layer = {"strokeDash": dash} if options.dash else {}
+        #: The colour of marks that no series colours.
+        self.plain: Layer = {} if self.series else {"color": COLOURS[0]}
+
+    @property
+    def tooltip(self) -> Layer:
+        """Everything that is encoded, as text."""
+        chosen = self.options
+        also = [name for name in chosen.also if isinstance(name, str)]
+        columns = (self.row, self.series, chosen.shape, chosen.dash, chosen.panel, chosen.each, also)
+        names = dict.fromkeys(name for each in columns for name in _names(each))
+        texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
+        return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
+
+    def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
+        """One more layer, in front of the others."""
+        self.layers.append(
+            {**({"transform": list(transform)} if transform else {}), "mark": mark, "encoding": encoding}
+        )
+
+    def add_points(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
+        """Markers with tooltips, filled or hollow."""
+        encoding = {**place, **self.colour, **self.shape, **self.tooltip}
+        hollow = self.options.hollow
+        for filled, test in ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),):
+            chosen = [{"filter": test}] if test else []
+            self.add({"type": "point", "filled": filled, "size": 45, **self.plain}, encoding, [*transform, *chosen])
+
+    def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
+        """The labels of points."""
+        if self.options.label:
+            made = [*transform, {"calculate": _joined(self.options.label), "as": "label"}]
+            mark = {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9}
+            self.add(mark, {**place, "text": {"field": "label"}}, made)
+
+    def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
+        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a series in the legend."""
+        params: list[Layer] = []
+        if zoom:
+            select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
+            params.append({"name": f"zoom{name}", "select": select, "bind": "scales"})
+        if self.series and self.options.legend and legend:
+            shown = {"type": "point", "fields": ["series"], "toggle": "true"}
+            params.append({"name": "shown", "select": shown, "bind": "legend"})
+        layers = [*self.layers, *self.options.layers]
+        needed = {*zoom, *({"color"} if self.series else ())}
+        carrier = next(n for n, one in enumerate(layers) if all("field" in one["encoding"].get(k, {}) for k in needed))
+        layers[carrier] = {**layers[carrier], "params": params}
+        return {"layer": layers}
+
+    def chart(
+        self,
+        transform: Sequence[Layer],
+        *,
+        zoom: Sequence[str] = (),
+        inner: Chart | None = None,
+        after: Sequence[Layer] = (),
+        needs: Sequence[Axis] = (),
+        size: Chart | None = None,
+    ) -> Chart:
+        """The whole chart. needs: what a row must have to be drawn.  after: transforms of the texts."""
+        chosen, parts = self.options, {part: part.replace("_", " ") for part in self.options.parts}
+        named = {"color": self.series, "shape": _tuple(chosen.shape) or self.series, "strokeDash": _tuple(chosen.dash)}
+        legends = {channel: list(parts.values()) if names == ("part",) else names for channel, names in named.items()}
+        meta = {
+            "legends": {channel: names for channel, names in legends.items() if names and chosen.legend},
+            "parts": list(parts.values()),
+            "needs": [axis.column for axis in needs if axis.column != "value"],
+        }
+        made = {"transform": [*chosen.transform, *self._folded(parts), *transform, *self._texts(), *after]}
+        inner = {**(inner or self.layered(zoom)), **(size or {})}
+        if not chosen.panel:
+            return {**made, "usermeta": meta, **inner}
+        made["transform"].append({"calculate": _joined(chosen.panel), "as": "panel"})
+        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
+        resolve = {"scale": dict.fromkeys(chosen.independent, "independent")}
+        return {
+            **made,
+            "usermeta": {**meta, "panel": chosen.panel, "across": chosen.across},
+            **facet,
+            "resolve": resolve,
+        }
+
+    def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
+        """Columns that are parts become rows."""
+        if not parts:
+            return []
+        return [
+            {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
+            {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
+            {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
+        ]
+
+    def _texts(self) -> list[Layer]:
+        """The texts of series and their like, and those of numbers for tooltips."""
+        chosen = self.options
+        made = {"series": self.series, "shape": chosen.shape, "dash": chosen.dash, "row": self.row}
+        texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
+        for number, (column, unit) in enumerate(self.numbers.values()):
+            value = f"datum[{json.dumps(column)}]"
+            text = f"isValid({value}) ? {_spelled(value, unit, 10, '.4')} : '–'"
+            texts.append({"calculate": text, "as": f"text {number}"})
+        return texts
 
 
 def complete(chart: Chart, table: Table, title: str = "") -> Chart:
@@ -331,194 +377,54 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
-        count = len({label(row, meta["panel"]) for row in drawn})
-        made["columns"] = min(count, meta["across"])
-        if meta["across"] > 1:
-            inner["width"] = WIDTH if count == 1 else round(PANEL * 2 / meta["across"]) - 10 * (meta["across"] > 2)
-            inner["height"] = 320 if count == 1 else 220 if meta["across"] == 2 else 130
+        panels, across = len({_label(row, meta["panel"]) for row in drawn}), meta["across"]
+        made["columns"] = min(panels, across)
+        if across > 1:
+            inner["width"] = WIDTH if panels == 1 else 2 * PANEL // across - 10 * (across > 2)
+            inner["height"] = 320 if panels == 1 else 220 if across == 2 else 130
     # Colours and markers share a legend only where both name all series; a series looks alike in all panels.
-    names = {channel: _labels(columns, drawn) for channel, columns in meta.get("legends", {}).items()}
+    names = {
+        channel: columns
+        if columns == meta["parts"]
+        else list(filter(None, dict.fromkeys(_label(r, columns) for r in drawn)))
+        for channel, columns in meta.get("legends", {}).items()
+    }
     for child in made.get("hconcat", [inner]):
-        if "yOffset" in str(child["layer"]):  # the dots of a row stand one below the other
+        if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
             child["height"]["step"] = max(ROW, 7 * len(names.get("color", ())))
-    for encoding in _encodings(made):
-        for channel in (name for name in names if "field" in encoding.get(name, {})):
-            encoding[channel]["scale"]["domain"] = names[channel]
-            encoding[channel]["legend"] = {"columns": _legend_columns(names[channel])}
-            if channel == "strokeDash":
-                encoding[channel]["legend"] |= {"symbolSize": 500, "symbolStrokeColor": GREY}
-    _label_few_decades(made, rows)
+        for layer in child.get("layer", ()):
+            for channel in (name for name in names if "field" in layer["encoding"].get(name, {})):
+                labels, encoded = names[channel], layer["encoding"][channel]
+                longest = max(map(len, labels), default=1) * LETTER + 40
+                encoded["scale"]["domain"] = labels
+                encoded["legend"] = {"columns": max(1, min(len(labels), LEGEND // longest))}
+                encoded["legend"] |= {"symbolSize": 500} if channel == "strokeDash" else {}
     head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
     return {**head, "data": {"values": rows}, "config": config(), **made}
 
 
 def config() -> dict[str, Any]:
-    """How charts look: on white here; the pages' script replaces the ink in dark mode."""
+    """How charts look on a light ground; in dark mode the pages' script replaces the ink."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    legend = {"orient": "bottom", "labelLimit": 0, "symbolLimit": 0, "titleLimit": 0, "symbolStrokeWidth": 2}
     return {
         "font": "sans-serif",
         "background": "transparent",
         "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 320},
         "axis": {
-            **text, "domainColor": GREY, "tickColor": GREY, "gridColor": GREY, "gridOpacity": 0.2, "labelLimit": 420,
+            **text,
+            "domainColor": GREY,
+            "tickColor": GREY,
+            "gridColor": GREY,
+            "gridOpacity": 0.2,
+            "labelLimit": 420,
         },
-        "legend": {
-            **text, "orient": "bottom", "labelLimit": 0, "symbolLimit": 0, "symbolStrokeWidth": 2, "titleLimit": 0,
-            "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
-        },
+        "legend": {**text, **legend, "layout": {"bottom": {"direction": "vertical", "anchor": "start"}}},
         "header": {"labelColor": INK, "labelFontSize": 12, "labelLimit": 0, "title": None},
         "text": {"color": INK, "fontSize": 10},
         "rule": {"color": INK},
         "range": {"category": list(COLOURS)},
-    }  # fmt: skip
-
-
-class _Look:
-    """What the layers of a chart share: its series, how their markers and tooltips look."""
-
-    def __init__(
-        self,
-        series: Columns,
-        dash: Columns,
-        axes: Sequence[Axis],
-        parts: Sequence[str],
-        row: Columns = (),
-        colours: Sequence[str] = (),
-        ends: Sequence[str] = (),
-        legend: bool = True,
-    ) -> None:
-        self.series = _tuple(series) or (("part",) if parts and "part" not in _names(dash) else ())
-        self.dashes = _tuple(dash)
-        self.parts, self.row, self.colours, self.legend = parts, row, colours, legend
-        #: Title → (column, unit) of what tooltips spell as numbers.
-        self.numbers = {axis.title: (axis.column, axis.unit) for axis in axes}
-        self.numbers |= {_title(name): (name, axes[0].unit) for name in ends if name}
-
-    def fold(self) -> list[Layer]:
-        """Columns that are parts become rows."""
-        if not self.parts:
-            return []
-        named = "replace(datum.part, regexp('_', 'g'), ' ')"
-        names = [part.replace("_", " ") for part in self.parts]
-        return [
-            {"fold": [_field(part) for part in self.parts], "as": ["part", "value"]},
-            {"calculate": named, "as": "part"},
-            {"calculate": f"indexof({json.dumps(names)}, datum.part)", "as": "part order"},
-        ]
-
-    def calculated(self) -> list[Layer]:
-        """The texts of series, dashes and rows, and those of numbers for tooltips."""
-        made = {"series": self.series, "dash": self.dashes, "row": _tuple(self.row)}
-        texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
-        for number, (column, unit) in enumerate(self.numbers.values()):
-            text = f"isValid({_datum(column)}) ? {_spelled(_datum(column), unit, 10, '.4')} : '–'"
-            texts.append({"calculate": text, "as": f"text {number}"})
-        return texts
-
-    def colour(self) -> Layer:
-        if not self.series:
-            return {}
-        scale: Layer = {"range": list(self.colours)} if self.colours else {}
-        found = {"field": "series", "type": "nominal", "title": None, "sort": None, "scale": scale}
-        return {"color": found | ({} if self.legend else {"legend": None})}
-
-    def shape(self) -> Layer:
-        if not self.series:
-            return {}
-        found = {"field": "series", "type": "nominal", "title": None, "sort": None, "scale": {"range": list(SHAPES)}}
-        return {"shape": found | ({} if self.legend else {"legend": None})}
-
-    def dash(self) -> Layer:
-        if not self.dashes:
-            return {}
-        found = {"field": "dash", "type": "nominal", "title": None, "sort": None, "scale": {"range": list(DASHES)}}
-        return {"strokeDash": found}
-
-    def opacity(self) -> Layer:
-        if not self.series or not self.legend:
-            return {}
-        return {"opacity": {"condition": {"param": "shown", "value": 1}, "value": 0.08}}
-
-    def tooltip(self, *more: Columns) -> Layer:
-        columns = [name for each in (self.row, self.series, self.dashes, *more) for name in _names(each)]
-        texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in dict.fromkeys(columns)]
-        numbers = [{"field": f"text {number}", "title": title} for number, title in enumerate(self.numbers)]
-        return {"tooltip": [*texts, *numbers]}
-
-    def meta(self) -> dict[str, Any]:
-        """What `complete` needs to know to lay legends out."""
-        parts = {part: part.replace("_", " ") for part in self.parts}
-        named = {"color": self.series, "shape": self.series, "strokeDash": self.dashes}
-        legends = {channel: parts if columns == ("part",) else list(columns) for channel, columns in named.items()}
-        return {"legends": {channel: columns for channel, columns in legends.items() if columns and self.legend}}
-
-
-def _layers(drawn: Sequence[Layer], look: _Look, zoom: Sequence[str], name: str = "zoom", legend: bool = True) -> Chart:
-    """Layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a series in the legend."""
-    params: list[Layer] = []
-    if zoom:
-        select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
-        params.append({"name": name, "select": select, "bind": "scales"})
-    if look.series and look.legend and legend:
-        shown = {"type": "point", "fields": ["series"], "toggle": "true"}
-        params.append({"name": "shown", "select": shown, "bind": "legend"})
-    layers = [dict(layer) for layer in drawn]
-    needed = {*zoom, *({"color"} if look.series else ())}
-    carrier = next(each for each in layers if all("field" in each["encoding"].get(name, {}) for name in needed))
-    carrier["params"] = params
-    return {"layer": layers}
-
-
-def _chart(
-    inner: Chart,
-    look: _Look,
-    transform: Sequence[Layer],
-    panel: Columns = (),
-    independent: Sequence[str] = (),
-    across: int = 1,
-) -> Chart:
-    """The whole chart, with a panel for each value of these columns."""
-    computed = [*transform, *look.calculated()]
-    if not panel:
-        return {"transform": computed, "usermeta": look.meta(), **inner}
-    return {
-        "transform": [*computed, {"calculate": _joined(panel), "as": "panel"}],
-        "usermeta": {**look.meta(), "panel": list(_tuple(panel)), "across": across},
-        "facet": {"field": "panel", "type": "nominal", "sort": None},
-        "spec": inner,
-        "resolve": {"scale": dict.fromkeys(independent, "independent")},
     }
-
-
-def _points(encoding: Layer, hollow: str = "") -> list[Layer]:
-    full: Layer = {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": encoding}
-    if not hollow:
-        return [full]
-    outline: Layer = {"mark": {"type": "point", "filled": False, "size": 45}, "encoding": encoding}
-    return [
-        {**full, "transform": [{"filter": f"!({hollow})"}]},
-        {**outline, "transform": [{"filter": hollow}]},
-    ]
-
-
-def _text(columns: Columns, place: Layer) -> Layer:
-    return {
-        "transform": [{"calculate": _joined(columns), "as": "label"}],
-        "mark": {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9},
-        "encoding": {**place, "text": {"field": "label"}},
-    }
-
-
-def _shown(axis: Axis) -> Layer:
-    """Rows that have a number for this axis; on a logarithmic one, above 0."""
-    value = _datum(axis.column)
-    return {"filter": f"isValid({value})" + (f" && {value} > 0" if axis.log else "")}
-
-
-def _rule(rule: Rule) -> Layer:
-    at: Layer = {"field": _field(rule.at), "type": "quantitative"} if isinstance(rule.at, str) else {"datum": rule.at}
-    mark = {"type": "rule", "strokeDash": [4, 3], "color": GREY, "strokeWidth": 1.2, "tooltip": rule.title}
-    return {"mark": mark, "encoding": {rule.axis: at}}
 
 
 def _rows(labels: bool = True) -> Layer:
@@ -526,45 +432,8 @@ def _rows(labels: bool = True) -> Layer:
     return {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis}
 
 
-def _encodings(chart: Chart) -> list[Layer]:
-    nested = [chart.get("spec", {}), *chart.get("hconcat", ()), *chart.get("layer", ())]
-    return [
-        *([chart["encoding"]] if "encoding" in chart else ()),
-        *(e for each in nested if each for e in _encodings(each)),
-    ]
-
-
-def _label_few_decades(chart: Chart, rows: Sequence[Mapping[str, Cell]]) -> None:
-    """More labels on logarithmic axes whose numbers span little more than a decade."""
-    axes: dict[str, list[Layer]] = {}
-    for channel in (encoding[name] for encoding in _encodings(chart) for name in ("x", "y") if name in encoding):
-        if channel.get("scale", {}).get("type") == "log":
-            axes.setdefault(channel["title"], []).append(channel)
-    for channels in axes.values():
-        fields = {channel["field"] for channel in channels}
-        numbers = [
-            cell for row in rows for name in fields if isinstance(cell := row.get(name), int | float) and cell > 0
-        ]
-        if numbers and max(numbers) < 30 * min(numbers):
-            for channel in channels:
-                channel["axis"]["labelExpr"] = channel["axis"]["labelExpr"].replace("[1, 3]", "[1, 2, 3, 5, 7]")
-
-
-def _labels(columns: Sequence[str] | Mapping[str, str], rows: Sequence[Mapping[str, Cell]]) -> list[str]:
-    """The texts of a legend: of parts their names, else what these columns of the table say."""
-    if isinstance(columns, Mapping):
-        return list(columns.values())
-    return [text for text in dict.fromkeys(label(row, columns) for row in rows) if text]
-
-
-def _legend_columns(labels: Sequence[str]) -> int:
-    """How many labels stand side by side."""
-    longest = max(map(len, labels), default=1)
-    return max(1, min(len(labels), LEGEND // (longest * LETTER + 40)))
-
-
-def label(row: Mapping[str, Cell], columns: Columns) -> str:
-    """The text of a series, row or panel, as the chart makes it."""
+def _label(row: Mapping[str, Cell], columns: Columns) -> str:
+    """The text of a series or panel, as the chart makes it."""
     found = ((template, row.get(_name(template))) for template in _tuple(columns))
     return ", ".join(
         re.sub(r"\{.*\}", str(cell), template) if "{" in template else str(cell)
@@ -577,9 +446,9 @@ def _joined(columns: Columns) -> str:
     """A Vega expression of these columns' texts, without those that are empty."""
     texts = []
     for template in _tuple(columns):
-        value = _datum(_name(template))
-        before, _, after = template.partition("{" + _name(template) + "}") if "{" in template else ("", "", "")
-        text = " + ".join(filter(None, [json.dumps(", " + before), value, json.dumps(after) if after else ""]))
+        value = f"datum[{json.dumps(_name(template))}]"
+        before, _, after = template.partition(f"{{{_name(template)}}}") if "{" in template else ("", "", "")
+        text = f"{json.dumps(', ' + before)} + {value} + {json.dumps(after)}"
         texts.append(f"(isValid({value}) && {value} !== '' ? {text} : '')")
     return f"slice({' + '.join(texts)}, 2)"
 
@@ -590,23 +459,21 @@ def _spelled(value: str, unit: str, base: int, digits: str = "") -> str:
     Bytes on a binary axis have binary prefixes.
     """
     if unit == "%":
-        return f"format({value}, '{digits}~%')"
+        return f"format({value}, '{digits}~{'p' if digits else '%'}')"
     if unit == "B" and base == 2:
-        sizes = [
-            f"{value} >= {1024**n} ? format({value} / {1024**n}, '~g') + ' {sign}iB'"
-            for n, sign in ((3, "G"), (2, "M"), (1, "K"))
-        ]
-        return " : ".join([*sizes, f"{value} + ' B'"])
+        sizes = ((1024**n, sign) for n, sign in ((3, "G"), (2, "M"), (1, "K")))
+        scaled = [f"{value} >= {size} ? format({value} / {size}, '~g') + ' {sign}iB'" for size, sign in sizes]
+        return "(" + " : ".join([*scaled, f"{value} + ' B'"]) + ")"
     shown = shown_unit(unit)
     if shown.lowest or shown.highest:
         return f"replace(format({value}, '{digits}~s'), regexp('([a-zA-Zµ]?)$'), ' $1{shown.label}')"
     small = f"abs({value}) < 1e-3 && {value} !== 0 ? format({value}, '.3~e') : format({value}, ',~g')"
-    plain = f"abs({value}) >= 1e5 ? format({value}, '.4~s') : {small}"
-    return f"({plain}) + ' {shown.label}'" if shown.label else plain
+    plain = f"(abs({value}) >= 1e5 ? format({value}, '.4~s') : {small})"
+    return f"{plain} + ' {shown.label}'" if shown.label else plain
 
 
 def _tuple(columns: Columns) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) and columns else tuple(columns)
+    return tuple(filter(None, (columns,) if isinstance(columns, str) else columns))
 
 
 def _name(template: str) -> str:
@@ -616,14 +483,6 @@ def _name(template: str) -> str:
 
 def _names(columns: Columns) -> tuple[str, ...]:
     return tuple(_name(template) for template in _tuple(columns))
-
-
-def _title(columns: Columns) -> str:
-    return ", ".join(name.replace("_", " ") for name in _names(columns))
-
-
-def _datum(column: str) -> str:
-    return f"datum[{json.dumps(column)}]"
 
 
 def _field(column: str) -> str:

@@ -51,7 +51,7 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
 
 
 def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]) -> Iterator[Drawable]:
-    """Each figure with its table.  records: as `records.newest` gives them, of any benchmarks."""
+    """Each figure with its table.  records: the current ones, of any benchmarks."""
     for figure in figures:
         own = [record for record in records if record.benchmark in figure.benchmarks]
         try:

@@ -6,7 +6,6 @@ take seconds and some hundred MB. Whoever needs a whole Record (plugins' figures
 
 from __future__ import annotations
 
-import gc
 import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,13 +88,13 @@ class Points:
 
     labels: as `format_point` spells them.  texts: parameter → Python's repr, as asv spells it.  ids: each point's
     number among the points of all benchmarks.  version: of the benchmark; Records of others do not count.
+    place: label → its index in these lists.
     """
 
     version: str
     labels: list[str] = field(default_factory=list)
     texts: list[dict[str, str]] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
-    declared: int = 0
     place: dict[str, int] = field(default_factory=dict)
 
     def add(self, texts: dict[str, str], number: int) -> int:
@@ -193,9 +192,9 @@ class RecordIndex:
     points: list[tuple[str, str]]  # (benchmark, label) by the id of a point
     machines: list[str]
 
-    def raw(self, rows: Sequence[int]) -> dict[int, bytes]:
+    def raw(self, rows: np.ndarray) -> dict[int, bytes]:
         """The lines of these rows as they are stored; imported results have none."""
-        chosen = self.table[np.asarray(rows, int)] if len(rows) else self.table[:0]
+        chosen = self.table[rows]
         found: dict[int, bytes] = {}
         order = np.lexsort((chosen[:, _OFFSET], chosen[:, _FILE]))
         for number, group in itertools.groupby(order.tolist(), key=lambda at: int(chosen[at, _FILE])):
@@ -208,36 +207,30 @@ class RecordIndex:
         return found
 
     def current(self) -> list[Record]:
-        """Of each machine and point the measured Record of the newest commit, of one commit the one started last."""
+        """The Records that `store.current_records` would choose, without decoding the others."""
         measured = np.flatnonzero(self.table[:, _STATUS] == OK)
-        rows = sorted(_last_by_point(self.table, measured, _COMMIT, _STARTED).values())
+        rows = np.sort(self.newest(measured, self.table[measured, _COMMIT], self.table[measured, _STARTED]))
         records = [record for line in self.raw(rows).values() if (record := _decode(line))]
         return sorted(records, key=lambda record: (record.machine, record.benchmark))
+
+    def newest(self, rows: np.ndarray, *rank: np.ndarray) -> np.ndarray:
+        """Of these rows the last one of each machine and point, by the first of these ranks, then by the others."""
+        order = rows[np.lexsort(rank[::-1])][::-1]
+        keys = self.table[order, _MACHINE] * len(self.points) + self.table[order, _POINT]
+        return order[np.unique(keys, return_index=True)[1]]
 
     def by_point(self, most: int) -> Iterator[tuple[tuple[str, str], list[bytes], int]]:
         """(benchmark, label), the newest lines of each point, oldest first, and how many Records it has in all."""
         stored = np.flatnonzero(self.table[:, _FILE] >= 0)
         order = stored[np.lexsort((self.table[stored, _STARTED], self.table[stored, _POINT]))].tolist()
         groups = [(p, list(rows)) for p, rows in itertools.groupby(order, key=lambda row: int(self.table[row, _POINT]))]
-        lines = self.raw([row for _, rows in groups for row in rows[-most:]])
+        lines = self.raw(np.array([row for _, rows in groups for row in rows[-most:]], int))
         for point, rows in groups:
             yield self.points[point], [lines[row] for row in rows[-most:]], len(rows)
 
 
-_COLUMNS = 9
-_MACHINE, _COMMIT, _POINT, _STATUS, _STARTED, _FILE, _OFFSET, _LENGTH, _BENCHMARK = range(_COLUMNS)
-
-
-def _last_by_point(table: np.ndarray, rows: np.ndarray, *rank: int) -> dict[tuple[int, int], int]:
-    """(machine, point) → the row that is last by these columns."""
-    order = rows[np.lexsort([table[rows, column] for column in reversed(rank)])]
-    return {(int(table[row, _MACHINE]), int(table[row, _POINT])): int(row) for row in _last_of_each(table, order)}
-
-
-def _last_of_each(table: np.ndarray, order: np.ndarray) -> np.ndarray:
-    keys = table[order, _MACHINE] * (table[:, _POINT].max(initial=0) + 1) + table[order, _POINT]
-    _, first = np.unique(keys[::-1], return_index=True)
-    return order[::-1][first]
+_COLUMNS = 8
+_MACHINE, _COMMIT, _POINT, _STATUS, _STARTED, _FILE, _OFFSET, _LENGTH = range(_COLUMNS)
 
 
 def _decode(line: bytes) -> Record | None:
@@ -259,30 +252,22 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
         grid = {name: [repr(value) for value in values] for name, values in benchmark.grid.items()}
         points = _declared_points(benchmark.version, grid, numbers)
         for metric in benchmark.metrics:
-            name = asv_name(benchmark.name, metric.name)
-            found[name] = TrackedMetric(
-                name, benchmark.name, metric.name, plugin.entry.name, metric.unit, metric.direction, benchmark.name,
-                points,
-            )  # fmt: skip
+            name, where = asv_name(benchmark.name, metric.name), (plugin.entry.name, metric.unit, metric.direction)
+            found[name] = TrackedMetric(name, benchmark.name, metric.name, *where, benchmark.name, points)
     shared: dict[str, Points] = {}
     for name, entry in declarations.items():
         ours = is_ours(entry)
         if name in found or (ours and entry.get("plugin") in loaded):
             continue
-        benchmark_name = str(entry["benchmark"]) if ours else name
-        names = [str(each) for each in entry.get("param_names") or []]
+        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, "")
+        names = map(str, entry.get("param_names") or [])
         grid = {key: list(map(str, values)) for key, values in zip(names, entry.get("params") or [], strict=False)}
-        if benchmark_name not in shared:
-            shared[benchmark_name] = _declared_points(str(entry.get("version")), grid, numbers)
+        if title not in shared:
+            shared[title] = _declared_points(str(entry.get("version")), grid, numbers)
+        plugin_name, direction = str(entry.get("plugin") or ""), direction_of(entry) or ""
+        heading = title if ours else str(entry.get("pretty_name") or name)
         found[name] = TrackedMetric(
-            name,
-            benchmark_name,
-            str(entry["metric"]) if ours else "",
-            str(entry.get("plugin") or ""),
-            unit_of(entry),
-            direction_of(entry) or "",
-            benchmark_name if ours else str(entry.get("pretty_name") or name),
-            shared[benchmark_name],
+            name, title, metric_name, plugin_name, unit_of(entry), direction, heading, shared[title]
         )
     return found
 
@@ -291,7 +276,6 @@ def _declared_points(version: str, grid: Mapping[str, Sequence[str]], numbers: I
     points = Points(version)
     for values in itertools.product(*grid.values()):
         points.add(dict(zip(grid, values, strict=True)), next(numbers))
-    points.declared = len(points.labels)
     return points
 
 
@@ -316,9 +300,8 @@ _PARAMS = msgspec.json.Decoder(dict[str, str | int | float | bool])
 
 @dataclass
 class _Benchmark:
-    """A benchmark while Records are read. metrics: name → its number in `names`.  known: params as stored → id."""
+    """A benchmark while Records are read. metrics: name → its number.  known: params as they are stored → id."""
 
-    number: int
     points: Points
     metrics: dict[str, int] = field(default_factory=dict)
     known: dict[bytes, int] = field(default_factory=dict)
@@ -332,7 +315,7 @@ class _Reader:
         self.revisions = revisions
         self.benchmarks: dict[str, _Benchmark] = {}
         for place, metric in enumerate(self.metrics):
-            made = self.benchmarks.setdefault(metric.benchmark, _Benchmark(len(self.benchmarks), metric.points))
+            made = self.benchmarks.setdefault(metric.benchmark, _Benchmark(metric.points))
             made.metrics[metric.metric or METRIC] = place
         self.count = 1 + max((number for each in self.benchmarks.values() for number in each.points.ids), default=-1)
         self.machines: dict[str, int] = {}
@@ -376,7 +359,7 @@ class _Reader:
         row = len(self.records) // _COLUMNS
         revision = self.revisions.get(line.commit, -1)
         status = STATUS[line.status]
-        self.records.extend((machine, revision, point, status, started, file, offset, length, benchmark.number))
+        self.records.extend((machine, revision, point, status, started, file, offset, length))
         if status == OK:
             for name, metric in line.metrics.items():
                 place = benchmark.metrics.get(name)
@@ -413,18 +396,12 @@ def read_history(
     the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results
     of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
-    was_on = gc.isenabled()
-    gc.disable()  # millions of numbers, all alive: the collector would look at them again and again
-    try:
-        reader = _Reader(metrics, revisions)
-        for path in record_files(results):
-            reader.read(path, on_damage)
-        for record in import_results(results, declarations):
-            reader.take(_imported(record), -1, 0, 0)
-        return _history(reader, results, revisions, dates)
-    finally:
-        if was_on:
-            gc.enable()
+    reader = _Reader(metrics, revisions)
+    for path in record_files(results):
+        reader.read(path, on_damage)
+    for record in import_results(results, declarations):
+        reader.take(_imported(record), -1, 0, 0)
+    return _history(reader, results, revisions, dates)
 
 
 def _imported(record: Record) -> _Line:
@@ -439,45 +416,35 @@ def _history(reader: _Reader, results: Path, revisions: Mapping[str, int], dates
     measured = table[:, _COMMIT] >= 0
     kept = sorted(set(table[measured, _COMMIT].astype(int).tolist()))
     by_revision = {revision: commit for commit, revision in revisions.items()}
-    names = list({**reader.machines, **dict.fromkeys(reader.last)})
-    last = {name: _read_last(reader, name) for name in reader.last}
-    machines, place = _machines(results, names, last)
+    commits = [by_revision[revision] for revision in kept]
+    last = {name: record for name, (_, *at) in reader.last.items() if (record := _read_record(reader.files, *at))}
+    machines = _machines(results, {**reader.machines, **reader.last}, last)
+    place = {machine.name: place for place, machine in enumerate(machines)}
     table[:, _MACHINE] = np.array([place[name] for name in reader.machines], float)[table[:, _MACHINE].astype(int)]
-    points = _point_names(reader)
-    index = RecordIndex(reader.files, table, points, [machine.name for machine in machines])
-    history = History(
-        machines=machines,
-        commits=[by_revision[revision] for revision in kept],
-        dates=[dates.get(by_revision[revision], 0.0) for revision in kept],
-        revisions=kept,
-        metrics={metric.name: metric for metric in reader.metrics},
-        last={name: record for name, record in last.items() if record},
-        store=index,
-    )
+    index = RecordIndex(reader.files, table, _point_names(reader), [machine.name for machine in machines])
+    metrics = {metric.name: metric for metric in reader.metrics}
+    dated = [dates.get(commit, 0.0) for commit in commits]
+    history = History(machines, commits, dated, kept, metrics, last=last, store=index)
     history.lines = dict(_lines(reader, table, measured, history))
     history.outcomes = dict(_outcomes(reader, index))
     return history
 
 
-def _read_last(reader: _Reader, machine: str) -> Record | None:
-    _, file, offset, length = reader.last[machine]
-    with reader.files[file].open("rb") as opened:
+def _read_record(files: Sequence[Path], file: int, offset: int, length: int) -> Record | None:
+    with files[file].open("rb") as opened:
         opened.seek(offset)
         return _decode(opened.read(length))
 
 
-def _machines(
-    results: Path, names: Iterable[str], last: Mapping[str, Record | None]
-) -> tuple[list[Machine], dict[str, int]]:
-    """The machines in the order of pages, and each one's place."""
+def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:
+    """The machines in the order of pages."""
     stored = {path.parent.name: read_object_or_empty(path) for path in results.glob("*/machine.json")}
     found = []
     for name in names:
-        facts, record = stored.get(name, {}), last.get(name)
-        told = facts if "gpu" in facts or record is None else _hardware_facts(record)
-        found.append(Machine(hardware_of(told), name, facts))
-    found.sort()
-    return found, {machine.name: place for place, machine in enumerate(found)}
+        facts = stored.get(name, {})
+        hardware = hardware_of(facts if "gpu" in facts or name not in last else _hardware_facts(last[name]))
+        found.append(Machine(hardware, name, facts))
+    return sorted(found)
 
 
 def _point_names(reader: _Reader) -> list[tuple[str, str]]:
@@ -524,10 +491,8 @@ def _lines(reader: _Reader, table: np.ndarray, measured: np.ndarray, history: Hi
 
 def _outcomes(reader: _Reader, index: RecordIndex) -> Iterator[tuple[tuple[str, str, str], Outcome]]:
     table = index.table
-    rank = table[:, _STATUS] == OK
-    order = np.lexsort((table[:, _STARTED], rank, table[:, _COMMIT]))
+    everything = np.arange(len(table))
     spelled: dict[int, Status] = {code: status for status, code in STATUS.items()}
-    for row in _last_of_each(table, order).tolist():
+    for row in index.newest(everything, table[:, _COMMIT], table[:, _STATUS] == OK, table[:, _STARTED]).tolist():
         machine, point = index.machines[int(table[row, _MACHINE])], index.points[int(table[row, _POINT])]
-        reason, warnings = reader.remarks.get(row, ("", ()))
-        yield (machine, *point), Outcome(spelled[int(table[row, _STATUS])], reason, warnings)
+        yield (machine, *point), Outcome(spelled[int(table[row, _STATUS])], *reader.remarks.get(row, ("", ())))

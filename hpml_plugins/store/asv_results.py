@@ -52,8 +52,12 @@ def is_ours(declaration: Mapping[str, Any]) -> bool:
 
 def unit_of(declaration: Mapping[str, Any]) -> str:
     """The unit of an entry of benchmarks.json: ours, or asv's in our symbols."""
-    asv_unit = str(declaration.get("unit") or "")
-    return str(declaration.get("si_unit") or _UNITS.get(asv_unit, asv_unit))
+    return str(declaration.get("si_unit") or symbol_of(str(declaration.get("unit") or "")))
+
+
+def symbol_of(asv_unit: str) -> str:
+    """Our symbol of one of asv's units; the unit itself where we have none."""
+    return _UNITS.get(asv_unit, asv_unit.partition(" (")[0])
 
 
 def direction_of(declaration: Mapping[str, Any]) -> Direction | None:

@@ -36,14 +36,10 @@ def _records() -> Sequence[bytes]:
 
 def _read_record(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
-    from hpml_plugins.model.formatting import point
+    from hpml_plugins.model.formatting import format_point
     from hpml_plugins.model.record import encode
     from hpml_plugins.report.compare import Side, compare
     from hpml_plugins.report.export import write_parquet
-    from hpml_plugins.report.site.history import History
-    from hpml_plugins.report.site.nodes import machines
-    from hpml_plugins.report.site.page import fill
-    from hpml_plugins.report.site.record_files import RecordFiles
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
 
@@ -59,7 +55,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     inner = found[1:-1]
     for record in inner:
         msgspec.json.decode(encode(record))
-        point(list(record.params), [repr(value) for value in record.params.values()])
+        format_point(record.params)
         for name in record.metrics:
             record.median(name)
             if record.status != "failed":  # which ends the process, as asv wants it
@@ -69,13 +65,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     for record in inner:
         compare(Side("machine", record.machine), Side("commit", record.commit), inner, {})
     write_parquet(found, folder / "out.parquet")
-    html = folder / "html"
-    html.mkdir(exist_ok=True)
-    files = RecordFiles({})
-    files.take(found)
-    files.write(html)
-    page = fill("nodes.html", machines=machines(folder / "results", History(), _declared(), found, {}), project="p")
-    (html / "nodes.html").write_text(page, encoding="utf-8")
+    _write_pages(folder, folder / "results", _declared())
     return "read" if inner else "stepped over"
 
 
@@ -123,6 +113,25 @@ def _merge(folder: Path) -> None:
         line.encode()  # it is printed
 
 
+def _write_pages(folder: Path, results: Path, declared: Any) -> None:
+    """What pages read and write of a folder of results."""
+    from hpml_plugins.report.reading import read_history, tracked_metrics
+    from hpml_plugins.report.site.gpu_types import build
+    from hpml_plugins.report.site.history import write_history
+    from hpml_plugins.report.site.nodes import find_nodes
+    from hpml_plugins.report.site.page import write_page
+
+    html = folder / "html"
+    html.mkdir(exist_ok=True)
+    commits = {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
+    history = read_history(results, tracked_metrics(None, declared), declared, commits, {}, str)
+    assert history.store is not None
+    history.store.current()
+    build(history)
+    write_history(history, {}, html, "p")
+    write_page(html, "nodes.html", machines=find_nodes(history), project="p")
+
+
 def _as_asv(folder: Path) -> None:
     """What our plugin mends in `asv`, for this process."""
     from hpml_plugins.asv.patches import apply
@@ -131,17 +140,19 @@ def _as_asv(folder: Path) -> None:
 
 
 def _read_results(data: bytes, folder: Path) -> str:
-    from hpml_plugins.report.site.history import read_history
-    from hpml_plugins.report.site.result_files import Layout, measured
+    from hpml_plugins.store.asv_results import _read
 
     _project(folder)
     path = folder / "source" / _result_file()[0]
     path.write_bytes(data)
-    layout = Layout(_declared())
-    found = list(measured(folder / "source", layout))
-    read_history(folder / "source", _declared(), {each.commit: number for number, each in enumerate(found)})
+    # As those of a plain asv project, whose results are imported.
+    foreign = {
+        name: {key: value for key, value in entry.items() if key != "metric"} for name, entry in _declared().items()
+    }
+    _write_pages(folder, folder / "source", foreign)
+    read = _read(path)
     _merge(folder)
-    return "read" if found else "stepped over"
+    return "read" if read else "stepped over"
 
 
 def _declarations() -> Sequence[bytes]:
@@ -152,9 +163,6 @@ def _read_declarations(data: bytes, folder: Path) -> str:
     from asv import util
     from asv.util import UserError
 
-    from hpml_plugins.report.site.history import History
-    from hpml_plugins.report.site.nodes import machines
-    from hpml_plugins.report.site.result_files import Layout, measured
     from hpml_plugins.store import read_object_or_empty
     from hpml_plugins.store.declarations import keep_declared
 
@@ -167,9 +175,7 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
         for entry in told.values():
             list(itertools.product(*entry["params"]))
-        layout = Layout(told)
-        list(measured(folder / "source", layout))
-        machines(folder / "source", History(), told, [_a_record()], {})
+        _write_pages(folder, folder / "source", told)
     _merge(folder)
     path.write_bytes(data)
     util.write_json(str(path), _declared(), 2)
@@ -185,10 +191,7 @@ def _machines() -> Sequence[bytes]:
 def _read_machine(data: bytes, folder: Path) -> str:
     from hpml_plugins.asv.run import facets
     from hpml_plugins.model import Node
-    from hpml_plugins.report.site.history import History
-    from hpml_plugins.report.site.nodes import machines
-    from hpml_plugins.report.site.page import fill
-    from hpml_plugins.store import read_object_or_empty
+    from hpml_plugins.store import append_record, read_object_or_empty, record_file
 
     _project(folder)
     machine = folder / "source" / Path(_result_file()[0]).parent
@@ -198,8 +201,8 @@ def _read_machine(data: bytes, folder: Path) -> str:
     _merge(folder)
     (machine / "machine.json").write_bytes(data)
     record = msgspec.structs.replace(_a_record(), machine=machine.name)
-    page = fill("nodes.html", machines=machines(folder / "source", History(), _declared(), [record], {}), project="p")
-    page.encode()
+    append_record(record_file(folder / "source", machine.name, record.commit), record)
+    _write_pages(folder, folder / "source", _declared())
     return "read" if known else "stepped over"
 
 

@@ -122,13 +122,13 @@ def _prices() -> Sequence[bytes]:
 
 
 def _read_prices(data: bytes, folder: Path) -> str:
-    from hpml_plugins.report.site.gpu_type import GpuType
-    from hpml_plugins.report.site.prices import FILE, read_costs
+    from hpml_plugins.report.reading import Hardware
+    from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
 
-    (folder / FILE).write_bytes(data)
+    (folder / PRICES_FILE).write_bytes(data)
     costs = read_costs(folder)
     for name in costs.prices:
-        price = costs.price(GpuType(0, name, "8"))
+        price = costs.price(Hardware(0, name, "8"))
         assert price is not None and math.isfinite(price) and price > 0, price
     costs.currency.encode()
     return "read"

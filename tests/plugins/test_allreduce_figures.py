@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from charted import picture
+
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.allreduce.figures import figures
-from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable
+from hpml_plugins.plugins.allreduce.figures import FIGURES
 
-(BANDWIDTH,) = figures()
+(BANDWIDTH,) = FIGURES
 
 
 def record(benchmark: str, seconds: float, info: dict[str, str | float], **params: str | int) -> Record:
@@ -37,18 +37,18 @@ RECORDS = [
 def test_rows_stand_by_size_and_say_what_nccl_chose() -> None:
     rows = list(BANDWIDTH.table(RECORDS).rows())
     assert [(row["over"], row["collective"], row["ranks"], row["nodes"], row["size"]) for row in rows] == [
-        ("NCCL", "all_gather", 2, 1, 1048576),
-        ("NCCL", "all_reduce", 2, 1, 1024),
-        ("NCCL", "all_reduce", 2, 1, 1048576),
-        ("NCCL", "all_reduce out of place", 2, 1, 1048576),
-        ("gloo", "all_reduce", 2, 2, 1048576),
+        ("NCCL", "all-gather", 2, 1, 1048576),
+        ("NCCL", "all-reduce", 2, 1, 1024),
+        ("NCCL", "all-reduce", 2, 1, 1048576),
+        ("NCCL", "all-reduce out of place", 2, 1, 1048576),
+        ("gloo", "all-reduce", 2, 2, 1048576),
     ]
     assert (rows[2]["algorithm"], rows[2]["protocol"], rows[2]["channels"]) == ("RING", "LL", 16)
     assert rows[4]["algorithm"] is None
 
 
 def test_the_chart_names_each_line_and_keeps_libraries_apart() -> None:
-    drawable = Drawable("allreduce", BANDWIDTH, BANDWIDTH.table(RECORDS))
-    svg = render(drawable, "svg").decode()
-    for text in ("h200-x2, NCCL", "h200-x2, gloo", "all-reduce out of place, 2 ranks", "all-reduce, 2 ranks, 2 nodes"):
-        assert text in svg
+    drawn = picture(BANDWIDTH, RECORDS)
+    assert {"NCCL", "gloo", "all-reduce out of place", "h200-x2, 2 ranks, nodes: 2"} <= drawn.texts
+    assert len(drawn.marks["point"]) == 5
+    assert "message size: 1024; bus bandwidth: 95325090909.1; series: all-reduce;" in " ".join(drawn.marks["point"])

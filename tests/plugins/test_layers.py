@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import matplotlib.figure
 import pytest
+from charted import picture
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
-from hpml_plugins.plugins.layers.figures import draw_layers, draw_swap, layers_table, swap_table
+from hpml_plugins.plugins.layers.figures import FIGURES, layers, swap
 from hpml_plugins.plugins.layers.interleaved_timing import time_in_turns
 from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
 from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
@@ -260,7 +260,7 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
     watched = Series({"power": [100.0, 650.0], "memory_used": [1e9, 2e9]})
     counted = Series({"power": [600.0], "energy": [0.3]})
     on_gpu = {"layer": "relu", "mode": "forward", "batch": 256}
-    table = layers_table(
+    table = layers(
         [
             record("layers_cuda", on_gpu, 1e-4, 0.0, power=counted, gpu0=watched),
             record("layers_cpu", on_gpu, 1e-2, 0.0),
@@ -270,10 +270,10 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
     assert table.columns["power"] == [600.0, None]
     assert table.columns["highest_power"] == [650.0, None]
     assert table.columns["memory_in_use"] == [2e9, None]
-    sheet = matplotlib.figure.Figure()
-    draw_layers(sheet, table)
-    assert [sum(len(marks.get_xdata()) for marks in axes.get_lines()) for axes in sheet.axes] == [2, 2, 1]
-    assert list(sheet.axes[0].get_lines()[0].get_xdata()) == [pytest.approx(1e-4 / 256)]  # a row of the batch
+    assert table.columns["time_per_input"] == pytest.approx([1e-4 / 256, 1e-2 / 256])
+    drawn = picture(FIGURES[0], table)
+    assert {"time per input", "memory per input", "power"} <= drawn.texts
+    assert len(drawn.marks["point"]) == 2 + 2 + 1  # the second has no power
 
 
 def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]) -> Record:
@@ -290,24 +290,22 @@ def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]
 
 
 def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:
-    table = swap_table(
+    table = swap(
         [
             swap_record("here", [1.25, 2.0, 1.6], (400.0, 300.0)),
             swap_record("there", [0.8], (0.0, 0.0)),
         ]
     )
     assert table.columns["speedup"] == [1.6, 0.8]
-    assert (table.columns["speedup_low"], table.columns["speedup_high"]) == ([1.25, 0.8], [2.0, 0.8])
+    assert (table.columns["speedup_low"], table.columns["speedup_high"]) == ([1.25, None], [2.0, None])
     assert table.columns["memory_ratio"] == [0.75, None]
-    sheet = matplotlib.figure.Figure()
-    draw_swap(sheet, table)
-    times, memory, _ = sheet.axes[0].get_lines()
-    # per cent: 100 − 100 / 1.6 = 37.5, 100 − 100 / 0.8 = −25; from 100 − 100 / 1.25 = 20 to 100 − 100 / 2 = 50
-    assert list(times.get_xdata()) == pytest.approx([37.5, -25])
-    assert list(memory.get_xdata()) == [25]
-    (intervals,) = sheet.axes[0].collections
-    ends = [[float(x) for x, _ in line] for line in intervals.get_segments()]
-    assert ends == [pytest.approx([20, 50]), pytest.approx([-25, -25])]
+    # 1 − 1 / 1.6 = 37.5 %, 1 − 1 / 0.8 = −25 %; from 1 − 1 / 1.25 = 20 % to 1 − 1 / 2 = 50 %
+    assert table.columns["time_saved"] == pytest.approx([0.375, -0.25])
+    assert (table.columns["time_saved_low"][0], table.columns["time_saved_high"][0]) == pytest.approx((0.2, 0.5))
+    assert table.columns["memory_saved"] == [0.25, None]
+    drawn = picture(FIGURES[1], table).marks
+    assert len(drawn["point"]) == 3
+    assert any("time saved: 0.2;" in whisker and "time_saved_high: 0.5" in whisker for whisker in drawn["rule mark"])
 
 
 def test_records_of_a_point_an_order_are_not_drawn() -> None:
@@ -315,5 +313,5 @@ def test_records_of_a_point_an_order_are_not_drawn() -> None:
     old = [record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")]
     new = swap_record("here", [1.6], (400.0, 300.0))
     assert current_records([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
-    assert len(swap_table(old)) == 0
-    assert swap_table([*old, new]) == swap_table([new])
+    assert len(swap(old)) == 0
+    assert swap([*old, new]) == swap([new])

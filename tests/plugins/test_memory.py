@@ -5,22 +5,15 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import matplotlib.figure
 import pytest
+from charted import picture
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Table
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.memory import MEMORY_PARTS, hpml_benchmarks, hpml_figures
-from hpml_plugins.plugins.memory.figures import (
-    card_table,
-    draw_card,
-    draw_layers,
-    draw_ratio,
-    layers_table,
-    ratio_table,
-)
+from hpml_plugins.plugins.memory.figures import FIGURES, ON_CARD, card, layers, ratio
 from hpml_plugins.plugins.memory.holdings import Holdings, saved_in_graph
 from hpml_plugins.plugins.memory.layers import check_against_float64
 from hpml_plugins.plugins.memory.search import largest_that_fits
@@ -248,36 +241,37 @@ CARD = record(
 )
 
 
+CHARTS = {figure.name: figure for figure in FIGURES}
+
+
 def test_the_bars_of_a_card_add_up_to_what_it_holds() -> None:
-    sheet = matplotlib.figure.Figure()
-    draw_card(sheet, card_table([CARD]))
-    assert sum(bar.get_width() for bar in sheet.axes[0].patches) == 7.0  # GiB
+    (row,) = card([CARD]).rows()
+    assert sum(float(row[part] or 0) for part in ON_CARD) == row["card"] == 7 * 2.0**30
+    drawn = picture(CHARTS["card"], [CARD])
+    assert len(drawn.marks["bar"]) == len(ON_CARD)
+    assert {"here, resnet18, GPUs: 1, batch 256", "activations", "context"} <= drawn.texts
 
 
 def test_the_ratio_stands_beside_the_published_ones() -> None:
-    table = ratio_table([CARD])
+    table = ratio([CARD])
     rows = {(row["who"], row["model"], row["gpus"]): row["ratio"] for row in table.rows()}
     assert rows["here, batch 256", "resnet18", 1] == 7.0
     published = "V100 SXM2, published (001)"
     assert rows[published, "resnet18", 1] == 287.7373241
     assert rows[published, "resnet50", 2] == 147.9666531
     assert len(table) == 5
-    sheet = matplotlib.figure.Figure()
-    draw_ratio(sheet, table)
-    assert {text.get_text() for text in sheet.legends[0].get_texts()} == {"here, batch 256", published}
-    (ours, theirs) = sheet.axes[0].get_lines()
-    assert list(ours.get_xdata()) == [7.0]
-    assert len(theirs.get_xdata()) == 4
+    drawn = picture(CHARTS["ratio"], table)
+    assert {"here, batch 256", published} <= drawn.texts
+    assert len(drawn.marks["point"]) == 5
 
 
 def test_the_layers_stand_beside_the_published_ones() -> None:
     ours = record("memory_layers", {"gpus": 1, "limit": 10.91}, layers=221, conv=111, linear=110, time=0.03)
-    table = layers_table([ours])
+    table = layers([ours])
     assert table.columns["layers"] == [221, 123, 123, 84, 116]
     assert table.columns["activations"][1] == 123 * 51_380_224
-    sheet = matplotlib.figure.Figure()
-    draw_layers(sheet, table)
-    assert sum(sum(marks.get_xdata()) for marks in sheet.axes[0].get_lines()) == 221 + 123 + 123 + 84 + 116
+    points = picture(CHARTS["layers"], table).marks["point"]
+    assert sum(int(float(point.split("layers that fit: ")[1].split(";")[0])) for point in points) == 667
 
 
 @pytest.mark.parametrize("figure", hpml_figures(), ids=lambda figure: figure.name)

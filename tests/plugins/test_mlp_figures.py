@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import pytest
+from charted import picture
 
 from hpml_plugins import Record, Series
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures, tables
+from hpml_plugins.plugins.mlp import figures as tables
+from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures
 from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
-from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 
@@ -94,9 +93,9 @@ def test_every_figure_has_a_table_and_its_chart_is_drawn(name: str) -> None:
     figure = FIGURES[name]
     table = figure.table([each for each in RECORDS if each.benchmark in figure.benchmarks])
     assert len(table) > 0
-    if figure.draw:
-        picture = render(Drawable("mlp", figure, table), "svg")
-        assert ElementTree.fromstring(picture).tag.endswith("svg")
+    if figure.chart:
+        marks = picture(figure, table).marks
+        assert marks.get("point") or marks.get("bar")
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -133,6 +132,25 @@ def test_points_on_the_roofline_by_hand() -> None:
 
 def test_numpy_s_precision_stands_beside_the_network_s() -> None:
     rows = list(tables.over("rate")([learned("rate", [0.01, 0.1])]).rows())
-    assert [(row["by"], row["rate"], row["precision"]) for row in rows] == [
+    assert [(row["by"], row["rate"], row["accuracy"]) for row in rows] == [
         ("network", 0.01, 0.5), ("network", 0.1, 0.9), ("NumPy", 0.1, 0.89),
     ]  # fmt: skip
+
+
+def test_the_phases_are_stacked_with_the_whole_batch_as_a_mark() -> None:
+    drawn = picture(FIGURES["phases"], [phases()])
+    assert {"all-reduce", "copying images host to device", "whole batch"} <= drawn.texts
+    assert len(drawn.marks["point"]) == 2  # ours and the exercise's
+
+
+def test_a_roof_is_a_curve_for_each_machine_and_points_bear_their_batch() -> None:
+    drawn = picture(FIGURES["points"], [modelled()])
+    assert len(drawn.marks["line mark"]) == 2  # ours and the published
+    assert len(drawn.marks["point"]) == 2
+    assert {
+        "B 3000",
+        "B 12000",
+        "H 512",
+        "H 2048",
+        tables.PUBLISHED + ", gpu, 2 ranks, mpi, own product",
+    } <= drawn.texts

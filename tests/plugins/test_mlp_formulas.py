@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpml_plugins import HpmlError, published_figures
-from hpml_plugins.plugins.mlp import tables
+from hpml_plugins.plugins.mlp import figures as tables
 from hpml_plugins.plugins.mlp.formulas import (
     Line,
     Sizes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.figure
 import pytest
+from charted import Picture, picture
 
 from hpml_plugins import Record, Series
 from hpml_plugins.model.record import MetricSamples
@@ -56,28 +56,27 @@ def product_record(dtype: str, size: int, rate: float, **columns: Any) -> Record
     return record("quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate)
 
 
-def drawn(name: str, *records: Record) -> tuple[list[dict[str, Any]], Any]:
+def drawn(name: str, *records: Record) -> tuple[list[dict[str, Any]], Picture]:
     figure = FIGURES[name]
     table = figure.table(records)
-    sheet = matplotlib.figure.Figure()
-    assert figure.draw is not None
-    figure.draw(sheet, table)
-    return list(table.rows()), sheet
+    return list(table.rows()), picture(figure, table)
 
 
 def test_accuracy_over_bits_has_a_line_for_each_step_and_each_way_of_integers() -> None:
-    rows, sheet = drawn("accuracy", steps_record())
+    rows, shown = drawn("accuracy", steps_record())
     assert len(rows) == 9
     assert (rows[0]["bits"], rows[0]["accuracy"]) == (32, 0.98)
-    (axes,) = sheet.axes
-    # float32; weights a channel; integers a tensor and a channel
-    assert len(axes.get_lines()) == 4
+    # weights per channel; integers per tensor and per channel; float32 is a rule
+    assert len(shown.marks["line mark"]) == 3
+    assert "integer, per tensor, minmax" in shown.texts
+    assert "weights, per tensor, minmax" not in shown.texts
+    assert any("float32: 0.98" in rule for rule in shown.marks["rule mark"])
 
 
 def test_histograms_are_of_the_largest_data_set_of_a_machine() -> None:
-    rows, sheet = drawn("weights", steps_record("digits", 1442), steps_record("cifar10", 50_000))
+    rows, shown = drawn("weights", steps_record("digits", 1442), steps_record("cifar10", 50_000))
     assert {row["data"] for row in rows} == {"cifar10"}
-    assert len(sheet.axes[0].patches) == 4
+    assert len(shown.marks["line mark"]) == 4
 
 
 def test_ranges_are_a_row_a_tensor() -> None:
@@ -94,7 +93,7 @@ def test_steps_are_a_row_a_data_set() -> None:
 def test_the_front_holds_what_nothing_beats() -> None:
     energy = Series({"energy": [0.002], "power": [300.0], "images": [10.0]})
     left = Series({"layer": ["conv1", "fc"], "why": ["no", "no"]})
-    rows, sheet = drawn(
+    rows, shown = drawn(
         "front",
         deployed_record("float32", 4e-3, 0.95),
         deployed_record("bfloat16", 2e-3, 0.94, energy=energy),
@@ -109,16 +108,13 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert rows[0]["best_latency"] == 1.0  # one image at one a second
     # −20 · log10(0.01) = 40 dB; float32 has no error
     assert [row["snr_db"] for row in rows] == [None, pytest.approx(40.0), pytest.approx(40.0), pytest.approx(40.0)]
-    (axes,) = sheet.axes
-    assert len(axes.collections) == 4
-    # 1 to 8 ms; accuracies from 0.90 to 0.95
-    assert axes.get_xlim() == (1, 10)
-    assert axes.get_ylim() == pytest.approx((0.87, 0.972))
+    assert len(shown.marks["point"]) == 4
+    assert len(shown.marks["line mark"]) == 1
 
 
 def test_what_does_not_run_for_one_image_has_no_latency() -> None:
     batches = Series({"batch": [64.0], "time": [6e-3]})
-    rows, sheet = drawn(
+    rows, shown = drawn(
         "front",
         deployed_record("float32", 4e-3, 0.95),
         deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches),
@@ -127,19 +123,19 @@ def test_what_does_not_run_for_one_image_has_no_latency() -> None:
         (4e-3, True, 1),
         (None, False, None),
     ]
-    assert [mark.get_label() for axes in sheet.axes for mark in axes.collections] == ["float32"]
-    _, sheet = drawn("front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches))
-    assert not sheet.axes
+    (point,) = shown.marks["point"]
+    assert "series: float32" in point
+    _, shown = drawn("front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches))
+    assert "point" not in shown.marks
 
 
 def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:
-    _, sheet = drawn("front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0))
-    low, high = sheet.axes[0].get_ylim()
-    assert (low, high) == pytest.approx((0.9, 1.002))
+    _, shown = drawn("front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0))
+    assert any("'accuracy' for a linear scale with values from 0.90 to 1.00" in axis for axis in shown.marks["axis"])
 
 
 def test_products_are_held_against_bfloat16_and_the_peak() -> None:
-    rows, sheet = drawn(
+    rows, shown = drawn(
         "products",
         product_record("int8", 8192, 1400e12, share=[0.35, 0.7]),
         product_record("bfloat16", 8192, 700e12, share=[0.3, 0.6]),
@@ -150,9 +146,9 @@ def test_products_are_held_against_bfloat16_and_the_peak() -> None:
     assert by_point["int8", 8192]["highest"] == 2800e12
     assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == ("quick", 0.7)
     assert by_point["int8", 512]["against_bfloat16"] is None
-    # two rates and two peaks, each peak with its number
-    assert len(sheet.axes[0].get_lines()) == 4
-    assert [text.get_text() for text in sheet.axes[0].texts] == ["bfloat16: 1170", "int8: 2000"]
+    assert by_point["bfloat16", 8192]["peak"] == pytest.approx(700e12 / 0.6)
+    assert len(shown.marks["line mark"]) == 2
+    assert any("peak: 2e+15" in rule or "peak: 2,000" in rule for rule in shown.marks["rule mark"])
 
 
 def test_every_way_of_a_product_has_a_row() -> None:
@@ -169,6 +165,7 @@ def test_every_way_of_a_product_has_a_row() -> None:
 
 
 def test_products_on_a_card_without_published_peak_are_drawn_without_it() -> None:
-    rows, sheet = drawn("products", product_record("int8", 512, 1e12))
+    rows, shown = drawn("products", product_record("int8", 512, 1e12))
     assert rows[0]["share"] is None
-    assert len(sheet.axes[0].get_lines()) == 1
+    assert len(shown.marks["point"]) == 1
+    assert "rule mark" not in shown.marks

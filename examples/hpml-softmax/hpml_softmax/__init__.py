@@ -1,6 +1,6 @@
 """Softmax of each row of a float32 matrix, by torch and by a Triton kernel."""
 
-from hpml_plugins import Benchmark, Figure, Metric, Requires, Table, hookimpl
+from hpml_plugins import Axis, Benchmark, Figure, Metric, Requires, Table, hookimpl, line_chart
 
 ROWS = 2048
 
@@ -44,16 +44,13 @@ SOFTMAX = Benchmark(
 )
 
 
-def table(records):
+def bandwidth(records):
+    """The bandwidth of reading and writing the matrix once: how close a softmax comes to copying."""
     return Table.of_records(records, "time", "bandwidth")
 
 
-def draw(sheet, table):
-    axes = sheet.subplots()
-    for (machine, by), rows in table.groups("machine", "by").items():
-        axes.plot([row["cols"] for row in rows], [row["bandwidth"] / 1e9 for row in rows], label=f"{machine}, {by}")
-    axes.set(xscale="log", xlabel="columns", ylabel="GB/s")
-    axes.legend()
+COLUMNS = Axis("cols", "columns", log=True, base=2)
+CHART = line_chart(COLUMNS, Axis("bandwidth", "bandwidth", "B/s", zero=True), ("machine", "by"))
 
 
 @hookimpl
@@ -63,5 +60,4 @@ def hpml_benchmarks():
 
 @hookimpl
 def hpml_figures():
-    caption = "How far a softmax is from copying: the bandwidth of reading and writing the matrix once."
-    return [Figure("bandwidth", "Bandwidth over columns", ("softmax",), table, draw, caption)]
+    return [Figure("bandwidth", "Bandwidth by number of columns", ("softmax",), bandwidth, CHART)]

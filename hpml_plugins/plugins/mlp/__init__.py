@@ -15,6 +15,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The exercise's figures with our numbers, and tables beside them."""
-    from hpml_plugins.plugins.mlp.figures import figures
+    from hpml_plugins.plugins.mlp.figures import make_figures
 
-    return figures()
+    return make_figures()

@@ -184,7 +184,7 @@ OVERLAP_BARS = bar_chart(
     "variant",
     Axis("time", "time per batch", "s"),
     marks={"predicted": "predicted from phases"},
-    panel=POINT,
+    panel=tuple(name for name in POINT if name != "dtype"),
     independent=("x",),
 )
 ROOFLINE = roofline_chart(
@@ -194,7 +194,11 @@ ROOFLINE = roofline_chart(
     roof="datum.at / (datum.at / datum.flops + 0.5 * (1 / datum.pci + 1 / datum.mpi))",
     shape="H {hidden}",
     label="B {batch}",
-    also=("predicted", "error"),
+    also=[
+        Axis("time", "time per batch", "s"),
+        Axis("predicted", "predicted", "s"),
+        Axis("error", "error of the prediction", "%"),
+    ],
 )
 
 
@@ -221,7 +225,7 @@ CAPTIONS = {
 }
 
 
-def figures() -> list[Figure]:
+def make_figures() -> list[Figure]:
     """In the order of the exercise's questions."""
     rate, best, loss = (published(name) for name in ("best_learning_rate", "precision", "best_loss"))
     at_rate = [Rule("x", rate, "the exercise's best rate")] if rate else []

@@ -17,6 +17,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The charts `predicted`, `against` and `ppp`; the tables `sums` and `communication`."""
-    from hpml_plugins.plugins.paleo.figures import figures
+    from hpml_plugins.plugins.paleo.figures import make_figures
 
-    return figures()
+    return make_figures()

@@ -147,7 +147,7 @@ PPP_CAPTION = (
 )
 
 
-def figures() -> list[Figure]:
+def make_figures() -> list[Figure]:
     """The figures of the plugin."""
     number = Axis("number", "layer with multiply-adds, in the model's order")
     share = Axis("ppp", "share of the published peak", "%", zero=True)

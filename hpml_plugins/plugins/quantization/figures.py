@@ -161,7 +161,7 @@ ACCURACY = line_chart(
 )
 HISTOGRAM = line_chart(
     Axis("from", "value"),
-    Axis("value", "share", "%", log=True, limits=(1e-4, 1)),
+    Axis("value", "share", "%", log=True, floor=1e-4),
     parts=SHOWN,
     panel=("machine", "layer"),
     steps=True,
@@ -173,12 +173,14 @@ FRONT = line_chart(
     Axis("latency", "latency of one image", "s", log=True, nice=True),
     Axis("accuracy", "accuracy", "%"),
     "method",
-    panel=("machine", "device", "{model} on", "data"),
+    panel=("machine", "device", "model", "data"),
     lines=False,
     hollow="datum.runtime === 'compile'",
     independent=("x",),
-    also=("runtime", "throughput", "front"),
+    also=("runtime", Axis("throughput", "throughput at the best batch", "1/s"), "front"),
     layers=[
+        # An image more or less is chance: the axis spans a tenth at least.
+        *({"mark": {"type": "rule", "opacity": 0}, "encoding": {"y": {"datum": end}}} for end in (0.9, 1)),
         {
             "transform": [{"filter": "datum.front"}],
             "mark": {"type": "line", "interpolate": "step-after", "color": "#8a939e", "strokeWidth": 1},
@@ -186,7 +188,7 @@ FRONT = line_chart(
                 "x": {"field": "latency", "type": "quantitative"},
                 "y": {"field": "accuracy", "type": "quantitative"},
             },
-        }
+        },
     ],
 )
 RATES = line_chart(
@@ -195,7 +197,7 @@ RATES = line_chart(
     "dtype",
     dash=("machine", "device"),
     rules=[Rule("y", "peak", "published peak")],
-    also=("way", "share"),
+    also=("way", Axis("share", "share of the published peak", "%")),
 )
 WEIGHTS_CAPTION = (
     "Share of each layer's weights in 40 equal bins; one scale per channel, min–max ranges; one data set per machine."

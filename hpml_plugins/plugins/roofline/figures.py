@@ -210,7 +210,13 @@ CHART = roofline_chart(
     label="name",
     hollow="indexof(datum.source, 'ncu') < 0",
     across=2,
-    also=("FLOP", "bytes", "time", "share of roof", "source"),
+    also=[
+        Axis("FLOP", "FLOP", "FLOP"),
+        Axis("bytes", "bytes", "B"),
+        Axis("time", "time", "s"),
+        Axis("share of roof", "share of roof", "%"),
+        "source",
+    ],
 )
 
 BENCHMARKS = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")

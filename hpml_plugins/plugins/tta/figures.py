@@ -110,7 +110,7 @@ def out_of_distribution(records: Sequence[Record]) -> Table:
             found = {"networks": len(accuracies), "accuracy": mean, "deviation": deviation}
             ends = {"accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
             rows.append({**_set(record), "images": kind, **found, **ends})
-    return Table.of(rows).sorted(*ORDER)
+    return Table.of(rows).sorted("data", "images", *ORDER[1:])
 
 
 def utilisation(records: Sequence[Record]) -> Table:
@@ -201,9 +201,9 @@ CURVES = line_chart(
     independent=("x", "y"),
 )
 OUT_OF_DISTRIBUTION = dot_chart(
-    "images",
+    ("images", "recipe"),
     Axis("accuracy", "accuracy", "%"),
-    ("recipe", "machine"),
+    "machine",
     low="accuracy_low",
     high="accuracy_high",
     panel="data",

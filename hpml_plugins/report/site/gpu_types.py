@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,84 +71,37 @@ def _of_all(one: float | None, hardware: Hardware) -> float | None:
 
 
 @dataclass(frozen=True)
-class Newest:
-    """The newest result of one point on one hardware. value: None when it failed, NaN when it was skipped.
-
-    low, high: the interval of the value, NaN where there is none.  date: of the commit, ms since 1970.  usual: the
-    commit is its column's newest, and the column has one machine, so that the cell need not name them.
-    """
-
-    value: float | None
-    low: float
-    high: float
-    commit: str
-    date: float
-    machine: str
-    usual: bool = False
-
-    @property
-    def measured(self) -> bool:
-        """Whether there is a number."""
-        return self.value is not None and math.isfinite(self.value)
-
-
-@dataclass(frozen=True)
 class Cell:
-    """What one point gave on one hardware.
+    """What one point gave on one hardware. The page's script adds the ratio to the base.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`.  value: the
-    number at seven digits, for the page's script.  ratio: against the base; empty where there is none.  title: the
-    tooltip.  linked: to its row's history.
+    number at seven digits, for the script.  title: the tooltip.  linked: to its row's history.
     """
 
     status: str = ""
     text: str = ""
     interval: str = ""
     value: str = ""
-    ratio: str = ""
-    judgement: str = ""
     title: str = ""
     linked: bool = False
-
-
-def make_cell(metric: TrackedMetric, newest: Newest | None, base: Newest | None) -> Cell:
-    """The cell of one result.  base: the result on the base hardware."""
-    if newest is None:
-        return Cell()
-    origin = "" if newest.usual else f"commit {newest.commit[:8]} of {day(newest.date)}, on {newest.machine}"
-    if newest.value is None:
-        return Cell("failed", "failed", title=origin, linked=True)
-    if not newest.measured:
-        return Cell("skipped", "–")
-    times = None
-    if base is not None and base is not newest and base.value is not None:
-        times = formatting.better_by(newest.value, base.value, metric.direction)
-    text, sign, interval = formatting.estimate(newest.value, newest.low, newest.high, metric.unit).partition(" ± ")
-    return Cell(
-        status="ok",
-        text=text,
-        interval=(sign + interval).strip(),
-        value=f"{newest.value:.7g}",
-        ratio="base" if base is newest else formatting.ratio(times) if times is not None else "",
-        judgement=formatting.judge(times) if times is not None else "",
-        title=origin,
-        linked=True,
-    )
 
 
 @dataclass(frozen=True)
 class Column:
     """Hardware. label: unique on the page, and what its address remembers.  gpus: how many, as text.
 
-    newest: its newest commit.  price, watts: of all its GPUs, an hour and at most; None where it is not known.
+    rows: its machines' places in the history.  newest: its newest commit.  price, watts: of all its GPUs, an hour and
+    at most; None where it is not known.
     """
 
     label: str
     machines: tuple[str, ...]
-    gpus: str = ""
-    newest: str = ""
-    price: float | None = None
-    watts: float | None = None
+    rows: tuple[int, ...]
+    is_gpu: bool
+    gpus: str
+    newest: str
+    price: float | None
+    watts: float | None
 
 
 @dataclass(frozen=True)
@@ -161,27 +113,22 @@ class Row:
 
     point: str
     cells: tuple[Cell, ...]
-    precision: str = ""
-    link: str = ""
+    precision: str
+    link: str
 
 
 @dataclass(frozen=True)
 class Group:
-    """One metric. direction: "lower", "higher", or "" where it is not known.
+    """One metric. unit: as it is shown.  link: to its history.
 
-    paid: dividing by a price or by watts makes sense, for it is a time or a rate.  means: one per column, the geometric
-    mean of its ratios to the base over the points that both have; empty where there is none.
+    paid: dividing by a price or by watts makes sense, for it is a time or a rate.
     """
 
-    title: str
-    metric: str
-    plugin: str
-    unit: str
-    direction: str
-    link: str
+    metric: TrackedMetric
     rows: tuple[Row, ...]
-    paid: bool = False
-    means: tuple[Cell, ...] = ()
+    unit: str
+    link: str
+    paid: bool
 
 
 @dataclass(frozen=True)
@@ -195,27 +142,6 @@ class Matrix:
     base: int = 0
     currency: str = ""
 
-    @property
-    def plugins(self) -> list[str]:
-        """What the filter by plugin offers."""
-        return sorted({group.plugin for group in self.groups if group.plugin})
-
-    @property
-    def benchmarks(self) -> list[str]:
-        """What the filter by group offers."""
-        return list(dict.fromkeys(group.title for group in self.groups))
-
-    @property
-    def gpu_counts(self) -> list[str]:
-        """What the filter by GPU count offers."""
-        counts = {column.gpus for column in self.columns if column.gpus}
-        return sorted(counts, key=lambda text: (not text.isdecimal(), len(text), text))
-
-    @property
-    def precisions(self) -> list[str]:
-        """What the filter by precision offers."""
-        return sorted({row.precision for group in self.groups for row in group.rows if row.precision})
-
 
 def build(history: History, costs: Costs | None = None) -> Matrix:
     """The matrix of a history, sorted by benchmark, metric and point; what no GPU has a number of comes last.
@@ -223,117 +149,61 @@ def build(history: History, costs: Costs | None = None) -> Matrix:
     The base is the GPU type that has the most numbers, the first of several.
     """
     costs = costs or Costs()
-    newest = {hardware: _newest_commit(history, _rows_of(history, hardware)) for hardware in history.hardware()}
-    shown = [hardware for hardware, commit in newest.items() if commit]
-    columns = tuple(_column(hardware, history, newest[hardware], costs) for hardware in shown)
+    columns = tuple(column for each in history.hardware() if (column := _column(each, history, costs)).newest)
     metrics = sorted((history.metrics[name] for name in history.lines), key=lambda metric: metric.order)
-    found = {
-        metric.name: [
-            _newest(history, history.lines[metric.name], _rows_of(history, hardware), newest[hardware])
-            for hardware in shown
-        ]
-        for metric in metrics
-    }
-    gpus = [number for number, hardware in enumerate(shown) if hardware.kind == 0]
-    base = _base(found.values(), gpus or range(len(shown)))
-    groups = [group for metric in metrics if (group := _group(metric, found[metric.name], base)).rows]
+    groups = [group for metric in metrics if (group := _group(metric, history, columns)).rows]
+    counts = [sum(bool(row.cells[n].value) for group in groups for row in group.rows) for n in range(len(columns))]
+    gpus = [number for number, column in enumerate(columns) if column.is_gpu]
+    base = max(gpus or range(len(columns)), key=lambda number: counts[number], default=0)
     groups.sort(key=lambda group: not any(row.cells[number].value for row in group.rows for number in gpus))
     machines = sum(len(column.machines) for column in columns)
     return Matrix(columns, tuple(groups), len(history.commits), machines, base, costs.currency)
 
 
-def _rows_of(history: History, hardware: Hardware) -> list[int]:
-    return [number for number, machine in enumerate(history.machines) if machine.hardware == hardware]
-
-
-def _newest_commit(history: History, rows: Sequence[int]) -> str:
+def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
+    rows = tuple(number for number, machine in enumerate(history.machines) if machine.hardware == hardware)
     seen = np.zeros(len(history.commits), bool)
     for lines in history.lines.values():
-        seen |= (lines.status[rows] >= SKIPPED).any(axis=(0, 2))
-    return history.commits[int(np.flatnonzero(seen)[-1])] if seen.any() else ""
+        seen |= (lines.status[rows, :] >= SKIPPED).any(axis=(0, 2))
+    newest = history.commits[int(np.flatnonzero(seen)[-1])] if seen.any() else ""
+    machines = tuple(sorted(history.machines[row].name for row in rows))
+    is_gpu, price, watts = hardware.kind == 0, costs.price(hardware), costs.watts(hardware)
+    return Column(hardware.label, machines, rows, is_gpu, hardware.num_gpu if is_gpu else "", newest, price, watts)
 
 
-def _column(hardware: Hardware, history: History, newest: str, costs: Costs) -> Column:
-    machines = tuple(sorted(history.machines[row].name for row in _rows_of(history, hardware)))
-    gpus = hardware.num_gpu if hardware.kind == 0 else ""
-    return Column(hardware.label, machines, gpus, newest, costs.price(hardware), costs.watts(hardware))
+def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> Group:
+    lines, points = history.lines[metric.name], metric.points
+    found = [_cells(metric, history, lines, column) for column in columns]
+    rows = []
+    for number, (label, cells) in enumerate(zip(points.labels, zip(*found, strict=True), strict=True)):
+        if any(cell.linked for cell in cells):  # else nobody has a number or a failure: the page of nodes says why
+            texts = points.texts[number]
+            precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
+            rows.append(Row(label or "one point", cells, precision, history_link(metric.name, label)))
+    unit = formatting.shown_unit(metric.unit).label
+    paid = metric.unit in ("s", "Hz") or metric.unit.endswith("/s")
+    return Group(metric, tuple(rows), unit, history_link(metric.name, ""), paid)
 
 
-def _newest(history: History, lines: Lines, rows: Sequence[int], newest: str) -> list[Newest | None]:
+def _cells(metric: TrackedMetric, history: History, lines: Lines, column: Column) -> Iterator[Cell]:
     """Of each point the newest result on these machines; of one commit, the one that was started last."""
+    rows = list(column.rows)
     status = lines.status[rows]
     has_result = status >= FAILED
-    last = np.where(has_result.any(axis=0), np.arange(status.shape[1])[:, None], -1).max(axis=0, initial=-1)
+    last = np.where(has_result.any(axis=0), np.arange(status.shape[1])[:, None], -1).max(axis=0, initial=-1).tolist()
     skipped = (status == SKIPPED).any(axis=(0, 1))
-    found: list[Newest | None] = []
-    for point in range(status.shape[2]):
-        column = int(last[point])
-        if column < 0:
-            nothing = Newest(math.nan, math.nan, math.nan, "", 0, "") if skipped[point] else None
-            found.append(nothing)
+    for point, commit in enumerate(last):
+        if commit < 0:
+            yield Cell("skipped", "–") if skipped[point] else Cell()
             continue
-        started = np.where(has_result[:, column, point], lines.started[rows, column, point], -np.inf)
+        started = np.where(has_result[:, commit, point], lines.started[rows, commit, point], -np.inf)
         row = rows[int(started.argmax())]
-        at = row, column, point
-        value = None if lines.status[at] == FAILED else float(lines.values[at])
-        commit = history.commits[column]
-        found.append(
-            Newest(
-                value,
-                float(lines.low[at]),
-                float(lines.high[at]),
-                commit,
-                history.dates[column],
-                history.machines[row].name,
-                commit == newest and len(rows) == 1,
-            )
-        )
-    return found
-
-
-def _base(found: Iterable[Sequence[Sequence[Newest | None]]], columns: Sequence[int]) -> int:
-    """Of these columns the one with the most numbers, the first of several."""
-    counts = dict.fromkeys(columns, 0)
-    for of_metric in found:
-        for column in columns:
-            counts[column] += sum(newest is not None and newest.measured for newest in of_metric[column])
-    return max(counts, key=lambda column: counts[column], default=0)
-
-
-def _group(metric: TrackedMetric, columns: Sequence[Sequence[Newest | None]], base: int) -> Group:
-    rows = []
-    for number, label in enumerate(metric.points.labels):
-        results = [column[number] for column in columns]
-        if not any(result is not None and (result.value is None or result.measured) for result in results):
-            continue  # nobody has a number or a failure; why is on the page of nodes
-        cells = tuple(make_cell(metric, result, results[base]) for result in results)
-        texts = metric.points.texts[number]
-        precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
-        rows.append(Row(label or "one point", cells, precision, history_link(metric.name, label)))
-    return Group(
-        title=metric.heading,
-        metric=metric.metric,
-        plugin=metric.plugin,
-        unit=formatting.shown_unit(metric.unit).label,
-        direction=metric.direction,
-        link=history_link(metric.name, ""),
-        rows=tuple(rows),
-        paid=metric.unit in ("s", "Hz") or metric.unit.endswith("/s"),
-        means=tuple(_mean(rows, column, base, metric.direction) for column in range(len(columns))),
-    )
-
-
-def _mean(rows: Sequence[Row], column: int, base: int, direction: str) -> Cell:
-    """The geometric mean of a column's ratios to the base. text: over how many points."""
-    if column == base:
-        return Cell()
-    ratios = [
-        times
-        for row in rows
-        if row.cells[column].value and row.cells[base].value
-        and (times := formatting.better_by(float(row.cells[column].value), float(row.cells[base].value), direction))
-    ]  # fmt: skip
-    if not ratios:
-        return Cell()
-    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-    return Cell(ratio=formatting.ratio(mean), judgement=formatting.judge(mean), text=f"{len(ratios)} of {len(rows)}")
+        name, when, machine = history.commits[commit], day(history.dates[commit]), history.machines[row].name
+        told = name == column.newest and len(rows) == 1  # the column's head says so
+        origin = "" if told else f"commit {name[:8]} of {when}, on {machine}"
+        if lines.status[row, commit, point] == FAILED:
+            yield Cell("failed", "failed", title=origin, linked=True)
+            continue
+        value, low, high = (float(each[row, commit, point]) for each in (lines.values, lines.low, lines.high))
+        text, sign, interval = formatting.estimate(value, low, high, metric.unit).partition(" ± ")
+        yield Cell("ok", text, (sign + interval).strip(), f"{value:.7g}", origin, linked=True)

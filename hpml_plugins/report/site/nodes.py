@@ -41,7 +41,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeCoverage:
     """A machine of the page. facts: name → text.  last: the day of its newest commit."""
 
     name: str
@@ -56,7 +56,7 @@ class Node:
         return sum(getattr(each, status) for each in self.coverage)
 
 
-def find_nodes(history: History) -> list[Node]:
+def find_nodes(history: History) -> list[NodeCoverage]:
     """Every machine with Records, by name."""
     one_each: dict[str, TrackedMetric] = {}
     for metric in history.metrics.values():
@@ -68,7 +68,7 @@ def find_nodes(history: History) -> list[Node]:
         coverage = tuple(_coverage(machine.name, one_each[name], history) for name in sorted(one_each))
         facts = tuple(_facts(machine, history.last.get(machine.name)))
         last = day(history.dates[int(seen[-1])]) if len(seen) else ""
-        made.append(Node(machine.name, f"machine-{number}", facts, last, len(seen), coverage))
+        made.append(NodeCoverage(machine.name, f"machine-{number}", facts, last, len(seen), coverage))
     return made
 
 

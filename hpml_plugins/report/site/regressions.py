@@ -180,24 +180,12 @@ def find_changes(history: History, branches: Mapping[str, Mapping[str, int]], li
                     at = columns[measured[:, point]]
                     values, low, high = (each[row, at, point] for each in (lines.values, lines.low, lines.high))
                     readings = Readings(revisions[measured[:, point]], values, low, high)
-                    regressed, changes = _judge(metric, point, branch, readings, limit)
+                    limited = limit(entry_name(metric, point), branch, readings.steps())
+                    steps, threshold = limited or ([], THRESHOLD)
+                    regressed = find_regression(steps, metric.direction, readings, threshold)
+                    changes = tuple(level_changes(steps, metric.direction, readings, threshold))
                     found.append(MeasuredSeries(metric, point, machine, branch, regressed, changes))
     return found
-
-
-def _judge(
-    metric: TrackedMetric, point: int, branch: str, readings: Readings, limit: Limit
-) -> tuple[Regressed | None, tuple[Change, ...]]:
-    limited = limit(entry_name(metric, point), branch, [])
-    if limited is None:
-        return None, ()
-    threshold = limited[1]
-    lowest, highest = float(readings.values.min()), float(readings.values.max())
-    if highest - lowest <= threshold * min(abs(lowest), abs(highest)):
-        return None, ()  # no two levels can differ by more
-    steps, threshold = limit(entry_name(metric, point), branch, readings.steps()) or ([], threshold)
-    worse = find_regression(steps, metric.direction, readings, threshold)
-    return worse, tuple(level_changes(steps, metric.direction, readings, threshold))
 
 
 def level_changes(
@@ -237,42 +225,30 @@ def find_regression(
         return None
     from asv.step_detect import detect_regressions
 
-    mirror = _Mirror.of(steps, direction)
-    latest, best, jumps = detect_regressions([mirror.step(step) for step in steps], threshold)
-    if not jumps:
-        return None
+    by = "nothing" if direction == "lower" else "inverse" if all(step[2] > 0 for step in steps) else "sign"
+
+    def original(value: float) -> float:
+        return _mirror((0, 0, value, value, 0.0), by)[2]
+
+    latest, best, jumps = detect_regressions([_mirror(step, by) for step in steps], threshold)
     kept = []
-    for last, first, before, after in jumps:
+    for last, first, before, after in jumps or ():
         old = next(step for step in steps if step[0] <= last < step[1])
         new = next(step for step in steps if step[0] == first)
         if differs(old, new, readings, 0):  # the threshold has been applied, to the sum of several small steps
-            kept.append(Change(last, first, mirror.back(before), mirror.back(after), "worse"))
-    return Regressed(mirror.back(latest), mirror.back(best), tuple(kept)) if kept else None
+            kept.append(Change(last, first, original(before), original(after), "worse"))
+    return Regressed(original(latest), original(best), tuple(kept)) if kept else None
 
 
-@dataclass(frozen=True)
-class _Mirror:
-    """Turns a benchmark of which more is better into one of which less is, and back.
+def _mirror(step: Step, by: str) -> Step:
+    """A level of which more is better as one of which less is, and back.
 
-    by: "none"; "inverse", 1 / v, which keeps shares; "sign", −v, where a level is not above 0.
+    by: "nothing"; "inverse", 1 / v, which keeps shares; "sign", −v, where a level is not above 0.
     """
-
-    by: str
-
-    @classmethod
-    def of(cls, steps: Sequence[Step], direction: str) -> _Mirror:
-        if direction == "lower":
-            return cls("none")
-        return cls("inverse" if all(step[2] > 0 for step in steps) else "sign")
-
-    def back(self, value: float) -> float:
-        return 1 / value if self.by == "inverse" else -value if self.by == "sign" else value
-
-    def step(self, step: Step) -> Step:
-        left, right, value, least, scatter = step
-        if self.by == "inverse":
-            return left, right, 1 / value, 1 / value, scatter / value**2
-        return left, right, self.back(value), self.back(least), scatter
+    left, right, value, least, scatter = step
+    if by == "inverse":
+        return left, right, 1 / value, 1 / value, scatter / value**2
+    return (left, right, -value, -least, scatter) if by == "sign" else step
 
 
 def by_line(series: Sequence[MeasuredSeries]) -> dict[LineKey, tuple[Change, ...]]:
@@ -281,7 +257,7 @@ def by_line(series: Sequence[MeasuredSeries]) -> dict[LineKey, tuple[Change, ...
 
 
 @dataclass(frozen=True)
-class Shown:
+class ListedRegression:
     """A regression as the page and the feed word it."""
 
     title: str
@@ -352,7 +328,9 @@ def _is_single(change: Change, history: History, branch: Mapping[str, int]) -> b
     return branch.get(new, -1) - branch.get(old, -1) == 1
 
 
-def _show(series: MeasuredSeries, change: Change, history: History, branches: Mapping[str, Mapping[str, int]]) -> Shown:
+def _show(
+    series: MeasuredSeries, change: Change, history: History, branches: Mapping[str, Mapping[str, int]]
+) -> ListedRegression:
     column = bisect.bisect_left(history.revisions, change.first)
     old = history.commits[bisect.bisect_left(history.revisions, change.last)]
     new = history.commits[column]
@@ -360,7 +338,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Ma
     texts = series.metric.points.texts[series.point]
     selection = {"machine": series.machine.name, **{f"p-{name}": text for name, text in texts.items()}}
     selection["commits"] = new if single else f"{old}-{new}"
-    return Shown(
+    return ListedRegression(
         title=series.metric.title,
         point=series.label,
         where=series.where,
@@ -378,7 +356,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Ma
     )
 
 
-def write_feed(path: Path, shown: Sequence[Shown], project: str) -> None:
+def write_feed(path: Path, shown: Sequence[ListedRegression], project: str) -> None:
     """The Atom feed, by asv's writer. An entry's identity is its point, machine and commits, whatever the numbers."""
     from asv import feed
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpml_plugins.report.reading import SKIPPED, History
 from hpml_plugins.report.site.gpu_types import Matrix
-from hpml_plugins.report.site.nodes import Node
+from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import write_page, write_static
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
@@ -33,7 +33,12 @@ _PAGES: tuple[Entry, ...] = (
 
 
 def write_search(
-    history: History, matrix: Matrix, nodes: Sequence[Node], plugins: Sequence[PluginPage], html_dir: Path, project: str
+    history: History,
+    matrix: Matrix,
+    nodes: Sequence[NodeCoverage],
+    plugins: Sequence[PluginPage],
+    html_dir: Path,
+    project: str,
 ) -> None:
     """Write the index and the page that searches it."""
     entries = [*_PAGES, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
@@ -75,7 +80,7 @@ def _of_hardware(matrix: Matrix) -> Iterator[Entry]:
         yield "GPU type", column.label, " ".join(column.machines), f"gpus.html#base={quote(column.label, safe='')}"
 
 
-def _of_nodes(nodes: Sequence[Node]) -> Iterator[Entry]:
+def _of_nodes(nodes: Sequence[NodeCoverage]) -> Iterator[Entry]:
     for node in nodes:
         facts = " ".join(value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os"))
         yield "machine", node.name, facts, f"nodes.html#{node.anchor}"

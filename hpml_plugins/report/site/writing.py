@@ -53,7 +53,7 @@ def write_site(publication: Publication) -> list[str]:
     with offers.in_force():
         _write_pages(host, publication, problems)
     problems += offers.problems
-    problems += finish_asv_page(publication.html_dir, publication.declarations)
+    finish_asv_page(publication.html_dir, publication.declarations)
     return problems
 
 

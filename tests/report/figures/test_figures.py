@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support import DRAWN
 
-from hpml_plugins import Figure, HpmlError, Record, Table
+from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry
-from hpml_plugins.report.charts import render
-from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.charts import complete
+from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import current_records
 
@@ -89,27 +89,97 @@ def test_records_of_another_version_or_without_a_number_do_not_stand_for_a_point
     assert current_records([failed], {"toy": "1"}, {}) == []
 
 
-def test_figures_of_a_plugin_become_charts_and_tables(load: Load) -> None:
+@pytest.mark.parametrize("name", ["over_size", "freely"])
+def test_figures_of_a_plugin_become_files(load: Load, name: str) -> None:
     plugin = load(DRAWN)
-    chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
-    assert len(chart.table) == len(numbers.table) == 3
-    svg, png, pdf = (render(chart, form) for form in ("svg", "png", "pdf"))
-    assert svg
-    assert png
-    assert pdf
-    texts = [node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"size", "time in s", "m", "n|2"} <= set(texts)
-    assert b"#010203" not in svg
-    assert b"currentColor" in svg
-    assert svg == render(chart, "svg")
+    drawables = {drawable.figure.name: drawable for drawable in tabulate(plugin, collect(plugin), RECORDS)}
+    assert {len(drawable.table) for drawable in drawables.values()} == {3}
+    assert render(drawables["numbers"], "svg") is None
+    svg, png, pdf = (render(drawables[name], form) or b"" for form in ("svg", "png", "pdf"))
+    texts = {node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    assert {"size", "m", "n|2"} <= texts
+    assert {"time", "10 µs"} <= texts or "time in s" in texts
+    assert name == "over_size" or svg == render(drawables[name], "svg")  # Vega numbers its clips on and on
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
+
+
+def test_a_free_picture_holds_no_character_that_xml_may_not(load: Load) -> None:
+    plugin = load(DRAWN)
+    (freely,) = [
+        one for one in tabulate(plugin, collect(plugin), [record(10, 1e-6, machine="a\x0cb")]) if one.figure.draw
+    ]
+    assert b"ab" in (render(freely, "svg") or b"")
+
+
+def test_series_columns_panels_and_sizes_follow_from_the_table() -> None:
+    chart = line_chart(
+        Axis("size", "size", "B", log=True, base=2), Axis("time", "time", "s"), ("machine", "{size} B"), panel="machine"
+    )
+    one = complete(chart, Table.of_records(RECORDS[:2], "time"))
+    three = complete(chart, Table.of_records([*RECORDS, record(10, float("nan"), machine="odd.one[1]")], "time"))
+    assert (one["columns"], three["columns"]) == (1, 2)
+    assert one["spec"]["width"] > three["spec"]["width"]
+    (point,) = [layer for layer in three["spec"]["layer"] if "shape" in layer["encoding"]]
+    assert point["encoding"]["color"]["scale"]["domain"] == ["m, 10 B", "m, 1000 B", "n|2, 10 B"]
+    assert three["data"]["values"][3]["time"] is None  # JSON has no NaN
+    assert "usermeta" not in three
+
+
+def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
+    chart = line_chart(Axis("size", "size"), Axis("time", "time", "s"), "machine")
+    made = complete(chart, Table({"size": [1, 2], "time": [1.0, None], "machine": ["a", "b"]}))
+    domains = [layer["encoding"]["color"]["scale"]["domain"] for layer in made["layer"] if "color" in layer["encoding"]]
+    assert domains == [["a"], ["a"]]
+
+
+def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> None:
+    def table(records: object) -> Table:
+        """How to
+        read it.
+        """
+        return Table({})
+
+    assert Figure("a", "A", ("toy",), table).caption == "How to read it."
+    assert Figure("a", "A", ("toy",), table, caption="Otherwise.").caption == "Otherwise."
+
+
+def test_a_figure_has_a_chart_or_draws_freely() -> None:
+    with pytest.raises(HpmlError, match="'both' has a chart and draws freely"):
+        Figure("both", "Both", ("toy",), lambda records: Table({}), {"mark": "bar"}, draw=lambda sheet, table: None)
+    with pytest.raises(HpmlError, match="chart must be a Vega-Lite specification"):
+        Figure("old", "Old", ("toy",), lambda records: Table({}), lambda sheet, table: None)  # type: ignore[arg-type]
+
+
+def test_a_table_can_be_selected_extended_filtered_and_sorted() -> None:
+    table = Table({"a": [2, None, 1], "b": [0.5, 1.5, 2.5]}, {"b": "s"})
+    assert table.select("a", time="b") == Table({"a": [2, None, 1], "time": [0.5, 1.5, 2.5]}, {"time": "s"})
+    assert table.sorted("a").columns["a"] == [None, 1, 2]
+    double = table.filtered(lambda row: row["b"] > 1).extended(lambda row: {"c": 2 * row["b"]}, {"c": "s"})
+    assert double == Table({"a": [None, 1], "b": [1.5, 2.5], "c": [3.0, 5.0]}, {"b": "s", "c": "s"})
+
+
+def test_a_table_of_a_series_has_its_units_and_what_more_is_known_of_the_record() -> None:
+    import msgspec
+
+    series = {"curve": Series({"time": [0.1, 0.2]}, {"time": "s"})}
+    one = msgspec.structs.replace(RECORDS[0], series=series)
+    table = Table.of_series([one, RECORDS[1]], "curve", "size", more=lambda record: {"n": 1})
+    assert list(table.rows()) == [{"machine": "m", "size": 10, "n": 1, "time": t} for t in (0.1, 0.2)]
+    assert table.units == {"time": "s"}
+
+
+def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
+    table = Table.of_records([record(10, 1.0)], intervals=("time", "none"))
+    assert table.units == dict.fromkeys(("time", "time_low", "time_high"), "s")
+    (row,) = table.rows()
+    assert (row["time"], row["time_low"], row["time_high"], row["none"]) == (1.0, 1.0, 100.0, None)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('("toy",), table, draw', '("other",), table, draw', "'over_size' of plugin 'toy' is drawn from 'other'"),
+        ('("toy",), table, CHART', '("other",), table, CHART', "'over_size' of plugin 'toy' is drawn from 'other'"),
         ('Figure("numbers"', 'Figure("over_size"', "two figures called 'over_size'"),
         ('    return [\n        Figure("over', '    return [\n        7, Figure("over', "returned int, not Figures"),
         ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
@@ -123,13 +193,13 @@ def test_a_plugin_whose_figures_cannot_be_is_told_why(load: Load, old: str, new:
 def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> None:
     broken = DRAWN.replace("def table(records):", "def broken(records):\n    1 / 0\n\ndef table(records):")
     plugin = load(broken.replace('("toy",), table)', '("toy",), broken)'))
-    chart, numbers = tabulate(plugin, collect(plugin), RECORDS)
+    chart, numbers, _ = tabulate(plugin, collect(plugin), RECORDS)
     assert len(chart.table) == 3
     assert str(numbers.error) == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
 
 
 def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:
-    figure = Figure("bare", "Bare", ("toy",), lambda records: Table({}), lambda sheet, table: None)
+    figure = Figure("bare", "Bare", ("toy",), lambda records: Table({}), draw=lambda sheet, table: None)
     assert render(Drawable("toy", figure, Table({"a": [1]})), "svg") is None
 
 
@@ -137,7 +207,7 @@ def test_a_chart_that_raises_is_named() -> None:
     def draw(sheet: object, table: Table) -> None:
         raise KeyError("launch")
 
-    figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw)
+    figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw=draw)
     with pytest.raises(HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 

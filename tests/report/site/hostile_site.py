@@ -48,7 +48,7 @@ def hpml_benchmarks():
 
 @hookimpl
 def hpml_figures():
-    yield Figure("drawn", TEXTS[0], ("toy0",), rows, draw, TEXTS[3])
+    yield Figure("drawn", TEXTS[0], ("toy0",), rows, caption=TEXTS[3], draw=draw)
     for i, text in enumerate(TEXTS):
         yield Figure(f"table{{i}}", text, ("toy0",), rows if i < 3 else fails(text), None, TEXTS[i - 1])
 

@@ -40,6 +40,8 @@ def test_a_graph_opens_with_lines_that_have_numbers(project: Any, browser: Any) 
     index = json.loads((project.html / "index.json").read_text())["benchmarks"]
     assert index[TIME["name"]]["hpml_selected"] == [[1], [1]]
     assert index[FOREIGN["name"]]["hpml_selected"] == [[0, 1]]
+    assert index[TIME["name"]]["hpml_machines"] == ["node2", "node1"]
+    assert index[FOREIGN["name"]]["hpml_machines"] == ["node1"]
     assert "hpml_selected" not in index[BANDWIDTH["name"]]
     assert "hpml_selected" not in (project.results / "benchmarks.json").read_text()
     with served(project.html, browser) as site:

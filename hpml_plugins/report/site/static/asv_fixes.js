@@ -149,10 +149,17 @@
         return plot(place, data, options);
     }, plot);
 
-    /* --- A graph opens with lines that have numbers, which the index names; asv takes the first of the grid ------ */
+    /* --- A graph opens with lines that have numbers, which the index names; asv takes the first of the grid, and all
+       machines ---------------------------------------------------------------------------------------------------- */
 
     function with_first_lines(params) {
         var benchmark = $.asv.main_json.benchmarks[params.benchmark];
+        var machines = ((benchmark && benchmark.hpml_machines) || []).filter(function (name) {
+            return $.asv.main_json.params.machine.indexOf(name) >= 0;
+        });
+        if (!params.machine && machines.length) {
+            params.machine = machines;
+        }
         ((benchmark && benchmark.hpml_selected) || []).forEach(function (chosen, axis) {
             var key = 'p-' + benchmark.param_names[axis];
             params[key] = params[key] || chosen.map(function (place) { return benchmark.params[axis][place]; });

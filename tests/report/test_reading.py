@@ -1,0 +1,112 @@
+"""Records read once into arrays: which of several counts, what a page may ask back, and what is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from hpml_plugins.model.record import MetricSamples, Record, decode
+from hpml_plugins.report.reading import FAILED, OK, SKIPPED, History, read_history, tracked_metrics
+from hpml_plugins.report.site.regressions import Readings
+from hpml_plugins.store import append_record, current_records, read_records, record_file
+
+OLD, NEW, ELSEWHERE = "a" * 40, "b" * 40, "c" * 40
+REVISIONS = {OLD: 3, NEW: 7}
+DECLARED = {
+    "toy.track_time": {
+        "benchmark": "toy", "metric": "time", "plugin": "p", "direction": "lower", "si_unit": "s", "version": "1",
+        "param_names": ["size"], "params": [["10", "20"]],
+    }
+}  # fmt: skip
+
+
+def record(size: int, value: float | None, commit: str, started: float, **more: object) -> Record:
+    made = Record(
+        benchmark="toy", plugin="p", version="1", params={"size": size}, status="ok" if value else "skipped",
+        metrics={"time": MetricSamples("s", "lower", [value] * 7)} if value else {}, machine="m", commit=commit,
+        started=started, node={"cpu": "EPYC", "gpus": [{"name": "H200"}] * 2},
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **more)
+
+
+RECORDS = [
+    record(10, 1.0, OLD, 10.0),
+    record(10, 2.0, OLD, 20.0),
+    record(10, None, OLD, 30.0, reason="no GPU free"),  # later, and hides nothing
+    record(10, 3.0, NEW, 5.0),
+    record(10, 9.0, ELSEWHERE, 99.0),  # of a commit that is not published: the oldest
+    record(20, None, NEW, 6.0, reason="no GPU free"),
+    record(30, 4.0, NEW, 6.0),  # a point that is not declared
+    record(10, 5.0, NEW, 50.0, version="0"),
+    record(10, 6.0, NEW, 50.0, benchmark="unknown"),
+]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    for each in RECORDS:
+        append_record(record_file(tmp_path, each.machine, each.commit), each)
+    return read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+
+
+def test_of_several_records_the_measured_one_that_was_started_last_counts(history: History) -> None:
+    lines = history.lines["toy.track_time"]
+    assert (history.commits, history.revisions, history.dates) == ([OLD, NEW], [3, 7], [1.0, 2.0])
+    assert history.metrics["toy.track_time"].points.labels == ["size=10", "size=20", "size=30"]
+    assert lines.values[0, :, 0].tolist() == [2.0, 3.0]
+    assert lines.values[0, 1, 2] == 4.0
+    assert lines.status[0].tolist() == [[OK, 0, 0], [OK, SKIPPED, OK]]
+    assert FAILED not in lines.status
+    assert (lines.low[0, 0, 0], lines.high[0, 0, 0]) == (2.0, 2.0)
+
+
+def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
+    assert history.store is not None
+    assert history.store.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
+
+
+def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
+    assert {label: outcome.status for (_, _, label), outcome in history.outcomes.items()} == {
+        "size=10": "ok", "size=20": "skipped", "size=30": "ok",
+    }  # fmt: skip
+    assert history.outcomes["m", "toy", "size=20"].reason == "no GPU free"
+
+
+def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(history: History) -> None:
+    assert history.store is not None
+    found = {point: (list(map(decode, lines)), count) for point, lines, count in history.store.by_point(2)}
+    lines, count = found["toy", "size=10"]
+    assert [each.started for each in lines] == [30.0, 99.0]
+    assert (count, len(found)) == (5, 3)
+
+
+def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
+    assert [machine.hardware.label for machine in history.machines] == ["H200 ×2"]
+    (tmp_path / "m" / "machine.json").write_text(json.dumps({"gpu": "NVIDIA H200", "num_gpu": "4", "machine": "m"}))
+    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {}, print)
+    assert [machine.hardware.label for machine in again.machines] == ["NVIDIA H200 ×4"]
+
+
+def test_a_damaged_line_is_named_and_costs_itself_alone(history: History, tmp_path: Path) -> None:
+    path = record_file(tmp_path, "m", OLD)
+    content = path.read_bytes()
+    path.write_bytes(b'{"benchmark": 1}\n' + b"\xff\n" + content + b'{"half')
+    damaged: list[str] = []
+    metrics = tracked_metrics(None, DECLARED)
+    again = read_history(tmp_path, metrics, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage)))
+    assert [line.split(": ")[0].rsplit(":", 1)[1] for line in damaged] == ["1", "2", "6"]
+    assert np.array_equal(again.lines["toy.track_time"].values, history.lines["toy.track_time"].values, equal_nan=True)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001, 0.02])
+def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(noise: float) -> None:
+    rng = np.random.default_rng(1)
+    levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
+    levels[20] *= 1 + 8 * noise  # a busy machine
+    steps = Readings(np.arange(100, 178), levels, levels * 0.99, levels * 1.01).steps()
+    assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
+    assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
