@@ -91,7 +91,7 @@ class Rule:
         return {"mark": {"type": "rule", **_DASHED, "tooltip": self.title}, "encoding": {self.axis: at}}
 
 
-_DASHED: Final = {"strokeDash": [4, 3], "color": GREY, "strokeWidth": 1.2}
+_DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,7 @@ def line_chart(
     y are equal.  options: see `Options`.
     """
     made = _Builder(Options(series, **options), (x, y))
-    place = {"x": x.channel(), "y": y.channel()}
-    if made.options.label:
-        place["x"]["scale"]["padding"] = 45  # room for the text of the last point
+    place = made.place(x, y)
     if diagonal:
         even = {"x": place["x"], "y": y.channel(field=_field(x.column))}
         made.add({"type": "line", **_DASHED}, even)
@@ -233,9 +231,9 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
         {"calculate": f"pow(10, {least} + datum.step * ({most} - {least}))", "as": "at"},
         {"calculate": roof, "as": "allowed"},
     ]
-    over = {"x": x.channel(field="at"), "y": y.channel(field="allowed"), "detail": {"field": "number"}}
+    place = made.place(x, y)
+    over = {"x": {**place["x"], "field": "at"}, "y": y.channel(field="allowed"), "detail": {"field": "number"}}
     made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dash}, curve)
-    place = {"x": x.channel(), "y": y.channel()}
     plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
     made.add_points(place, plotted)
     made.add_text(place, plotted)
@@ -277,6 +275,13 @@ class _Builder:
         names = dict.fromkeys(name for each in columns for name in _names(each))
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
         return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
+
+    def place(self, x: Axis, y: Axis) -> Layer:
+        """Where a mark stands; with labels there is room for the text of the last point."""
+        found = {"x": x.channel(), "y": y.channel()}
+        if self.options.label and x.log:
+            found["x"]["scale"]["padding"] = 60
+        return found
 
     def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
         """One more layer, in front of the others."""
@@ -407,6 +412,7 @@ def config() -> dict[str, Any]:
     """How charts look on a light ground; in dark mode the pages' script replaces the ink."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     legend = {"orient": "bottom", "labelLimit": 0, "symbolLimit": 0, "titleLimit": 0, "symbolStrokeWidth": 2}
+    legend |= {"symbolBaseFillColor": INK, "symbolBaseStrokeColor": GREY}
     return {
         "font": "sans-serif",
         "background": "transparent",

@@ -25,9 +25,10 @@ FORKED = "Detected faceted independent scales that union domain of the same fiel
 def drawables() -> dict[str, Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
-    records = current_records(read_records(ROOT / "results", lambda damage: None), versions(host.plugins), {})
+    plugins = host.load_all()
+    records = current_records(read_records(ROOT / "results", lambda damage: None), versions(plugins), {})
     with host.offers.in_force():
-        found = [one for plugin in host.plugins for one in tabulate(plugin, collect(plugin), records)]
+        found = [one for plugin in plugins for one in tabulate(plugin, collect(plugin), records)]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}
 
 

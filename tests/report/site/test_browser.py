@@ -69,7 +69,7 @@ def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     tab.locator("#toy-over_size svg [aria-roledescription=point]").last.hover(force=True)
     assert "35 µs" in tab.locator("#vg-tooltip-element.visible").inner_text()
     assert tab.locator("#over_size details[open]").count() == 0
-    assert tab.locator("#numbers .chart, #numbers img").count() == 0
+    assert tab.locator("#numbers .vega, #numbers img").count() == 0
     assert tab.locator("#numbers details[open] tbody tr").count() == 2
     tab.locator("#freely img").scroll_into_view_if_needed()
     tab.wait_for_function("() => document.querySelector('#freely img').naturalWidth > 300")
@@ -111,7 +111,7 @@ def test_without_script_a_plugin_s_page_has_its_tables(published: Path, browser:
     with served(published, browser, java_script_enabled=False) as made:
         tab = made.open("plugin-toy.html")
         assert tab.locator("#over_size details[open] tbody tr:visible").count() == 2
-        assert tab.locator(".chart:visible").count() == 0
+        assert tab.locator(".vega:visible").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

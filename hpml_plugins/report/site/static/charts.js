@@ -52,7 +52,7 @@
             draw(entry.target);
         }
     }, { rootMargin: "400px" });
-    for (const place of document.querySelectorAll(".chart")) {
+    for (const place of document.querySelectorAll(".vega")) {
         place.hidden = false;
         place.closest("section").querySelector("details").open = false; // the chart shows what the table says
         seen.observe(place);
