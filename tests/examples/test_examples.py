@@ -77,4 +77,4 @@ def test_both_are_available_then_measured_by_asv_and_on_the_page(
     assert "openssl_speed" in (html / "gpus.html").read_text()
     page = (html / "plugin-softmax.html").read_text()
     assert "hpml-softmax 1.0.0" in page
-    assert "figures/softmax-bandwidth.svg" in page
+    assert "figures/softmax-bandwidth.json" in page

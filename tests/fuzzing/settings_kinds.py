@@ -106,20 +106,13 @@ def _nodes() -> Sequence[bytes]:
     return [json.dumps(each).encode() for each in (node, here)]
 
 
-@functools.cache
-def _own_project() -> Any:
-    from hpml_plugins.tools.bundle.packages import read_project
-
-    return read_project(ROOT)
-
-
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.bundle.packages import read_node, requirements_for, select
+    from hpml_plugins.tools.bundle.packages import read_node, request_packages, select
 
     path = folder / "node.json"
     path.write_bytes(data)
     node = read_node(path)
-    request = requirements_for(_own_project(), node)
+    request = request_packages(ROOT, node)
     select({**request.preferred, "numpy": "2.4.6"}, node)
     return "read"
 

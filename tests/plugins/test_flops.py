@@ -224,7 +224,7 @@ def test_another_size_of_image_is_counted_at_that_size(measured: Any) -> None:
 
 
 @pytest.mark.slow
-def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_a_minute(measured: Any) -> None:
+def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minutes(measured: Any) -> None:
     """Or within half of the last decimal that torchvision gives, which for shufflenet_v2_x0_5 is more than 1 %."""
     import time
 
@@ -245,7 +245,7 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_a_minute(
     assert apart == {}
     assert len(counted) == 80
     assert not any("publishes" in warning for model in counted for warning in measured(model)[1].warnings)
-    assert seconds < 60
+    assert seconds < 120
 
 
 @pytest.mark.slow

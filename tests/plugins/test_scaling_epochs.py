@@ -77,3 +77,39 @@ def test_the_batches_that_the_plugin_trains_on_mean_the_same_by_it(indices: Any)
     assert first == again
     assert first != second
     assert sorted(chain(*second)) == list(range(100))
+
+
+def test_a_padded_crop_is_one_of_torchs_own_pad_flipped_or_not() -> None:
+    import torch
+
+    from hpml_plugins.plugins.scaling.large_batch import Draws
+
+    images = torch.rand(64, 2, 5, 7)
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2))
+    draws = Draws(64, seed=0, epoch=0, pad=2, flip=True)
+    crops, turned = set(), set()
+    for number, image in enumerate(draws.augment(images, torch.arange(64))):
+        found = [
+            (down, right, flip)
+            for down in range(5)
+            for right in range(5)
+            for flip in (False, True)
+            if torch.equal(image.flip(2) if flip else image, padded[number, :, down : down + 5, right : right + 7])
+        ]
+        assert len(found) == 1
+        crops.add(found[0][:2])
+        turned.add(found[0][2])
+    assert len(crops) > 15  # of 25
+    assert turned == {False, True}
+
+
+def test_an_image_is_augmented_alike_in_any_batch_and_otherwise_in_another_epoch() -> None:
+    import torch
+
+    from hpml_plugins.plugins.scaling.large_batch import Draws
+
+    images = torch.rand(24, 3, 8, 8)
+    first, second = (Draws(24, seed=1, epoch=epoch, pad=2, flip=True) for epoch in (0, 1))
+    everything, places = first.augment(images, torch.arange(24)), torch.tensor([3, 20, 7])
+    assert torch.equal(first.augment(images[places], places), everything[places])
+    assert not torch.equal(second.augment(images, torch.arange(24)), everything)

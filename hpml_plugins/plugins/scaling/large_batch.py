@@ -69,6 +69,35 @@ def train_on(bench: Bench, training: Training, ranks: int) -> Mapping[str, float
     return {name: epochs[name][-1] for name in ("train_loss", "train_accuracy", "test_accuracy")}
 
 
+class Draws:
+    """An epoch's augmentation: crops of zero-padded images at random places, half of the images flipped.
+
+    Drawn for all images on the CPU, so that an image's augmentation is the same for any number of ranks and any device.
+    """
+
+    def __init__(self, count: int, seed: int, epoch: int, pad: int, flip: bool, device: Any = "cpu") -> None:
+        import torch
+
+        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+        torch.randperm(count, generator=generator)  # the order; what follows is as in Records of earlier commits
+        self.pad = pad
+        self.moves = torch.randint(2 * pad + 1, (2, count), generator=generator).to(device)
+        self.flips = ((torch.rand(count, generator=generator) < 0.5) & flip).to(device)
+
+    def augment(self, images: Any, places: Any) -> Any:
+        """The images (B, C, H, W) of these places in the data set, augmented."""
+        import torch
+
+        (down, right), flips = self.moves[:, places], self.flips[places]
+        height, width = images.shape[2:]
+        rows = down[:, None] + torch.arange(height, device=images.device)
+        columns = right[:, None] + torch.arange(width, device=images.device)
+        columns = torch.where(flips[:, None], columns.flip(1), columns)
+        padded = torch.nn.functional.pad(images, (self.pad,) * 4)
+        of_batch = torch.arange(len(images), device=images.device)[:, None, None]
+        return padded.movedim(1, 3)[of_batch, rows[:, :, None], columns[:, None, :]].movedim(3, 1)
+
+
 def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Columns over epochs, and what data was used."""
     import torch
@@ -81,10 +110,11 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
     on_gpu = rank.backend == "nccl"
     layout = torch.channels_last if on_gpu else torch.contiguous_format
     images = rank.data(training.data).to(rank.device).normalized()
-    batches = images.train.batches(
-        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count, pad=images.shape[1] // 8,
-        flip=training.data.startswith("cifar"),
-    )  # fmt: skip
+    flip = training.data.startswith("cifar")
+    places = torch.arange(len(images.train), device=rank.device)
+    batches = type(images.train)(places, images.train.labels).batches(
+        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count
+    )
     torch.manual_seed(rank.seed)
     model = build(training.model, images.shape, len(images.classes), zero_gamma=training.zero_gamma)
     model = model.to(rank.device, memory_format=layout)
@@ -102,7 +132,9 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
             batches.set_epoch(epoch)
             model.train()
             totals = torch.zeros(3, dtype=torch.float64, device=rank.device)
-            for number, (x, y) in enumerate(batches):
+            draws = Draws(len(places), rank.seed, epoch, images.shape[1] // 8, flip, rank.device)
+            for number, (place, y) in enumerate(batches):
+                x = draws.augment(images.train.images[place], place)
                 if training.scaled:
                     done = epoch + number / len(batches)
                     rate = learning_rate(done, base=SMALL_RATE, factor=factor, warm_up=WARM_UP)

@@ -65,9 +65,10 @@ def read_costs(folder: Path) -> Costs:
 
 
 def _of_all(one: float | None, hardware: Hardware) -> float | None:
-    if one is None or not hardware.num_gpu.isdecimal() or hardware.num_gpu == "0":
+    count = hardware.num_gpu
+    if one is None or not count.isdecimal() or len(count) > 6 or int(count) == 0:  # a damaged file may say any number
         return None
-    return one * int(hardware.num_gpu)
+    return one * int(count)
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,7 @@ def command(
     from hpml_plugins.tools.bundle import packages
 
     if ask:
-        from importlib import resources
-
-        sys.stdout.write(resources.files("hpml_plugins.tools.bundle").joinpath("ask_node.py").read_text())
+        sys.stdout.write(Path(__file__).with_name("ask_node.py").read_text())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
         raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")

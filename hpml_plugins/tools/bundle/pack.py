@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from hpml_plugins.asv import read_configuration
@@ -18,7 +17,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts, PackageSelection
 
-_ON_NODE = ("install.py", "ask_node.py")
+_HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def make_bundle(
 
     say: called with warnings. Raises HpmlError, and leaves no file, when it cannot be made.
     """
-    request = packages.requirements_for(packages.read_project(root), node, extra)
+    request = packages.request_packages(root, node, extra)
     for warning in request.warnings:
         say(warning)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
@@ -60,9 +59,13 @@ def make_bundle(
             "commit": history.commit,
             "origin": history.origin,
         }
+        (scratch / "install").mkdir()
+        for name in ("install.py", "ask_node.py"):
+            shutil.copyfile(_HERE / name, scratch / "install" / name)
+        (scratch / "install" / "manifest.json").write_text(json.dumps(manifest, indent=2))
         partial = file.with_name(f".{file.name}.partial")
         try:
-            _write(partial, scratch, json.dumps(manifest, indent=2))
+            _write(partial, scratch)
             partial.replace(file)
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", str(file)) from None
@@ -71,31 +74,21 @@ def make_bundle(
     return Bundle(file, file.stat().st_size, selection, history)
 
 
-def _write(file: Path, scratch: Path, manifest: str) -> None:
+def _write(file: Path, scratch: Path) -> None:
     """A shell script, followed by the archive."""
-    sources = resources.files("hpml_plugins.tools.bundle")
-    script = sources.joinpath("install.sh").read_text()
+    script = (_HERE / "install.sh").read_text()
     script = script.replace("@PAYLOAD_LINE@", str(script.count("\n") + 1))
     with file.open("wb") as out:
         out.write(script.encode())
         with tarfile.open(fileobj=out, mode="w:gz") as archive:
-            archive.add(scratch / "history.bundle", "history.bundle", filter=_without_owner)
-            archive.add(scratch / "site", "site", filter=_without_owner)
-            for name in _ON_NODE:
-                _add_text(archive, f"install/{name}", sources.joinpath(name).read_text())
-            _add_text(archive, "install/manifest.json", manifest)
+            for name in ("history.bundle", "site", "install"):
+                archive.add(scratch / name, name, filter=_without_owner)
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
-
-
-def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(text.encode())
-    archive.addfile(member, io.BytesIO(text.encode()))
 
 
 @dataclass(frozen=True)

@@ -81,20 +81,11 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"cp\d+", node.abi):
         raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
-        told = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
+        platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
-            f"the node is {told}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
+            f"the node is {platform}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
         )
     return node
-
-
-@dataclass(frozen=True)
-class Project:
-    """What the project requires. pins: versions that were tested together."""
-
-    requirements: Mapping[str, Requirement]
-    requires_python: Requirement
-    pins: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -119,8 +110,12 @@ class PackageSelection:
     replaced: Mapping[str, str]
 
 
-def read_project(root: Path) -> Project:
-    """Read pyproject.toml and constraints.txt. What [tool.hpml] says nodes do without is left out."""
+def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
+    """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
+
+    What [tool.hpml] says nodes do without is left out. extra: more requirements, which may name torch itself.
+    Raises UsageError when the node's Python or torch is not one that the project runs with.
+    """
     path = root / "pyproject.toml"
     try:
         table = tomllib.loads(path.read_text())
@@ -129,41 +124,29 @@ def read_project(root: Path) -> Project:
         raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise UsageError(f"not a project: {error}", str(path)) from None
+    needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
+    if not needed.contains(node.python, prereleases=True):
+        raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
     left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
-    wanted = [_requirement(text, str(path)) for text in project.get("dependencies", ())]
     # the node environment builds each commit with pip, which a node's Python may lack
-    wanted.append(Requirement("pip"))
-    return Project(
-        requirements={name: each for each in wanted if (name := canonicalize_name(each.name)) not in left_out},
-        requires_python=_requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)),
-        pins=_pins(root / "constraints.txt"),
-    )
-
-
-def requirements_for(project: Project, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
-    """What uv must resolve for this node. extra: more requirements, which may name torch itself.
-
-    Raises UsageError when the node's Python or torch is not one that the project runs with.
-    """
-    if not project.requires_python.specifier.contains(node.python, prereleases=True):
-        raise UsageError(f"the node has Python {node.python}; the project needs {project.requires_python.specifier}")
-    asked = {str(canonicalize_name(each.name)): each for each in (_requirement(text, "--with") for text in extra)}
-    own = [] if "torch" in asked else [name for name in NODES_OWN if name not in asked]
-    if own:
-        _check_torch(project, node)
+    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), "pip")]
+    required = [(canonicalize_name(each.name), each) for each in own]
+    asked = [(canonicalize_name(each.name), each) for each in (_requirement(text, "--with") for text in extra)]
+    given = set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
+    if given:
+        _check_torch(dict(required).get(canonicalize_name("torch")), node)
+    no_torchvision = "torchvision" in given and "torchvision" not in node.packages
     # a package of unknown version is taken as it is
-    given = {*own, *(name for name, version in node.packages.items() if not version and name not in asked)}
-    wanted = [*project.requirements.items(), *asked.items()]
-    known = {name: version for name, version in node.packages.items() if _is_version(version)}
-    preferred = {**project.pins, **known}
-    warnings: tuple[str, ...] = ()
-    if "torchvision" in own and "torchvision" not in node.packages:
-        warnings = ("the node has no torchvision: benchmarks that need it are skipped there",)
+    given |= {name for name, version in node.packages.items() if not version and name not in dict(asked)}
+    versions = {name: version for name, version in node.packages.items() if _is_version(version)}
+    preferred = {**_pins(root / "constraints.txt"), **versions}
     return PackageRequest(
-        requirements=tuple(str(each) for name, each in wanted if name not in given),
+        requirements=tuple(
+            str(each) for name, each in required + asked if name not in given | (left_out - dict(asked).keys())
+        ),
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
-        warnings=warnings,
+        warnings=("the node has no torchvision: benchmarks that need it are skipped there",) if no_torchvision else (),
     )
 
 
@@ -174,13 +157,13 @@ def select(resolved: Mapping[str, str], node: NodeFacts) -> PackageSelection:
     return PackageSelection(carried, kept, {name: node.packages[name] for name in carried if name in node.packages})
 
 
-def _check_torch(project: Project, node: NodeFacts) -> None:
+def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
     if "torch" not in node.packages:
         raise UsageError(
             "the node has no torch, which a bundle does not carry: ask the Python that has it (load its module, name "
             "its path), or carry gigabytes with --with torch"
         )
-    has, wanted = node.packages["torch"], project.requirements.get("torch")
+    has = node.packages["torch"]
     # a vendor's 2.11.0a0+nv counts as 2.11.0
     if wanted and _is_version(has) and not wanted.specifier.contains(Version(has).base_version):
         raise UsageError(f"the node has torch {has}; the project needs torch{wanted.specifier}")

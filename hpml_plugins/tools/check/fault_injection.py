@@ -1,14 +1,13 @@
-"""Wrong results, to see whether a plugin's check notices: by `bench.result`, or in every operation of torch."""
+"""Wrong results, to see whether a plugin's check notices: what it passes through `bench.result` is corrupted."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-#: "off": 10 % and 1 more than it should be.  "nan": not a number.  "noise": torch's results off by up to 10 %.
-Fault = Literal["off", "nan", "noise"]
+#: "off": 10 % and 1 more than it should be.  "nan": not a number.
+Fault = Literal["off", "nan"]
 
 
 def corrupted(value: Any, fault: Fault) -> Any:
@@ -45,19 +44,3 @@ def _array(value: Any, fault: Fault) -> Any:
             return other
         return other + (other * 0.1 + 1)
     return other + 1
-
-
-def disturbed_torch() -> AbstractContextManager[Any]:
-    """While entered, every floating-point result of a torch operation is off by up to 10 %, at random."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Disturbing(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            aliased = any(each.alias_info is not None for each in func._schema.returns)
-            if isinstance(out, torch.Tensor) and out.dtype.is_floating_point and not aliased:
-                return out * (1 + 0.1 * torch.rand_like(out.float())).to(out.dtype)
-            return out
-
-    return Disturbing()

@@ -1,4 +1,4 @@
-"""From what was benchmark of a plugin to findings. Pure: facts in, sentences out."""
+"""From facts about a plugin to findings. Pure: facts in, sentences out."""
 
 from __future__ import annotations
 
@@ -159,13 +159,16 @@ def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
         point = " ".join(f"{key}={value}" for key, value in each.params.items())
-        said = f"{point}: {each.reason}".removeprefix(": ")
+        message = f"{point}: {each.reason}".removeprefix(": ")
         if each.relaxed:
             yield Finding(
-                benchmark.name, "warning", f"not tried: it wants a GPU, and without one {said}", "check on a GPU node"
+                benchmark.name,
+                "warning",
+                f"not tried: it wants a GPU, and without one {message}",
+                "check on a GPU node",
             )
         else:
-            yield Finding(benchmark.name, "broken", said, "`hpml --debug run` shows what the point printed")
+            yield Finding(benchmark.name, "broken", message, "`hpml --debug run` shows what the point printed")
     if reasons := {each.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
         yield Finding(benchmark.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
@@ -197,8 +200,6 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
             yield Finding(name, "warning", "its check notices NaN but not a result 10 % off", "tighten its tolerance")
         else:
             yield Finding(name, "broken", "its check passes for a corrupted result", "compare with a reference")
-    elif noticed.get("noise"):
-        yield Finding(name, "ok", "its check fails when torch's results are disturbed")
     elif faulty:
         yield Finding(name, "warning", "whether its check notices a wrong result could not be tried", RESULT)
 

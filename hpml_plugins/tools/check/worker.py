@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from hpml_plugins.model import Benchmark, Params
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
-from hpml_plugins.tools.check.fault_injection import Fault, corrupted, disturbed_torch
+from hpml_plugins.tools.check.fault_injection import Fault, corrupted
 from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried
 from hpml_plugins.workloads.datasets import SOURCES
 
@@ -127,8 +127,6 @@ def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
                 yield (off := attempt(benchmark, points[0], "off"))
                 if off.observed and off.observed.results:
                     yield attempt(benchmark, points[0], "nan")
-                elif "torch" in sys.modules:
-                    yield attempt(benchmark, points[0], "noise")
         for benchmark, points in chosen:
             for params in points[1:]:
                 if time.monotonic() > deadline:
@@ -162,71 +160,68 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
         def result(value: Any) -> Any:
             nonlocal results
             results += 1
-            return corrupted(value, fault) if fault in ("off", "nan") else value
+            return corrupted(value, fault) if fault else value
 
         bench.corrupt = result
-        observer = Observer(file)
+        used = Used()
         try:
-            with observer, disturbed_torch() if fault == "noise" else contextlib.nullcontext():
+            with observing(file, used):
                 return benchmark.measure(bench, **params)
         finally:
             modules = with_dependencies({module.partition(".")[0] for module in benchmark.requires.modules})
             programs = {Path(tool).name for tool in benchmark.requires.tools}
-            seen = Observed(sorted(observer.imports - modules), sorted(observer.programs - programs), results)
+            seen = Observed(sorted(used.imports - modules), sorted(used.programs - programs), results)
             bench.warn(_MARK + msgspec.json.encode(seen).decode())
 
     return replace(benchmark, measure=measure)
 
 
-class Observer:
-    """While entered, notes the imports written in the plugin's own files, and the programs that these start.
+@dataclass
+class Used:
+    """What a plugin's own files import (top-level names of other distributions), and the programs that they start."""
 
-    file: the plugin's.  imports: top-level names, without the standard library, hpml_plugins and the plugin's own.
-    programs: their names, without this Python. Imports by `importlib` are not seen. For a process that ends soon: the
-    audit hook stays.
+    imports: set[str] = field(default_factory=set)
+    programs: set[str] = field(default_factory=set)
+
+
+@contextlib.contextmanager
+def observing(file: Path, used: Used) -> Iterator[None]:
+    """Note what the plugin in `file` uses. Imports by `importlib` are not seen.
+
+    For a process that ends soon: the audit hook stays.
     """
+    file = file.resolve()
+    alone = file.name != "__init__.py" and "site-packages" in file.parts
+    ignored = {file.stem, file.parent.name, "hpml_plugins", *sys.stdlib_module_names}
+    plain_import = builtins.__import__
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.resolve()
-        self._own = {self._file.stem, self._file.parent.name, "hpml_plugins"}
-        self.imports: set[str] = set()
-        self.programs: set[str] = set()
+    def is_own(name: str | None) -> bool:
+        path = Path(name or "/").resolve()
+        return path == file or (not alone and path.is_relative_to(file.parent))
 
-    def __enter__(self) -> None:
-        self._import = builtins.__import__
-        builtins.__import__ = self._observed_import
-        sys.addaudithook(self._audit)
-
-    def __exit__(self, *_: object) -> None:
-        builtins.__import__ = self._import
-
-    def _observed_import(
-        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
-        module = self._import(name, globals, locals, fromlist, level)
-        top = name.partition(".")[0]
-        known = level > 0 or top in self._own or top in sys.stdlib_module_names
-        if not known and self._is_own((globals or {}).get("__file__")):
-            found = getattr(sys.modules.get(top), "__file__", None)
-            self.imports |= set() if self._is_own(found) else {top}
+    def observed_import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        module, top = plain_import(name, globals, locals, fromlist, level), name.partition(".")[0]
+        foreign = level == 0 and top not in ignored and not is_own(getattr(sys.modules.get(top), "__file__", None))
+        if foreign and is_own((globals or {}).get("__file__")):
+            used.imports.add(top)
         return module
 
-    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(event: str, args: tuple[Any, ...]) -> None:
         if event != "subprocess.Popen":
             return
         frame = sys._getframe(1)
         while frame.f_back and frame.f_globals.get("__name__") == "subprocess":
             frame = frame.f_back
         program = str(args[0] or (args[1] or ["?"])[0])
-        if self._is_own(frame.f_globals.get("__file__")) and program != sys.executable:
-            self.programs.add(Path(program).name)
+        if is_own(frame.f_globals.get("__file__")) and program != sys.executable:
+            used.programs.add(Path(program).name)
 
-    def _is_own(self, file: object) -> bool:
-        if not isinstance(file, str):
-            return False
-        path = Path(file).resolve()
-        package = self._file.name == "__init__.py" or "site-packages" not in self._file.parts
-        return path == self._file or (package and path.is_relative_to(self._file.parent))
+    sys.addaudithook(audit)
+    builtins.__import__ = observed_import
+    try:
+        yield
+    finally:
+        builtins.__import__ = plain_import
 
 
 def main() -> None:

@@ -102,42 +102,28 @@ def jobs(
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
-    found = [(job, {job.order.target, job.order.id, job.folder.name}) for job in find_jobs(cluster.jobs)]
+    found = [(job, {job.target, job.id, job.folder.name}) for job in find_jobs(cluster.jobs)]
     for name in names:
-        if not any(name in known for _, known in found):
+        if not any(name in labels for _, labels in found):
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")
-    chosen = [job for job, known in found if not names or known.intersection(names)]
+    chosen = [job for job, labels in found if not names or labels.intersection(names)]
     if cancelling:
         if not names:
             raise UsageError("--cancel needs the target or the id of what to cancel")
         for job in cancel(chosen):
-            print(f"cancelled {job.order.id} ({job.order.target})")
+            print(f"cancelled {job.id} ({job.target})")
         return 0
-    rows = [
-        {
-            "id": job.order.id,
-            "target": job.order.target,
-            "machine": job.order.machine,
-            "state": job.state,
-            "reason": job.reason,
-            "node": job.node,
-            "attempts": job.attempts,
-            "progress": job.progress,
-            "log": str(job.log),
-        }
-        for job in chosen
-    ]
     if as_json:
-        import json
+        import msgspec
 
-        print(json.dumps(rows, indent=2))
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(chosen, enc_hook=str)).decode() + "\n")
     else:
-        width = max([len("target"), *(len(job.order.target) for job in chosen)])
+        width = max([len("target"), *(len(job.target) for job in chosen)])
         print(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
         for job in chosen:
             share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
             print(
-                f"{job.order.id or '–':8}  {job.order.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
+                f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
             for path in (job.log, job.errors):

@@ -46,10 +46,6 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cpus: Annotated[int, Meta(ge=1)] | None = None
     nodes: Annotated[int, Meta(ge=1)] = 1
     side_by_side: Annotated[bool, Meta(description="a queue for each GPU of the node, each measuring a part")] = False
-    probe: Annotated[
-        str,
-        Meta(description="for side_by_side: NAME [-p KEY=VALUE]..., a short point to measure interference"),
-    ] = ""
     hours: Annotated[float, Meta(gt=0, description="the job's time limit; it is restarted when it ends")] = 24.0
     restarts: Annotated[int, Meta(ge=0, description="after the time limit, at most")] = 20
     warning: Annotated[int, Meta(ge=1, description="s before the time limit at which the job stops by itself")] = 90
@@ -127,12 +123,8 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
         yield "hours", f"hours is {target.hours}, not above 0 and at most {MAX_HOURS}"
     if target.python.venv and target.python.container:
         yield "python", "either a venv or a container, not both"
-    if target.side_by_side and not target.probe:
-        yield "side_by_side", "side_by_side needs a probe, as in `probe: vecadd_cuda -p millions=10`"
     if target.side_by_side and target.nodes > 1:
         yield "nodes", "side_by_side is for one node"
-    if target.probe and not target.side_by_side:
-        yield "probe", "a probe is for side_by_side alone"
     if target.executor == "local":
         for key in ("partition", "constraint", "account", "qos", "options"):
             if getattr(target, key):

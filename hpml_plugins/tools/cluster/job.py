@@ -107,10 +107,10 @@ class AsvRun:
                     refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
         return process.returncode, refusal
 
-    def command(self, *, resume: bool = False) -> list[str]:
-        """The command. resume: what an earlier attempt has measured is kept, as with `keep`."""
-        commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
-        words = [sys.executable, "-m", "asv", "run", commits, "--machine", self.machine]
+    def command(self, commits: str = COMMITS, *, resume: bool = False) -> list[str]:
+        """The command. commits: a file of the job's folder.  resume: keep what an earlier attempt has measured."""
+        file = Path(self.folder, commits)
+        words = [sys.executable, "-m", "asv", "run", f"HASHFILE:{file}", "--machine", self.machine]
         for pattern in self.bench:
             words += ["--bench", pattern]
         return [*words, "--skip-existing"] if resume or self.keep else words

@@ -91,43 +91,44 @@ class SlurmState:
     nodes: str = ""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1."""
+class Job(msgspec.Struct, frozen=True):
+    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1.
 
-    folder: Path
-    order: JobOrder
+    log, errors: the files of its output and its messages.
+    """
+
+    id: str
+    target: str
+    machine: str
     state: str
     reason: str
     node: str
     attempts: int
     progress: float | None
-
-    @property
-    def log(self) -> Path:
-        """The file of its output."""
-        return self.folder / f"{self.order.id}_0_log.out"
-
-    @property
-    def errors(self) -> Path:
-        """The file of its messages."""
-        return self.folder / f"{self.order.id}_0_log.err"
+    folder: Path
+    log: Path
+    errors: Path
+    order: JobOrder
 
 
 def find_jobs(folder: Path) -> list[Job]:
     """All jobs of a folder, the oldest first."""
     found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder))]
-    known = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
-    return [describe_job(path, order, known.get(order.id)) for path, order in found]
+    answers = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
+    return [describe_job(path, order, answers.get(order.id)) for path, order in found]
 
 
 def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job:
     """A job from its order, its own report and Slurm's."""
     report = read_file(folder, JobState)
     state, reason = _state(order, report, slurm)
-    progress = None if report is None else 1.0 if state == "done" else read_progress(folder / f"{order.id}_0_log.out")
+    log, errors = (folder / f"{order.id}_0_log.{ending}" for ending in ("out", "err"))
+    progress = None if report is None else 1.0 if state == "done" else read_progress(log)
     node = (slurm.nodes if slurm else "") or (report.host if report else "")
-    return Job(folder, order, state, reason, node, report.attempts if report else 0, progress)
+    attempts = report.attempts if report else 0
+    return Job(
+        order.id, order.target, order.machine, state, reason, node, attempts, progress, folder, log, errors, order
+    )
 
 
 def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -> tuple[str, str]:
@@ -145,14 +146,11 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
     if report is None:
         if alive:
             return "running", "starting"
-        known = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
-        return ("failed" if slurm else "lost"), f"{known}, and it never started asv; see its log"
+        answer = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
+        return ("failed" if slurm else "lost"), f"{answer}, and it never started asv; see its log"
     if report.phase == "running":
-        return (
-            ("running", "")
-            if alive
-            else ("lost", f"it ended on {report.host} without a report (killed, or the node died)")
-        )
+        without_report = f"it ended on {report.host} without a report (killed, or the node died)"
+        return ("running", "") if alive else ("lost", without_report)
     if report.phase == "interrupted" and alive:
         return "pending", report.reason
     return "done" if report.phase == "done" else "failed", report.reason

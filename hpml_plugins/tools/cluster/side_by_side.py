@@ -1,14 +1,9 @@
-"""A job that measures on every GPU of its node at once: one `asv run` (a queue) per GPU, merged at the end.
-
-First it measures how much the GPUs disturb one another: a probe on each alone, then on all at once.
-"""
+"""A job that measures on every GPU of its node at once: one `asv run` (a queue) per GPU, merged at the end."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -16,32 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.model import Gpu, Record
+from hpml_plugins.model import Gpu
 from hpml_plugins.node import read_gpus, visible
-from hpml_plugins.store import atomic_write, lock_machine, merge_results, record_file
+from hpml_plugins.store import lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
 #: What queues would see where there is no GPU, separated by commas: for trying it out there.
 QUEUES_VARIABLE = "HPML_QUEUES"
-INTERFERENCE = "interference.json"
 #: s between two looks at the queues.
 INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
 class Queue:
-    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  part: of the benchmarks, of `parts`."""
+    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  shard: of the benchmarks, of `shards`."""
 
     index: int
     gpu: str
     commits: tuple[str, ...]
-    part: int = 0
-    parts: int = 1
+    shard: int = 0
+    shards: int = 1
 
     @property
     def name(self) -> str:
@@ -51,7 +43,7 @@ class Queue:
     def describe(self) -> str:
         """What it measures, in words."""
         commits = f"{len(self.commits)} commit{'s' * (len(self.commits) != 1)}"
-        return commits if self.parts == 1 else f"part {self.part + 1} of {self.parts} of the benchmarks of {commits}"
+        return commits if self.shards == 1 else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
 
 
 def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
@@ -86,69 +78,15 @@ def gpu_names(gpus: Sequence[Gpu], of_node: Sequence[Gpu]) -> list[str]:
     return [gpu.uuid or str(of_node.index(gpu)) for gpu in gpus]
 
 
-class Ratio(msgspec.Struct, frozen=True):
-    """One metric of one point: for each GPU, the median with all at once over that alone.
-
-    overlap: share, 0 to 1, of the longest of these points during which all ran.
-    """
-
-    benchmark: str
-    params: dict[str, str | int | float | bool]
-    metric: str
-    unit: str
-    direction: str | None
-    ratios: list[float]
-    overlap: float
-
-    def line(self) -> str:
-        """In words."""
-        point = " ".join([self.benchmark, *(f"{name}={value}" for name, value in self.params.items())])
-        return (
-            f"interference: {point} {self.metric} ({self.direction} is better): together / alone "
-            f"{statistics.median(self.ratios):.4f}, of {len(self.ratios)} GPUs {min(self.ratios):.4f} to "
-            f"{max(self.ratios):.4f}; {self.overlap:.0%} of the time at once"
-        )
-
-
-def compare(alone: Sequence[Sequence[Record]], at_once: Sequence[Sequence[Record]]) -> list[Ratio]:
-    """The ratio of each metric of each point, from the Records of each GPU."""
-    found = []
-    for place, first in enumerate(alone[0]):
-        records = [each[place] for each in at_once]
-        end = min(record.started + record.duration for record in records)
-        longest = max(record.duration for record in records)
-        overlap = max(0.0, end - max(record.started for record in records)) / longest if longest else 0.0
-        for name, metric in first.metrics.items():
-            single = [statistics.median(each[place].metrics[name].samples) for each in alone]
-            if not all(single):
-                continue
-            shared = [statistics.median(record.metrics[name].samples) for record in records]
-            ratios = [many / one for one, many in zip(single, shared, strict=True)]
-            found.append(Ratio(first.benchmark, first.params, name, metric.unit, metric.direction, ratios, overlap))
-    return found
-
-
-def _read_probe(process: subprocess.Popen[bytes]) -> list[Record]:
-    output = process.communicate()[0]
-    records = [msgspec.json.decode(line, type=Record) for line in output.splitlines() if line.startswith(b"{")]
-    for record in records:
-        if record.status != "ok":
-            raise HpmlError(f"the probe's point {record.benchmark} {record.params} {record.status}: {record.reason}")
-    if process.returncode or not records:
-        raise HpmlError(f"the probe ended with status {process.returncode}")
-    return records
-
-
 @dataclass
 class SideBySide(AsvRun):
-    """`asv run` in a queue for each GPU. results: the project's.  probe: words of `hpml run`, to measure interference.
+    """`asv run` in a queue for each GPU. results: the project's.
 
     Each queue has its own results in the job's folder, because one process writes a machine's results at a time. What a
     queue that died has left is merged too.
     """
 
     results: str = ""
-    probe: str = ""
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
@@ -156,7 +94,6 @@ class SideBySide(AsvRun):
         queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus)
         with lock_machine(Path(self.results), self.machine, timeout=PATIENCE):
             self._merge()  # of an attempt that was killed
-            self._measure_interference(queues)
             for queue in queues:
                 self._prepare(queue)
             try:
@@ -175,9 +112,7 @@ class SideBySide(AsvRun):
     def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
-            command = self.queue_command(queue, resume=resume)
-            with self._log(queue).open("wb") as log:
-                self._running.append(self._start(command, queue, stdout=log, stderr=subprocess.STDOUT))
+            self._running.append(self._start(queue, resume))
             print(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}", flush=True)
         shown = -1.0
         ended: set[int] = set()
@@ -193,22 +128,19 @@ class SideBySide(AsvRun):
                 print(f"[{share:7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
         return [process.returncode for process in self._running]
 
-    def queue_command(self, queue: Queue, *, resume: bool = False) -> list[str]:
-        """asv's command, with the folders of this queue."""
-        words = self.command(resume=resume)
-        commits = f"HASHFILE:{Path(self.folder, COMMITS)}"
-        words[words.index(commits)] = f"HASHFILE:{Path(self.folder, f'{queue.name}-{COMMITS}')}"
-        return words
-
-    def _start(self, command: list[str], queue: Queue, **streams: object) -> subprocess.Popen[bytes]:
+    def _start(self, queue: Queue, resume: bool) -> subprocess.Popen[bytes]:
         env = {
             **self.environment(),
             "CUDA_VISIBLE_DEVICES": queue.gpu,
-            SHARD_VARIABLE: f"{queue.part}/{queue.parts}",
+            SHARD_VARIABLE: f"{queue.shard}/{queue.shards}",
             ASV_RESULTS_VARIABLE: str(self._folder(queue)),
             ASV_ENVIRONMENTS_VARIABLE: queue.name,
         }
-        return subprocess.Popen(command, cwd=self.project, env=env, preexec_fn=prepare_asv, **streams)  # type: ignore[call-overload, no-any-return]
+        command = self.command(f"{queue.name}-{COMMITS}", resume=resume)
+        with self._log(queue).open("wb") as log:
+            return subprocess.Popen(
+                command, cwd=self.project, env=env, preexec_fn=prepare_asv, stdout=log, stderr=subprocess.STDOUT
+            )
 
     def _folder(self, queue: Queue) -> Path:
         return Path(self.folder, queue.name)
@@ -217,18 +149,15 @@ class SideBySide(AsvRun):
         return Path(self.folder, f"{queue.name}.log")
 
     def _prepare(self, queue: Queue) -> None:
-        """Copy what the machine has of the queue's commits, so that points that a quick run leaves out are kept."""
+        """Copy what the machine has, for `--skip-existing` and for points that a quick run leaves out."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
-        ours, theirs = Path(self.results), self._folder(queue)
-        machine = ours / self.machine
-        known = [ours / "benchmarks.json", machine / "machine.json"]
-        for commit in queue.commits:
-            known += [*machine.glob(f"{commit[:8]}-*.json"), record_file(ours, self.machine, commit)]
-        for path in known:
-            if path.exists():
-                copy = theirs / path.relative_to(ours)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+        source, copy = Path(self.results), self._folder(queue)
+        without_lock = shutil.ignore_patterns(".*")
+        if (source / self.machine).is_dir():
+            shutil.copytree(source / self.machine, copy / self.machine, ignore=without_lock, dirs_exist_ok=True)
+        if (source / "benchmarks.json").exists():
+            copy.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / "benchmarks.json", copy / "benchmarks.json")
 
     def _merge(self) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
@@ -241,28 +170,6 @@ class SideBySide(AsvRun):
                 print(f"hpml-job: {line}", file=sys.stderr, flush=True)
             if report is None or not report.skipped:
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _measure_interference(self, queues: list[Queue]) -> None:
-        """Run the probe on each GPU alone, one after the other, then on all at once."""
-        file = Path(self.folder, INTERFERENCE)
-        if file.exists() or len(queues) < 2:
-            return
-        command = [sys.executable, "-m", "hpml_plugins", "run", *shlex.split(self.probe), "--json"]
-        processes = []
-        try:
-            alone = [_read_probe(self._start(command, queue, stdout=subprocess.PIPE)) for queue in queues]
-            processes = [self._start(command, queue, stdout=subprocess.PIPE) for queue in queues]
-            found = compare(alone, [_read_probe(process) for process in processes])
-        except HpmlError as error:
-            print(f"interference: not measured: {error}", flush=True)
-            return
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        atomic_write(file, msgspec.json.encode(found))
-        for ratio in found:
-            print(ratio.line(), flush=True)
 
     def _outcome(self, queues: list[Queue], statuses: list[int]) -> tuple[int, str]:
         failed = [pair for pair in zip(queues, statuses, strict=True) if pair[1] not in (0, SOME_FAILED)]

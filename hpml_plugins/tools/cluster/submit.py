@@ -203,7 +203,7 @@ def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
     if target.side_by_side:
         from hpml_plugins.tools.cluster.side_by_side import SideBySide
 
-        return SideBySide(*what, results=str(request.results), probe=target.probe)
+        return SideBySide(*what, results=str(request.results))
     return AsvRun(*what)
 
 

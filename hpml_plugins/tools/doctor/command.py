@@ -16,7 +16,7 @@ _WIDTH = 14
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is broken."""
-    from hpml_plugins.tools.doctor import diagnose
+    from hpml_plugins.tools.doctor.diagnosis import diagnose
 
     findings = []
     for finding in diagnose(settings.registry):

@@ -1,4 +1,7 @@
-"""The checks behind `hpml doctor`. Libraries are imported in other processes: one that crashes is only a finding."""
+"""The checks behind `hpml doctor`. Libraries are imported in other processes: one that crashes is only a finding.
+
+`traps` judges plain facts, so that each trap of GPU nodes is tested without such a node.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
-from hpml_plugins.model import Finding, Node
+from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
 from hpml_plugins.node import detect_node, machine_name, read_health, read_users
 from hpml_plugins.registry import read_registry
-from hpml_plugins.tools.doctor.traps import TorchFacts, traps
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
 _LIBRARIES = {
@@ -68,6 +71,25 @@ for name, code in json.loads(sys.argv[1]):
 #: Measuring does not need it, and a bundle does not carry it.
 _ONLY_TO_PUBLISH = "matplotlib"
 _TIMEOUT = 120.0
+#: The oldest compute capability that CUDA 13 builds for. Which builds of torch have older ones is in PyTorch's
+#: RELEASE.md, CUDA support matrix, and in pytorch/pytorch issues 172352 and 190385.
+OLDEST_OF_CUDA_13 = 7.5
+OLDER_TORCH = "a CUDA 12.6 build of torch (cu126), which exists up to torch 2.14 and has Maxwell, Pascal and Volta"
+OLDEST_TORCH = "a CUDA 11 build of torch, 2.0 or older, the last with Kepler"
+#: DataLoader workers and NCCL share memory through it; containers often give 64 MiB.
+SMALLEST_SHM = 2**30
+
+
+class TorchFacts(msgspec.Struct, frozen=True):
+    """What torch reports. cuda: "" for a build without.  archs: `sm_90`, … it has code for.
+
+    peers: whether every GPU reaches every other without the host; None where there is one or none.
+    """
+
+    version: str = ""
+    cuda: str = ""
+    archs: list[str] = []
+    peers: bool | None = None
 
 
 def diagnose(registry: Path) -> Iterator[Finding]:
@@ -87,8 +109,8 @@ def diagnose(registry: Path) -> Iterator[Finding]:
                 yield finding
                 torch = replace(torch, **facts)
     if node.gpus:
-        system = shared_memory(), counters_need_root(), os.geteuid() == 0
-        yield from traps(node, torch, read_users(node.gpus), *system, read_health(node.gpus))
+        users, health = read_users(node.gpus), read_health(node.gpus)
+        yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
@@ -168,10 +190,81 @@ def shared_memory() -> float:
     return float(shutil.disk_usage("/dev/shm").total) if Path("/dev/shm").is_dir() else float("inf")
 
 
-def counters_need_root() -> bool:
-    """Whether the driver gives performance counters to root only, as it says itself."""
+def counters_refused() -> bool:
+    """Whether the driver gives performance counters to root only, as it says itself, and this process is not root's."""
     try:
         text = Path("/proc/driver/nvidia/params").read_text()
     except OSError:
         return False
-    return bool(re.search(r"^RmProfilingAdminOnly:\s*1", text, re.MULTILINE))
+    return os.geteuid() != 0 and bool(re.search(r"^RmProfilingAdminOnly:\s*1", text, re.MULTILINE))
+
+
+def traps(
+    node: Node,
+    torch: TorchFacts,
+    users: Sequence[GpuUser],
+    shm: float,
+    counters_refused: bool,
+    health: Sequence[GpuHealth],
+) -> Iterator[Finding]:
+    """Every trap that these facts show. shm: size of /dev/shm, B."""
+    if not node.gpus:
+        return
+    yield from _torch_build(node, torch)
+    if counters_refused:
+        fix = "modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or run as root"
+        yield Finding("ncu permission", "missing", "the driver gives performance counters to root only", fix)
+    if torch.peers is False:
+        what = "the GPUs do not reach each other directly: NCCL goes through host memory"
+        yield Finding("peer access", "warning", what, "see nvidia-smi topo -m; in a virtual machine, ACS and the IOMMU")
+    if shm < SMALLEST_SHM:
+        what = f"{shm / 2**20:.0f} MiB; data loaders' workers and NCCL share through it and die when it is full"
+        fix = "docker run --shm-size=8g, or mount -o remount,size=8G /dev/shm"
+        yield Finding("/dev/shm", "warning", what, fix)
+    for number, gpu in enumerate(node.gpus):
+        if gpu.mig:
+            what = f"MIG is on: a slice of the {gpu.name} is measured, not the card"
+            yield Finding(f"GPU {number}", "warning", what, "nvidia-smi -mig 0, if nobody else uses the card")
+    for card in health:
+        yield from _memory(card)
+    for user in users:
+        what = (
+            f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu}, {user.utilization:.0%} utilised: "
+            "timings taken meanwhile are worthless"
+        )
+        yield Finding("busy GPU", "warning", what, f"wait for it, or kill {user.pid} if it is yours")
+
+
+def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
+    """Whether torch was built for CUDA, for one that the driver knows, and for these cards."""
+    if torch.version and not torch.cuda:
+        what = f"torch {torch.version} is built without CUDA, and this node has {node.gpu}"
+        yield Finding("torch build", "broken", what, f"install a torch built for CUDA {node.cuda} or older")
+    # Within one major version of CUDA an older driver runs a newer runtime (minor version compatibility).
+    supported, needed = (int(version.partition(".")[0] or 0) for version in (node.cuda, torch.cuda))
+    if node.cuda and needed > supported:
+        what = f"driver {node.driver} knows CUDA {node.cuda}, torch {torch.version} is built for CUDA {torch.cuda}"
+        yield Finding("driver", "broken", what, f"a newer driver, or a torch built for CUDA {supported}")
+    digits = ["".join(filter(str.isdigit, arch)) for arch in torch.archs if arch.startswith("sm_")]
+    oldest = min((float(f"{each[:-1]}.{each[-1]}") for each in digits), default=0.0)
+    for gpu in {gpu.name: gpu for gpu in node.gpus}.values():
+        own = float(gpu.capability or 0)
+        if torch.cuda and 0 < own < oldest:
+            what = (
+                f"compute capability {gpu.capability}, and torch {torch.version} (CUDA {torch.cuda}) has code for "
+                f"{oldest} and newer only"
+            )
+            newer = "a torch whose build names this card's capability"
+            fix = OLDEST_TORCH if own < 5 else OLDER_TORCH if own < OLDEST_OF_CUDA_13 else newer
+            yield Finding(gpu.name, "broken", what, fix)
+
+
+def _memory(card: GpuHealth) -> Iterator[Finding]:
+    if card.remap_failed:
+        what = f"the {card.gpu} has a failing row of memory and none left to replace it"
+        yield Finding("GPU memory", "broken", what, "take the card out of service: nvidia-smi -q -d ROW_REMAPPER")
+    elif card.uncorrected or card.remap_pending:
+        what = f"the {card.gpu} had {card.uncorrected} errors that ECC could not correct since the driver was loaded"
+        what += ", and rows wait to be replaced" * card.remap_pending
+        fix = "nvidia-smi --gpu-reset when nobody uses it; see nvidia-smi -q -d ECC,ROW_REMAPPER"
+        yield Finding("GPU memory", "warning", what, fix)

@@ -15,7 +15,6 @@ from hpml_plugins.workloads.complexity.tracing import (
     torchs_formulas,
     trace,
     unfused_attention,
-    without_computing,
 )
 
 #: One multiply-add is two floating-point operations, a multiplication and an addition.
@@ -132,11 +131,8 @@ def count_model(model: str) -> ModelCount:
 def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
     """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot be traced."""
     try:
-        if name.is_factory:
-            return trace(network, example), torchs_flops(network, example)
-        with without_computing() as counted:  # the path through torchvision's models does not depend on values
-            operations = trace(network, example)
-        return operations, counted.flops
+        # shapes alone decide the path through torchvision's models: nothing need be computed twice
+        return trace(network, example), torchs_flops(network, example, "cpu" if name.is_factory else "meta")
     except ImportError as error:
         raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
     except Exception as error:
@@ -146,8 +142,8 @@ def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation],
         ) from error
 
 
-def torchs_flops(network: Any, example: Any) -> int:
-    """FLOP of one computed forward pass by torch's FlopCounterMode."""
+def torchs_flops(network: Any, example: Any, device: str) -> int:
+    """FLOP of one forward pass by torch's FlopCounterMode. device: "meta" computes nothing."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
@@ -155,7 +151,8 @@ def torchs_flops(network: Any, example: Any) -> int:
     formulas = torchs_formulas()
     missing = {operator: formulas[operator].__wrapped__ for operator in formulas.keys() - flop_registry.keys()}
     with unfused_attention(), torch.no_grad(), FlopCounterMode(display=False, custom_mapping=missing) as counter:
-        network(example)
+        tensors = {name: each.to(device) for name, each in (*network.named_parameters(), *network.named_buffers())}
+        torch.func.functional_call(network, tensors, (example.to(device),))
     return int(counter.get_total_flops())
 
 

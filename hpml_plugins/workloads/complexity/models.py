@@ -120,26 +120,14 @@ def _weights(name: str) -> list[tuple[int, Any]]:
 
 @contextmanager
 def _uninitialised_weights() -> Iterator[None]:
-    """Make random initialisation do nothing. Drawing VGG's 144 M normal numbers costs seconds, and counts depend on
-    shapes alone."""
+    """Make torch.nn.init do nothing. Drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes."""
     from unittest import mock
 
     import torch
-    from torch.overrides import TorchFunctionMode
-
-    random = (torch.Tensor.normal_, torch.Tensor.uniform_)
 
     def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         return tensor
 
-    class SkipInitialisation(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped to mypy here
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if func in random or getattr(func, "__module__", "") == "torch.nn.init":
-                return args[0] if args else kwargs["tensor"]
-            return func(*args, **kwargs)
-
-    # not all initialisers ask the mode first, and trunc_normal_ draws again until every number is in bounds
     names = [name for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
-    with mock.patch.multiple(torch.nn.init, **{name: cast(Any, keep) for name in names}), SkipInitialisation():
+    with mock.patch.multiple(torch.nn.init, **{name: cast(Any, keep) for name in names}):
         yield

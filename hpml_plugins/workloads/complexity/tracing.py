@@ -78,56 +78,6 @@ def trace(model: Any, example: Any) -> list[Operation]:
     return [operation for node in graph.nodes() if (operation := _read(node, handles))]
 
 
-class TorchsFlops:
-    """FLOP by torch's own formulas (torch/utils/flop_counter.py), added up at the level of its dispatcher."""
-
-    flops = 0
-
-
-@contextmanager
-def without_computing() -> Iterator[TorchsFlops]:
-    """Convolutions and matrix products give zeros, of the shape that torch finds on the device "meta", and are counted.
-
-    For tracing a model whose path does not depend on values. Tracing all of torchvision's classifiers takes 30 s of one
-    core this way, and 74 s when they are computed.
-    """
-    import torch
-    from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_map_only
-
-    counted = TorchsFlops()
-    formulas = torchs_formulas()
-
-    def sizes(tensor: Any) -> list[int]:  # while tracing, they are tensors
-        return [int(size) for size in tensor.shape]
-
-    class Shapes(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            formula = formulas.get(func._overloadpacket)
-            if formula is None:
-                return func(*args, **kwargs)
-            meta = tree_map_only(
-                torch.Tensor, lambda each: torch.empty(sizes(each), dtype=each.dtype, device="meta"), args
-            )
-            result = func(*meta, **kwargs)
-            first = result[0] if isinstance(result, tuple) else result
-            counted.flops += int(formula(*tree_map_only(torch.Tensor, sizes, args), **kwargs, out_val=sizes(first)))
-            return tree_map_only(torch.Tensor, lambda each: torch.zeros(sizes(each), dtype=each.dtype), result)
-
-    class Traceable(TorchFunctionMode):  # type: ignore[misc]
-        """torch.conv2d is traced as `_convolution` from inside its kernel, which does not run: call that directly."""
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func is torch.conv2d and not kwargs and len(args) == 7 and all(isinstance(a, tuple) for a in args[3:6]):
-                return torch._convolution(*args[:6], False, (0, 0), args[6], False, False, True, True)
-            return func(*args, **(kwargs or {}))
-
-    with Traceable(), Shapes():
-        yield counted
-
-
 def torchs_formulas() -> dict[Any, Any]:
     """Operator → torch's formula. On a CPU attention has a name that torch 2.11's registry lacks."""
     import torch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,37 +67,38 @@ def scikit_learn_root() -> tuple[Path, ...]:
     return tuple(Path(place, "datasets", "data") for place in places)
 
 
-def read_idx(folder: Path, loader_name: str) -> Arrays:
-    """MNIST or Fashion-MNIST from its four idx files.
+def read_idx(folder: Path, loader: str) -> Arrays:
+    """MNIST or Fashion-MNIST from its four idx files, plain or packed. loader: torchvision's, which has the classes.
 
-    By torchvision's loader, which needs plain files in `<root>/<its name>/raw`: linked or unpacked there.
+    An idx file is four bytes, the last of which is the number of dimensions, the sizes as 32-bit numbers, and the data.
+    Source: yann.lecun.com/exdb/mnist.
     """
-    loader = _torchvision(loader_name)
-    with tempfile.TemporaryDirectory(prefix="hpml-idx-") as root:
-        raw = Path(root, loader.__name__, "raw")
-        raw.mkdir(parents=True)
-        for name in IDX_FILES:
-            if (folder / name).is_file():
-                (raw / name).symlink_to((folder / name).absolute())
-            else:
-                with gzip.open(folder / f"{name}.gz") as packed, (raw / name).open("wb") as plain:
-                    plain.write(packed.read(LARGEST_IDX + 1))
-            if (raw / name).stat().st_size > LARGEST_IDX:
-                raise DataError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
-        train, test = loader(root, train=True), loader(root, train=False)
-    images = [part.data.numpy()[:, None] for part in (train, test)]
-    labels = [part.targets.numpy() for part in (train, test)]
-    return Arrays(images[0], labels[0], images[1], labels[1], tuple(loader.classes))
+    import numpy as np
+
+    def read(name: str, dimensions: int) -> Any:
+        plain = folder / name
+        with plain.open("rb") if plain.is_file() else gzip.open(folder / f"{name}.gz") as file:
+            content = file.read(LARGEST_IDX + 1)
+        if len(content) > LARGEST_IDX:
+            raise DataError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
+        if content[:4] != bytes([0, 0, 8, dimensions]):
+            raise DataError(f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions")
+        sizes = np.frombuffer(content, ">i4", dimensions, offset=4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy()
+
+    images = [read(name, 3)[:, None] for name in IDX_FILES[::2]]
+    labels = [read(name, 1).astype(np.int64) for name in IDX_FILES[1::2]]
+    return Arrays(images[0], labels[0], images[1], labels[1], tuple(_torchvision(loader).classes))
 
 
 def read_cifar10(folder: Path) -> Arrays:
     """CIFAR-10 by torchvision, which unpickles its files only after their MD5 was found right."""
     import numpy as np
 
-    parts = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
-    images = [np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)) for part in parts]
-    labels = [np.asarray(part.targets, dtype=np.int64) for part in parts]
-    return Arrays(images[0], labels[0], images[1], labels[1], tuple(parts[0].classes))
+    splits = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
+    images = [np.ascontiguousarray(split.data.transpose(0, 3, 1, 2)) for split in splits]
+    labels = [np.asarray(split.targets, dtype=np.int64) for split in splits]
+    return Arrays(images[0], labels[0], images[1], labels[1], tuple(splits[0].classes))
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
@@ -106,8 +106,8 @@ def read_cifar10_jpeg(folder: Path) -> Arrays:
 
     Raises DataError naming the folder or file that is wrong.
     """
-    parts = [_read_images(folder / part, CIFAR10_CLASSES, (3, 32, 32)) for part in ("train", "test")]
-    return Arrays(*parts[0], *parts[1], CIFAR10_CLASSES)
+    train, test = (_read_images(folder / split, CIFAR10_CLASSES, (3, 32, 32)) for split in ("train", "test"))
+    return Arrays(*train, *test, CIFAR10_CLASSES)
 
 
 def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
@@ -174,7 +174,7 @@ _BUILT_IN = (
         DataSource(
             name=name,
             find=partial(find_idx, places=(f"{loader}/raw", name)),
-            read=partial(read_idx, loader_name=loader),
+            read=partial(read_idx, loader=loader),
             looks_for=f"{loader}/raw/ or {name}/ with the four idx files",
             how_to_get=f"hpml data get {name}{otherwise}",
             modules=("torchvision",),

@@ -150,14 +150,6 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     return target
 
 
-class LinkError(tarfile.FilterError):
-    """A link in an archive: no data set needs one, and every known way out of tarfile's own filter went through one."""
-
-    def __init__(self, member: tarfile.TarInfo) -> None:
-        self.tarinfo = member
-        super().__init__(f"{member.name!r} is a link")
-
-
 def _source(name: str) -> DataSource:
     source = source_of(name)
     if not isinstance(source, DataSource):
@@ -166,8 +158,9 @@ def _source(name: str) -> DataSource:
 
 
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """tarfile's own filter, and no links: no data set needs one, and every known way out of that filter used one."""
     if member.issym() or member.islnk():
-        raise LinkError(member)
+        raise tarfile.TarError(f"{member.name!r} is a link")
     return tarfile.data_filter(member, folder)
 
 

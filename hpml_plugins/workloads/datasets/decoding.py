@@ -6,6 +6,7 @@ A decoded copy is one file of torch.save's in the user's cache, mapped into memo
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from filelock import FileLock
 
 from hpml_plugins.errors import DataError, HpmlError, describe
 from hpml_plugins.model import quantity
+from hpml_plugins.store import atomic_write
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Changes when the same files would decode to something else, or the copy is written differently.
 FORMAT = 2
-_PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+_TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
@@ -90,16 +92,16 @@ def describe_arrays(arrays: Arrays) -> dict[str, Any]:
     import torch
 
     mean, std = channel_statistics(arrays.train_images)
-    tensors = {part: torch.from_numpy(getattr(arrays, part)) for part in _PARTS}
+    tensors = {name: torch.from_numpy(getattr(arrays, name)) for name in _TENSORS}
     return {**tensors, "classes": arrays.classes, "fingerprint": fingerprint(arrays), "mean": mean, "std": std}
 
 
 def fingerprint(arrays: Arrays) -> str:
     """SHA-256 over the classes, shapes and values: the same for the same data, however they were stored."""
-    parts = [getattr(arrays, part) for part in _PARTS]
-    digest = hashlib.sha256(json.dumps([arrays.classes, [part.shape for part in parts]]).encode())
-    for part in parts:
-        digest.update(part.astype(part.dtype.newbyteorder("<"), order="C", copy=False).data)
+    held = [getattr(arrays, name) for name in _TENSORS]
+    digest = hashlib.sha256(json.dumps([arrays.classes, [array.shape for array in held]]).encode())
+    for array in held:
+        digest.update(array.astype(array.dtype.newbyteorder("<"), order="C", copy=False).data)
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -136,25 +138,20 @@ def _read_copy(file: Path) -> dict[str, Any] | None:
         stored: dict[str, Any] = torch.load(file, mmap=True, weights_only=True)
     except Exception:  # torch raises several kinds for a damaged file
         return None
-    return stored if isinstance(stored, dict) and {*_PARTS, "fingerprint"} <= stored.keys() else None
+    return stored if isinstance(stored, dict) and {*_TENSORS, "fingerprint"} <= stored.keys() else None
 
 
 def _write_copy(file: Path, content: dict[str, Any]) -> str:
     """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
     import torch
 
-    partial = file.with_suffix(".partial")
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
     try:
-        with partial.open("wb") as out:
-            torch.save(content, out)
-            out.flush()
-            os.fsync(out.fileno())
         for old in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.pt"):
-            old.unlink(missing_ok=True)  # existing mappings stay valid until unmapped
-        partial.replace(file)
-    except (OSError, RuntimeError) as error:  # torch's writer raises RuntimeError for a full disk
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            old.unlink()  # existing mappings stay valid until unmapped
+        atomic_write(file, buffer.getvalue())
+    except OSError as error:
         return str(error)
     return ""
 

@@ -14,9 +14,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle.packages import (
     NodeFacts,
     PackageSelection,
-    Project,
-    read_project,
-    requirements_for,
+    request_packages,
     select,
 )
 
@@ -36,14 +34,14 @@ def node_with(python: str = "3.12.3", **packages: str) -> NodeFacts:
 
 
 @pytest.fixture
-def project(write: Callable[[str, str], Path]) -> Project:
+def project(write: Callable[[str, str], Path]) -> Path:
     """A small project with pins."""
     write("constraints.txt", PINS)
-    return read_project(write("pyproject.toml", PROJECT).parent)
+    return write("pyproject.toml", PROJECT).parent
 
 
-def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(project: Project) -> None:
-    asked = requirements_for(
+def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(project: Path) -> None:
+    asked = request_packages(
         project, node_with(torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1")
     )
     assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
@@ -52,14 +50,14 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
     assert asked.warnings == ()
 
 
-def test_torch_travels_only_when_it_is_asked_for(project: Project) -> None:
-    asked = requirements_for(project, node_with(), ["torch==2.15.0"])
+def test_torch_travels_only_when_it_is_asked_for(project: Path) -> None:
+    asked = request_packages(project, node_with(), ["torch==2.15.0"])
     assert {"torch>=2.11", "torch==2.15.0"} <= set(asked.requirements)
     assert asked.given == ()
 
 
-def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Project) -> None:
-    asked = requirements_for(project, node_with(torch="", numpy=""))
+def test_a_package_whose_version_is_not_told_is_left_to_the_node(project: Path) -> None:
+    asked = request_packages(project, node_with(torch="", numpy=""))
     assert "numpy" in asked.given
     assert not [text for text in asked.requirements if text.startswith(("numpy", "torch"))]
     assert asked.warnings == ("the node has no torchvision: benchmarks that need it are skipped there",)
@@ -80,25 +78,26 @@ def test_what_the_node_has_stays_and_what_differs_travels() -> None:
         (node_with(torch="2.9.1+cu128"), "the node has torch 2.9.1+cu128; the project needs torch>=2.11"),
     ],
 )
-def test_a_node_that_the_project_does_not_run_on_is_refused(project: Project, node: NodeFacts, message: str) -> None:
+def test_a_node_that_the_project_does_not_run_on_is_refused(project: Path, node: NodeFacts, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
-        requirements_for(project, node)
+        request_packages(project, node)
 
 
-def test_a_vendors_build_of_a_release_counts_as_the_release(project: Project) -> None:
-    assert "torch" in requirements_for(project, node_with(torch="2.11.0a0+nv26.1")).given
+def test_a_vendors_build_of_a_release_counts_as_the_release(project: Path) -> None:
+    assert "torch" in request_packages(project, node_with(torch="2.11.0a0+nv26.1")).given
 
 
-def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Project, tmp_path: Path) -> None:
+def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
-        read_project(tmp_path / "nowhere")
+        request_packages(tmp_path / "nowhere", node_with())
     with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
-        requirements_for(project, node_with(torch="2.11.0"), ["a b c"])
+        request_packages(project, node_with(torch="2.11.0"), ["a b c"])
 
 
 def test_this_project_leaves_out_what_only_publishing_needs_and_pins_what_numba_cuda_imports_with() -> None:
-    needs = read_project(ROOT)
-    assert {"asv", "fvcore", "jinja2", "pip"} <= set(needs.requirements)
-    assert not {"matplotlib", "js-jquery", "js-jquery-flot", "js-bootstrap"} & set(needs.requirements)
-    assert not Requirement("numpy" + str(needs.requirements["numpy"].specifier)).specifier.contains("2.5.0")
-    assert needs.requirements["numpy"].specifier.contains(needs.pins["numpy"])
+    request = request_packages(ROOT, node_with(torch="2.15.0"))
+    needs = {requirement.name: requirement for requirement in map(Requirement, request.requirements)}
+    assert {"asv", "fvcore", "jinja2", "pip"} <= set(needs)
+    assert not {"matplotlib", "js-jquery", "js-jquery-flot", "js-bootstrap"} & set(needs)
+    assert not needs["numpy"].specifier.contains("2.5.0")
+    assert needs["numpy"].specifier.contains(request.preferred["numpy"])

@@ -34,13 +34,11 @@ BAD = {
         4,
         "either a venv or a container",
     ),
-    "queues without a probe": (HEAD + "  - {name: a, side_by_side: true}\n", 3, "side_by_side needs a probe, as in"),
     "queues on two nodes": (
-        HEAD + "  - name: a\n    side_by_side: true\n    probe: x\n    nodes: 2\n",
-        6,
+        HEAD + "  - name: a\n    side_by_side: true\n    nodes: 2\n",
+        5,
         "side_by_side is for one node",
     ),
-    "a probe for nothing": (HEAD + "  - {name: a, probe: x}\n", 3, "a probe is for side_by_side alone"),
     "a partition here": (HEAD + "  - {name: a, executor: local, partition: x}\n", 3, "a local target has no partition"),
 }
 

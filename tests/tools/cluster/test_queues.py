@@ -1,4 +1,4 @@
-"""Which queue measures what, and how much GPUs disturb one another."""
+"""Which queue measures what, on which GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
-from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.tools.cluster.side_by_side import (
     Queue,
     SideBySide,
-    compare,
     gpu_names,
     gpus_side_by_side,
     share_queues,
@@ -39,28 +37,6 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypat
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == ["0", "1"]
     with pytest.raises(HpmlError, match="no GPU"):
         gpus_side_by_side({"CUDA_VISIBLE_DEVICES": ""})
-
-
-def _record(seconds: list[float], started: float = 0.0, duration: float = 1.0) -> Record:
-    time = MetricSamples("s", "lower", seconds)
-    return Record(
-        benchmark="b", plugin="p", version="1", params={"n": 1}, status="ok", metrics={"time": time},
-        started=started, duration=duration,
-    )  # fmt: skip
-
-
-def test_interference_is_each_gpus_time_beside_the_others_over_its_own_alone() -> None:
-    alone = [[_record([1.0, 2.0, 9.0])], [_record([4.0])]]
-    together = [[_record([3.0], 10.0, 4.0)], [_record([4.0], 11.0, 5.0)]]
-    (ratio,) = compare(alone, together)
-    assert ratio.ratios == [1.5, 1.0]  # 3 / median 2, 4 / 4
-    assert ratio.overlap == 0.6  # 11 to 14 of the 5 s that the longer takes
-    assert ratio.line() == (
-        "interference: b n=1 time (lower is better): together / alone 1.2500, of 2 GPUs 1.0000 to 1.5000; "
-        "60% of the time at once"
-    )
-    (apart,) = compare(alone, [[_record([1.0], 0.0, 1.0)], [_record([1.0], 2.0, 1.0)]])
-    assert apart.overlap == 0.0
 
 
 def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path) -> None:

@@ -7,8 +7,14 @@ import pytest
 
 from hpml_plugins.model import Gpu, Node
 from hpml_plugins.model.node import GpuHealth, GpuUser
-from hpml_plugins.tools.doctor.diagnosis import check_libraries, counters_need_root, failed_library, shared_memory
-from hpml_plugins.tools.doctor.traps import TorchFacts, traps
+from hpml_plugins.tools.doctor.diagnosis import (
+    TorchFacts,
+    check_libraries,
+    counters_refused,
+    failed_library,
+    shared_memory,
+    traps,
+)
 
 H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
 TORCH = TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
@@ -19,16 +25,19 @@ def node(*gpus: Gpu, cuda: str = "13.2", driver: str = "580.1") -> Node:
 
 
 def found(
-    machine: Node, torch: TorchFacts = TORCH, users: Any = (), shm: float = 2.0**33, health: Any = (), **counters: bool
+    machine: Node,
+    torch: TorchFacts = TORCH,
+    users: Any = (),
+    shm: float = 2.0**33,
+    health: Any = (),
+    refused: bool = False,
 ) -> list[str]:
-    flags = {"counters_need_root": False, "is_root": False, **counters}
-    told = traps(machine, torch, list(users), shm, health=health, **flags)
-    return [f"{f.state} {f.subject}: {f.what} / {f.fix}" for f in told]
+    findings = traps(machine, torch, list(users), shm, refused, health)
+    return [f"{f.state} {f.subject}: {f.what} / {f.fix}" for f in findings]
 
 
 def test_a_healthy_node_has_none() -> None:
     assert found(node()) == []
-    assert found(node(), is_root=True, counters_need_root=True) == []
 
 
 def test_a_node_without_gpu_has_none_of_these() -> None:
@@ -71,7 +80,7 @@ def test_a_card_too_old_for_the_build_names_one_that_has_it(name: str, capabilit
 
 
 def test_counters_for_root_only() -> None:
-    (text,) = found(node(), counters_need_root=True)
+    (text,) = found(node(), refused=True)
     assert text.startswith("missing ncu permission: ")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in text
 
@@ -104,7 +113,14 @@ def test_this_machines_facts_can_be_asked() -> None:
     assert finding.what.startswith(torch.version)
     assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
     assert shared_memory() > 0
-    assert counters_need_root() in (True, False)
+    assert counters_refused() in (True, False)
+
+
+def test_root_is_never_refused_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    for user, refused in ((0, False), (1000, True)):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        monkeypatch.setattr(Path, "read_text", lambda path: "RmProfilingAdminOnly: 1\n")
+        assert counters_refused() is refused
 
 
 def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:

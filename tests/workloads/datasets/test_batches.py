@@ -66,46 +66,6 @@ def test_training_ranks_make_the_same_number_of_steps() -> None:
     assert counts == [2, 2, 2, 2]
 
 
-def test_an_image_is_augmented_alike_for_any_number_of_ranks() -> None:
-    data = Split(torch.rand(24, 3, 8, 8), torch.arange(24))
-    whole = {
-        number: image
-        for images, numbers in data.batches(24, pad=2, flip=True)
-        for image, number in zip(images, numbers.tolist(), strict=True)
-    }
-    for rank in range(3):
-        for images, numbers in data.batches(4, rank=rank, ranks=3, pad=2, flip=True):
-            assert all(
-                torch.equal(image, whole[number]) for image, number in zip(images, numbers.tolist(), strict=True)
-            )
-
-
-def test_a_padded_crop_is_one_of_torchs_own_pad_flipped_or_not() -> None:
-    data = Split(torch.rand(64, 2, 5, 7), torch.arange(64))
-    padded = torch.nn.functional.pad(data.images, (2, 2, 2, 2))
-    places, turned = set(), set()
-    for images, numbers in data.batches(16, pad=2, flip=True):
-        assert images.shape[1:] == (2, 5, 7)
-        for image, number in zip(images, numbers.tolist(), strict=True):
-            found = [
-                (down, right, flip)
-                for down in range(5)
-                for right in range(5)
-                for flip in (False, True)
-                if torch.equal(image.flip(2) if flip else image, padded[number, :, down : down + 5, right : right + 7])
-            ]
-            assert len(found) == 1
-            places.add(found[0][:2])
-            turned.add(found[0][2])
-    assert len(places) > 15  # of 25
-    assert turned == {False, True}
-
-
-def test_augmented_bytes_stay_bytes() -> None:
-    ((images, _),) = split(8).batches(8, pad=1, flip=True)
-    assert images.dtype == torch.uint8
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -113,8 +73,6 @@ def test_augmented_bytes_stay_bytes() -> None:
         ({"size": 6, "ranks": 2}, "no batch of 6 can be made of the 5 images of this rank"),
         ({"size": 0}, "no batch of 0"),
         ({"size": 2, "rank": 2, "ranks": 2}, "rank 2 of 2 does not exist"),
-        ({"size": 2, "pad": 6}, "pad 6 is not from 0 to below the image's 6 pixels"),
-        ({"size": 2, "pad": -1}, "pad -1 is not"),
     ],
 )
 def test_what_cannot_be_batched_is_said(options: dict[str, int], message: str) -> None:
