@@ -55,6 +55,9 @@ def test_a_missing_module_is_the_reason_where_it_is(monkeypatch: pytest.MonkeyPa
 
 
 def measure(bench: Bench, *, data: str) -> dict[str, float]:
+    import torch
+
+    torch.set_num_threads(1)  # other tests have computed in the parent: the OpenMP threads of its forks are gone
     loaded = bench.data(data, train=20, test=10)
     return {"images": len(loaded.train)}
 
