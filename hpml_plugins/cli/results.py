@@ -32,13 +32,13 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
     """Print the tables of plugin NAME, or of one figure (NAME or PLUGIN.NAME), from the newest Records."""
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
-    spell = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
+    formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(_find_drawables(settings, name, results)):
         if form != "csv":
             print("\n" * (number > 0) + f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}\n")
         elif number:
             print()
-        print(spell(drawable.table), end="")
+        print(formatter(drawable.table), end="")
     return 0
 
 
@@ -111,10 +111,10 @@ def compare(
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(as_table(found, spelled=False)), end="")
+        print(as_csv(as_table(found, formatted=False)), end="")
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
-    print((as_markdown if form == "markdown" else as_text)(as_table(found, spelled=True)), end="")
+    print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
     return 0
 
 

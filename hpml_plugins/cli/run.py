@@ -101,7 +101,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     for key, values in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {_spelled(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {_formatted(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
                 f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
@@ -111,7 +111,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         (plugin, benchmark, params)
         for plugin, benchmark in found
         for params in benchmark.chosen_points()
-        if all(key in params and is_one_of(_spelled(params[key]), values) for key, values in wanted.items())
+        if all(key in params and is_one_of(_formatted(params[key]), values) for key, values in wanted.items())
     ]
     if not tasks:
         raise UsageError(
@@ -120,7 +120,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     return tasks
 
 
-def _spelled(value: object) -> str:
+def _formatted(value: object) -> str:
     """A parameter's value as it is written in the registry: YAML's true, not Python's True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 

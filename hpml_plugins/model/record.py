@@ -143,8 +143,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
     """A short stable key of a point: the same on every node and in every run."""
-    spelled = msgspec.json.encode([benchmark, version, sorted(params.items())])
-    return hashlib.sha256(spelled).hexdigest()[:20]
+    encoded = msgspec.json.encode([benchmark, version, sorted(params.items())])
+    return hashlib.sha256(encoded).hexdigest()[:20]
 
 
 def encode(record: Record) -> bytes:

@@ -56,7 +56,7 @@ class Axis:
 
     def channel(self, **options: Any) -> Layer:
         """The encoding of this axis."""
-        label = _spelled("datum.value", self.unit, self.base if self.log else 10)
+        label = _formatted("datum.value", self.unit, self.base if self.log else 10)
         scale: Layer = {"zero": self.zero}
         ticks: Layer = {"labelExpr": label, "labelOverlap": "parity", "tickCount": 6}
         if self.log:
@@ -369,7 +369,7 @@ class _Builder:
         texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
         for number, (column, unit) in enumerate(self.numbers.values()):
             value = f"datum[{json.dumps(column)}]"
-            text = f"isValid({value}) ? {_spelled(value, unit, 10, '.4')} : '–'"
+            text = f"isValid({value}) ? {_formatted(value, unit, 10, '.4')} : '–'"
             texts.append({"calculate": text, "as": f"text {number}"})
         return texts
 
@@ -459,7 +459,7 @@ def _joined(columns: Columns) -> str:
     return f"slice({' + '.join(texts)}, 2)"
 
 
-def _spelled(value: str, unit: str, base: int, digits: str = "") -> str:
+def _formatted(value: str, unit: str, base: int, digits: str = "") -> str:
     """A Vega expression of a number as `formatting.quantity` writes it: scaled, with its unit.
 
     Bytes on a binary axis have binary prefixes.

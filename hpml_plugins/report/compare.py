@@ -127,13 +127,13 @@ def _verdict(before: Estimate, after: Estimate, direction: str | None) -> str:
     return "~"
 
 
-def as_table(compared: Iterable[Compared], *, spelled: bool) -> Table:
-    """The rows as a table.  spelled: with units and intervals for a reader; else numbers in SI units for a program."""
+def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
+    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for programs."""
     rows = []
     for each in compared:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
-        if spelled:
+        if formatted:
             a, b = (estimate(side.value, side.low, side.high, each.unit) for side in (each.a, each.b))
             text = ratio(each.ratio) if each.ratio is not None else "–"
             undecided = each.verdict in ("~", "?")

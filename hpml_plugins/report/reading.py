@@ -351,10 +351,10 @@ class _Reader:
         benchmark = self.benchmarks.get(line.benchmark)
         if benchmark is None or line.version != benchmark.points.version:
             return
-        spelled = bytes(line.params)
-        point = benchmark.known.get(spelled)
+        encoded = bytes(line.params)
+        point = benchmark.known.get(encoded)
         if point is None:
-            point = benchmark.known[spelled] = self._point(benchmark.points, spelled)
+            point = benchmark.known[encoded] = self._point(benchmark.points, encoded)
         machine = self.machines.setdefault(line.machine, len(self.machines))
         row = len(self.records) // _COLUMNS
         revision = self.revisions.get(line.commit, -1)
@@ -375,8 +375,8 @@ class _Reader:
                 tuple(known.setdefault(each, each) for each in line.warnings),
             )
 
-    def _point(self, points: Points, spelled: bytes) -> int:
-        params = _PARAMS.decode(spelled)
+    def _point(self, points: Points, encoded: bytes) -> int:
+        params = _PARAMS.decode(encoded)
         point = points.add({name: repr(value) for name, value in params.items()}, self.count)
         self.count += point == self.count
         return point
@@ -492,7 +492,7 @@ def _lines(reader: _Reader, table: np.ndarray, measured: np.ndarray, history: Hi
 def _outcomes(reader: _Reader, index: RecordIndex) -> Iterator[tuple[tuple[str, str, str], Outcome]]:
     table = index.table
     everything = np.arange(len(table))
-    spelled: dict[int, Status] = {code: status for status, code in STATUS.items()}
+    status_of: dict[int, Status] = {code: status for status, code in STATUS.items()}
     for row in index.newest(everything, table[:, _COMMIT], table[:, _STATUS] == OK, table[:, _STARTED]).tolist():
         machine, point = index.machines[int(table[row, _MACHINE])], index.points[int(table[row, _POINT])]
-        yield (machine, *point), Outcome(spelled[int(table[row, _STATUS])], *reader.remarks.get(row, ("", ())))
+        yield (machine, *point), Outcome(status_of[int(table[row, _STATUS])], *reader.remarks.get(row, ("", ())))

@@ -1,4 +1,4 @@
-"""Tables for readers: cells spelled with their units, as Markdown, as CSV, and as text for a terminal."""
+"""Tables for readers: cells formatted with their units, as Markdown, as CSV, and as text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hpml_plugins.model.record import MetricSamples, Record
 AS_WRITTEN = 8
 
 
-def spelled(table: Table) -> list[list[str]]:
+def formatted(table: Table) -> list[list[str]]:
     """The rows as text: numbers with a unit scaled for reading, "–" for what is not known."""
     units = [table.units.get(name, "") for name in table.columns]
-    return [[_spell(cell, unit) for cell, unit in zip(row.values(), units, strict=True)] for row in table.rows()]
+    return [[_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)] for row in table.rows()]
 
 
 def numeric(table: Table) -> list[bool]:
@@ -31,7 +31,7 @@ def numeric(table: Table) -> list[bool]:
 def as_markdown(table: Table) -> str:
     """A Markdown table."""
     rules = ["--:" if right else "---" for right in numeric(table)]
-    lines = [list(table.columns), rules, *spelled(table)]
+    lines = [list(table.columns), rules, *formatted(table)]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
@@ -63,7 +63,7 @@ def _no_formula(cell: Cell) -> Cell:
 def as_text(table: Table) -> str:
     """Aligned columns."""
     right = numeric(table)
-    lines = [list(table.columns), *spelled(table)]
+    lines = [list(table.columns), *formatted(table)]
     widths = [max(len(line[number]) for line in lines) for number in range(len(right))]
     return "".join(
         "  ".join(
@@ -109,7 +109,7 @@ def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str
     return as_text(Table.of(rows)).rstrip("\n")
 
 
-def _spell(cell: Cell, unit: str) -> str:
+def _format(cell: Cell, unit: str) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, bool | str):

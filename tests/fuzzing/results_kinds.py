@@ -133,7 +133,7 @@ def _write_pages(folder: Path, results: Path, declared: Any) -> None:
 
 
 def _as_asv(folder: Path) -> None:
-    """What our plugin mends in `asv`, for this process."""
+    """What our plugin fixes in `asv`, for this process."""
     from hpml_plugins.asv.patches import apply
 
     apply()

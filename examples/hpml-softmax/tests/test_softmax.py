@@ -15,5 +15,5 @@ def test_without_a_gpu_only_the_triton_points_are_skipped():
     assert triton_has_a_gpu(CPU, {"by": "torch", "cols": 256}) == ""
 
 
-def test_hpml_check_finds_nothing_to_mend():
+def test_hpml_check_finds_nothing_to_fix():
     check_plugin("hpml_softmax")

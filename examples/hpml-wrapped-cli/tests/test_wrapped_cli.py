@@ -22,5 +22,5 @@ def test_another_output_is_refused():
         parse("Doing sha256 for 1s: 39674 sha256's in 1.00s")
 
 
-def test_hpml_check_finds_nothing_to_mend():
+def test_hpml_check_finds_nothing_to_fix():
     check_plugin("hpml_wrapped_cli")

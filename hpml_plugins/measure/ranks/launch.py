@@ -31,7 +31,7 @@ from hpml_plugins.model.data_source import available_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
-#: What is left of the point's own time to say who hangs and to end all: s, and as a share.
+#: Time reserved before the point's timeout, to name the ranks that hang and stop all of them: s, and a share of it.
 MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0

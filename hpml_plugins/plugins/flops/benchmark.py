@@ -56,9 +56,9 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 def say_what_is_left_out(bench: Bench, operators: Mapping[str, Work]) -> None:
     """Name what is not in the numbers: what fvcore counts otherwise than in multiply-adds, and what it does not."""
     if apart := {name: row.apart for name, row in operators.items() if row.apart}:
-        bench.warn(f"left out, not multiply-adds (fvcore's counts): {series.spelled(apart)}")
+        bench.warn(f"left out, not multiply-adds (fvcore's counts): {series.formatted(apart)}")
     if uncounted := {name: row.calls for name, row in operators.items() if not row.counted}:
-        bench.warn(f"not counted: {series.spelled(uncounted, '×')}")
+        bench.warn(f"not counted: {series.formatted(uncounted, '×')}")
 
 
 def hold_against_torchvision(bench: Bench, count: ModelCount) -> None:

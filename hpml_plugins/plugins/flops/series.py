@@ -65,6 +65,6 @@ def units(columns: Iterable[str]) -> dict[str, str]:
     return {column: UNITS[column] for column in columns if column in UNITS}
 
 
-def spelled(numbers: Mapping[str, int], sign: str = "") -> str:
+def formatted(numbers: Mapping[str, int], sign: str = "") -> str:
     """ "add_ ×8, relu_ ×17" """
     return ", ".join(f"{name} {sign}{number}" for name, number in sorted(numbers.items()))

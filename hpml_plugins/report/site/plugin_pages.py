@@ -15,7 +15,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.site.page import fill, graph_link, write_static
-from hpml_plugins.report.tables import as_csv, numeric, spelled
+from hpml_plugins.report.tables import as_csv, formatted, numeric
 
 #: Where charts and their data go, below the published folder.
 FOLDER = "figures"
@@ -184,6 +184,6 @@ def _shown(drawable: Drawable, html_dir: Path, problems: list[str]) -> ShownFigu
         csv,
         tuple(table.columns),
         tuple(numeric(table)),
-        tuple(tuple(row) for row in spelled(table)),
+        tuple(tuple(row) for row in formatted(table)),
         problem,
     )
