@@ -128,7 +128,7 @@ def _verdict(before: Estimate, after: Estimate, direction: str | None) -> str:
 
 
 def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
-    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for programs."""
+    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code."""
     rows = []
     for each in compared:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
