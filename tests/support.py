@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,3 +60,17 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def still_running(folder: Path, ranks: int | None = None) -> list[int]:
+    """The process numbers that ranks left as file names in the folder and that still run. Zombies do not count."""
+    numbers = [int(path.name) for path in folder.iterdir()]
+    assert numbers if ranks is None else len(numbers) == ranks
+    return [number for number in numbers if _runs(number)]
+
+
+def _runs(number: int) -> bool:
+    try:
+        return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

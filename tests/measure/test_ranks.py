@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import still_running
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
@@ -36,21 +37,6 @@ def point(node: Node, function: Callable[..., Any], count: int = 2, timeout: flo
         return {"time": 1.0}
 
     return measure_point(Benchmark("toy", measure, [TIME], timeout=timeout), {}, Context(node, plan=SHORT))
-
-
-def alive(folder: Path) -> list[int]:
-    """The process numbers that ranks left in the folder and that still run."""
-    numbers = [int(path.name) for path in folder.iterdir()]
-    assert numbers
-    return [number for number in numbers if _runs(number)]
-
-
-def _runs(number: int) -> bool:
-    # Who has died may still be listed: whoever adopted it has not asked how it ended.
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def sums(rank: Rank, offset: int) -> dict[str, Any]:
@@ -184,7 +170,7 @@ def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
 
     record = point(node, noted)
     assert (record.status, record.reason) == ("failed", reason)
-    assert alive(tmp_path) == []
+    assert still_running(tmp_path) == []
 
 
 def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
@@ -234,7 +220,7 @@ def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(node: N
     assert re.search(where, record.reason), record.reason
     assert time.monotonic() - started < 10
     assert len(list(tmp_path.iterdir())) == 2
-    assert alive(tmp_path) == []
+    assert still_running(tmp_path) == []
 
 
 def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright(node: Node, tmp_path: Path) -> None:
@@ -245,13 +231,13 @@ def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright
     waited = time.monotonic() + 30
     while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < waited:
         time.sleep(0.02)
-    assert len(alive(tmp_path)) == 2
+    assert len(still_running(tmp_path)) == 2
     starter.kill()
     starter.join()
     waited = time.monotonic() + 5
-    while alive(tmp_path) and time.monotonic() < waited:
+    while still_running(tmp_path) and time.monotonic() < waited:
         time.sleep(0.05)
-    assert alive(tmp_path) == []
+    assert still_running(tmp_path) == []
 
 
 def test_ranks_over_nccl_need_gpus_of_the_point(gpu_node: Node) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import unavailable
+from support import still_running, unavailable
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Rank, Record
 from hpml_plugins.measure import Context, measure_point, why_no_mpi
@@ -34,20 +34,6 @@ def point(node: Node, function: Callable[..., Any], *args: Any, timeout: float =
 
     benchmark = Benchmark("toy", measure, [Metric("time", "s", "lower")], timeout=timeout)
     return measure_point(benchmark, {}, Context(node))
-
-
-def left(folder: Path) -> list[int]:
-    """The process numbers that ranks wrote and that still run."""
-    numbers = [int(path.name) for path in folder.iterdir()]
-    assert len(numbers) == 2
-    return [number for number in numbers if _runs(number)]
-
-
-def _runs(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def both_sums(rank: Rank, folder: str) -> float:
@@ -100,7 +86,7 @@ def test_ranks_of_mpirun_sum_over_mpi_and_over_torch(node: Node, tmp_path: Path)
     # 2⁰ + 2¹ over MPI, 2⁴ + 2⁵ over gloo.
     assert record.series["found"].columns["value"] == [3 + 48, 3 + 48]
     assert "MPI and torch number ranks alike" in record.checks
-    assert left(tmp_path) == []
+    assert still_running(tmp_path, 2) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +102,7 @@ def test_a_rank_of_mpirun_that_fails_is_named_and_none_is_left(
     needs_mpi()
     record = point(node, function, str(tmp_path))
     assert (record.status, record.reason) == ("failed", reason)
-    assert left(tmp_path) == []
+    assert still_running(tmp_path, 2) == []
 
 
 @pytest.mark.slow
@@ -126,7 +112,7 @@ def test_ranks_of_mpirun_that_hang_are_asked_where_and_ended(node: Node, tmp_pat
     assert record.status == "failed"
     assert record.reason.startswith("ranks timed out after ")
     assert "rank 1 in one_hangs (test_ranks_mpi.py:" in record.reason
-    assert left(tmp_path) == []
+    assert still_running(tmp_path, 2) == []
 
 
 @pytest.mark.slow
@@ -147,7 +133,7 @@ def test_ranks_end_with_who_started_them(tmp_path: Path) -> None:
     finally:
         starter.kill()
         starter.wait()
-    assert eventually(lambda: left(folder) == [], 20)
+    assert eventually(lambda: still_running(folder, 2) == [], 20)
 
 
 def eventually(true: Callable[[], bool], patience: float) -> bool:
