@@ -82,13 +82,14 @@ def _clusters() -> Sequence[bytes]:
 
 def _read_cluster(data: bytes, folder: Path) -> str:
     from hpml_plugins.tools.cluster.config import read_cluster
-    from hpml_plugins.tools.cluster.submit import RunRequest, script
+    from hpml_plugins.tools.cluster.job import RunRequest
+    from hpml_plugins.tools.cluster.submit import script
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
     cluster = read_cluster(path, folder)
     for target in cluster.choose(()):
-        script(target, RunRequest(folder, folder / "results"), folder / "job")
+        script(target, RunRequest(str(folder), str(folder / "results")), folder / "job")
     return "read"
 
 

@@ -43,6 +43,7 @@ def submit(
     from hpml_plugins.registry import read_registry
     from hpml_plugins.tools.cluster import submit as submitting
     from hpml_plugins.tools.cluster.config import find_cluster
+    from hpml_plugins.tools.cluster.job import RunRequest
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
@@ -50,20 +51,20 @@ def submit(
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
-    request = submitting.RunRequest(project, project / conf.results_dir, profile, bench, skip_existing)
+    request = RunRequest(str(project), str(project / conf.results_dir), profile, bench, skip_existing)
     failed = False
     for target in cluster.choose(names):
-        measured = submitting.measured_commits(request.results, target.machine_name)
+        measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
         chosen = submitting.commits_to_measure(project, conf.branches, commits, measured)
         title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
         if not chosen:
             print(f"{title}: nothing to do")
         elif dry_run:
-            folder = submitting.new_folder(cluster.jobs, target.name)
+            folder = submitting.new_folder(Path(cluster.jobs), target.name)
             print(f"# {title}\n{submitting.script(target, request, folder)}")
         else:
             try:
-                folder, job = submitting.submit(target, chosen, request, cluster.jobs)
+                folder, job = submitting.submit(target, chosen, request, Path(cluster.jobs))
             except UsageError as error:
                 print(f"hpml: {error}", file=sys.stderr)
                 failed = True
@@ -102,7 +103,7 @@ def jobs(
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
-    found = [(job, {job.target, job.id, job.folder.name}) for job in find_jobs(cluster.jobs)]
+    found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs))]
     for name in names:
         if not any(name in labels for _, labels in found):
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")

@@ -9,6 +9,7 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
+from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.side_by_side import (
     Queue,
     SideBySide,
@@ -40,7 +41,7 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypat
 
 
 def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path) -> None:
-    job = SideBySide(str(tmp_path), str(tmp_path), "h200-x1")
+    job = SideBySide(str(tmp_path), "h200-x1", RunRequest(str(tmp_path), str(tmp_path)))
     queues = share_queues(["c1"], ["GPU-a", "GPU-b"])
     (tmp_path / "queue-1.log").write_text("[ 10.00%] x\nhpml: no such profile\n")
     assert job._outcome(queues, [0, 2]) == (2, "")
