@@ -108,13 +108,13 @@ def _nodes() -> Sequence[bytes]:
 
 
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.bundle.packages import read_node, request_packages, select
+    from hpml_plugins.tools.bundle.packages import lacking, read_node, request_packages
 
     path = folder / "node.json"
     path.write_bytes(data)
     node = read_node(path)
     request = request_packages(ROOT, node)
-    select({**request.preferred, "numpy": "2.4.6"}, node)
+    lacking({**request.preferred, "numpy": "2.4.6"}, node)
     return "read"
 
 

@@ -98,18 +98,6 @@ class PackageRequest:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PackageSelection:
-    """What the bundle carries, and what it needs on the node.
-
-    kept: the node's own.  replaced: the node's versions of packages that are carried nevertheless.
-    """
-
-    carried: Mapping[str, str]
-    kept: Mapping[str, str]
-    replaced: Mapping[str, str]
-
-
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
@@ -150,11 +138,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     )
 
 
-def select(resolved: Mapping[str, str], node: NodeFacts) -> PackageSelection:
-    """Which of the resolved packages are carried. resolved: name → version."""
-    kept = {name: version for name, version in resolved.items() if _same(node.packages.get(name, ""), version)}
-    carried = {name: version for name, version in resolved.items() if name not in kept}
-    return PackageSelection(carried, kept, {name: node.packages[name] for name in carried if name in node.packages})
+def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
+    """Those of the resolved packages, name → version, that the node has not in this version: what is carried."""
+    return {name: version for name, version in resolved.items() if not _same(node.packages.get(name, ""), version)}
 
 
 def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
