@@ -127,7 +127,6 @@ def jobs(
                 f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
-            for path in (job.log, job.errors):
-                for line in tail(path, lines):
-                    print(f"    {line}")
+            for line in tail(job.log, lines):
+                print(f"    {line}")
     return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

@@ -79,7 +79,7 @@ class SlurmState:
 class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
     """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1.
 
-    log, errors: the files of its output and its messages.
+    log: the file of its output.
     """
 
     state: str
@@ -88,7 +88,6 @@ class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
     attempts: int
     progress: float | None
     log: Path
-    errors: Path
 
 
 def find_jobs(folder: Path) -> list[Job]:
@@ -102,7 +101,7 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
     """A job from its order, its own report and Slurm's."""
     report = read_file(folder, JobState)
     state, reason = _state(order, report, slurm)
-    log, errors = (folder / f"{order.id}_0_log.{ending}" for ending in ("out", "err"))
+    log = folder / f"{order.id}_0_log.out"
     return Job(
         **msgspec.structs.asdict(order),
         state=state,
@@ -111,7 +110,6 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
         attempts=report.attempts if report else 0,
         progress=None if report is None else 1.0 if state == "done" else read_progress(log),
         log=log,
-        errors=errors,
     )
 
 

@@ -136,19 +136,14 @@ class SideBySide(AsvRun):
         return Path(self.folder, f"{queue.name}.log")
 
     def _prepare(self, queue: Queue) -> None:
-        """Copy what the machine has, for `--skip-existing` and for points that a quick run leaves out."""
+        """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
-        source, copy = Path(self.request.results), self._folder(queue)
-        without_lock = shutil.ignore_patterns(".*")
-        if (source / self.machine).is_dir():
-            shutil.copytree(source / self.machine, copy / self.machine, ignore=without_lock, dirs_exist_ok=True)
-        if (source / "benchmarks.json").exists():
-            copy.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / "benchmarks.json", copy / "benchmarks.json")
+        source = Path(self.request.results, self.machine)
+        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
 
     def _merge(self) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
-        for folder in sorted(path for path in Path(self.folder).glob("queue-*") if path.is_dir()):
+        for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
                 report = merge_results([folder], Path(self.request.results), locked=self.machine)
             except UsageError:

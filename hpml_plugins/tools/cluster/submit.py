@@ -103,15 +103,14 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 def wait_here(job: Any) -> None:
     """Wait for a local job and show its log meanwhile. An interrupt ends it."""
-    shown = [0, 0]
+    shown = 0
     try:
         while True:
             done = job.done()
-            for place, (path, stream) in enumerate(((job.paths.stdout, sys.stdout), (job.paths.stderr, sys.stderr))):
-                text = path.read_bytes()[shown[place] :] if path.exists() else b""
-                shown[place] += len(text)
-                stream.write(text.decode(errors="replace"))
-                stream.flush()
+            text = job.paths.stdout.read_bytes() if job.paths.stdout.exists() else b""
+            sys.stdout.buffer.write(text[shown:])
+            sys.stdout.flush()
+            shown = len(text)
             if done:
                 return
             time.sleep(0.1)
@@ -147,6 +146,7 @@ def slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
         signal_delay_s=target.warning,
         dependency="singleton",
         wckey="hpml",
+        stderr_to_stdout=True,
         # asv runs once, on the first node, and leaves the job's nodes to what it starts there
         srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
         setup=setup_lines(target),
@@ -167,7 +167,12 @@ def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     executor = LocalExecutor(folder, max_num_timeout=target.restarts, python=python)
     # the warning always comes before the end, however short the time
     warning = min(target.warning, int(1800 * target.hours))
-    executor.update_parameters(timeout_min=60 * target.hours, signal_delay_s=warning, gpus_per_node=target.gpus or 0)
+    executor.update_parameters(
+        timeout_min=60 * target.hours,
+        signal_delay_s=warning,
+        gpus_per_node=target.gpus or 0,
+        stderr_to_stdout=True,
+    )
     return executor
 
 

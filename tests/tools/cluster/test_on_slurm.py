@@ -101,7 +101,7 @@ def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_si
     found = wait_for_state(slurm_site, "broken", "failed")
     assert "it never started asv; see its log" in found["reason"]
     assert jobs(slurm_site)["wrong"]["state"] == "failed"
-    (log,) = slurm_site.project.path.glob("cluster-jobs/*-broken/*log.err")
+    (log,) = slurm_site.project.path.glob("cluster-jobs/*-broken/*log.out")
     assert "hpml: failed: false" in log.read_text()
 
 
