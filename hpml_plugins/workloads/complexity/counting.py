@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,10 +89,16 @@ def count_model(model: str) -> ModelCount:
 
     Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does not import.
     """
+    import torch
+
     name = parse_model_name(model)
-    with one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # OpenMP's threads, once used, do not survive the fork into a point's process
+    try:
         network, example = build_model(model)
         operations, torchs = count(name, network, example)
+    finally:
+        torch.set_num_threads(threads)
     modules = dict(network.named_modules())
     by_layer = {layer: Work() for layer in modules}
     by_operator: dict[str, Work] = {}
@@ -143,16 +148,3 @@ def torchs_flops(network: Any, example: Any, device: str) -> int:
         tensors = {name: each.to(device) for name, each in (*network.named_parameters(), *network.named_buffers())}
         torch.func.functional_call(network, tensors, (example.to(device),))
     return int(counter.get_total_flops())
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread: OpenMP's threads do not survive the fork into a point's process once they were used."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -90,12 +88,22 @@ def _build_from_factory(name: str) -> Any:
 
 
 def _build_classifier(name: str) -> Any:
-    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built."""
+    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built.
+
+    torch.nn.init does nothing meanwhile: drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes.
+    """
+    from unittest import mock
+
+    import torch
     from torchvision import models
+
+    def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return tensor
 
     _require_classifier(name)
     without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
-    with _uninitialised_weights():
+    initialisers = [each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")]
+    with mock.patch.multiple(torch.nn.init, **dict.fromkeys(initialisers, cast(Any, keep))):
         return models.get_model(name, weights=None, **without).eval()
 
 
@@ -112,18 +120,3 @@ def _weights(name: str) -> list[tuple[int, Any]]:
 
     _require_classifier(name)
     return [(weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)]
-
-
-@contextmanager
-def _uninitialised_weights() -> Iterator[None]:
-    """Make torch.nn.init do nothing. Drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes."""
-    from unittest import mock
-
-    import torch
-
-    def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        return tensor
-
-    names = [name for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
-    with mock.patch.multiple(torch.nn.init, **{name: cast(Any, keep) for name in names}):
-        yield
