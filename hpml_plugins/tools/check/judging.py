@@ -26,19 +26,12 @@ class CheckedPlugin(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What loading gave.
-
-    seconds: CPU time.  effects: what it did to the process.  problems: of its hooks.  constant: where bench.check is
-    called with a constant.
-    """
+    """What loading gave. seconds: CPU time.  findings: what is wrong with the plugin as it stands in that process."""
 
     error: str
     seconds: float
-    heavy: list[str]
-    effects: list[str]
     benchmarks: list[Declared]
-    problems: list[str]
-    constant: list[str]
+    findings: list[Finding]
 
 
 class Observed(msgspec.Struct):
@@ -82,25 +75,17 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         if not benchmark.description:
             yield Finding(benchmark.name, "warning", "has no description", "Benchmark(..., description='one sentence')")
     seconds = min(first.seconds, second.seconds)
-    if first.heavy:
-        names = ", ".join(first.heavy)
-        yield Finding("import", "broken", f"imports {names} when loaded", "import them inside measure")
-    elif seconds > IMPORT_COST:
+    if seconds > IMPORT_COST:
         yield Finding("import", "warning", f"takes {seconds:.2f} s", f"stay below {IMPORT_COST} s: import in measure")
     else:
-        yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms, nothing heavy")
-    for what in first.effects:
-        yield Finding("import", "broken", f"{what} when loaded", "do that in measure, or not at all")
+        yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms")
+    yield from first.findings
     if first.benchmarks == second.benchmarks:
         yield Finding("determinism", "ok", "the same names, versions, metrics and grids in two processes")
     else:
         differing = _difference(first.benchmarks, second.benchmarks)
         fix = "no sets, dates or random numbers in names, versions and grids"
         yield Finding("determinism", "broken", f"two processes got different {differing}", fix)
-    for problem in first.problems:
-        yield Finding("hooks", "broken", problem)
-    for place in first.constant:
-        yield Finding("check", "broken", f"{place}: bench.check of a constant checks nothing", "compare the result")
 
 
 def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:

@@ -25,7 +25,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Declared, Offers, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
-from hpml_plugins.model import Benchmark, Params
+from hpml_plugins.model import Benchmark, Finding, Params
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
@@ -55,24 +55,27 @@ def load(checked: CheckedPlugin) -> Loaded:
         "starts threads": threading.active_count() > 1,
         "handles signals": any(signal.getsignal(number) is not handler for number, handler in handlers.items()),
     }
-    heavy = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY))
+    if heavy := sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)):
+        effects[f"imports {', '.join(heavy)}"] = True
     problems = list(ask(plugin, facts=True).problems)
     try:
         collect(plugin)
     except HpmlError as error:
         problems.append(str(error))
+    in_measure = "do that in measure, or not at all"
     return Loaded(
         error=str(plugin.error or ""),
         seconds=seconds,
-        heavy=heavy,
-        effects=[effect for effect, seen in effects.items() if seen],
         benchmarks=[Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks],
-        problems=problems,
-        constant=list(_constant_checks(checked)),
+        findings=[
+            *(Finding("import", "broken", f"{what} when loaded", in_measure) for what, seen in effects.items() if seen),
+            *(Finding("hooks", "broken", problem) for problem in problems),
+            *_constant_checks(checked),
+        ],
     )
 
 
-def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
+def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
     """Where the plugin's files call `….check(True, …)`, or with another constant, which checks nothing."""
     file = locate(checked.source, Path(checked.folder)).file
     if file is None:
@@ -86,7 +89,8 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             if node.func.attr == "check" and node.args and isinstance(node.args[0], ast.Constant):
-                yield f"{path}:{node.lineno}"
+                what = f"{path}:{node.lineno}: bench.check of a constant checks nothing"
+                yield Finding("check", "broken", what, "compare the result")
 
 
 def smallest_first(benchmark: Benchmark) -> list[Params]:

@@ -70,21 +70,10 @@ def submit(
                 failed = True
                 continue
             print(f"{title}: job {job.job_id}, {folder}", flush=True)
-            if target.executor == "local":
-                submitting.wait_here(job)
-                failed |= not _ended_well(folder)
+            if target.executor == "local" and (reason := submitting.wait_here(folder, job)):
+                print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
+                failed = True
     return 1 if failed else 0
-
-
-def _ended_well(folder: Path) -> bool:
-    from hpml_plugins.tools.cluster.jobs import JobState, read_file
-
-    state = read_file(folder, JobState)
-    if state is None or state.phase != "done":
-        reason = state.reason if state else "it never started asv; see its log"
-        print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
-        return False
-    return not state.reason
 
 
 @click.command("jobs")

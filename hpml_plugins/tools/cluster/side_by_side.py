@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.model import Gpu
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
@@ -57,26 +56,22 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each queue: a GPU of those that `environ` leaves.
+    """CUDA_VISIBLE_DEVICES of each queue: a GPU of those that `environ` leaves, by its UUID, or by its place in the
+    node where NVML gives none.
 
     Raises HpmlError where there is none, or where they are of several types: they share one machine's name.
     """
     found = read_gpus()
-    names = gpu_names(visible(found.gpus, environ.get("CUDA_VISIBLE_DEVICES")), found.gpus)
-    if not names and QUEUES_VARIABLE in environ:
-        names = environ[QUEUES_VARIABLE].split(",")
-    if not names:
-        because = f" ({found.problem})" if found.problem else ""
-        raise HpmlError(f"side_by_side: this node has no GPU{because}")
-    return names
-
-
-def gpu_names(gpus: Sequence[Gpu], of_node: Sequence[Gpu]) -> list[str]:
-    """How CUDA_VISIBLE_DEVICES names each: its UUID, or its place in the node where NVML gives none."""
+    gpus = visible(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"))
     types = sorted({gpu.name for gpu in gpus})
     if len(types) > 1:
         raise HpmlError(f"side_by_side: this node has GPUs of {len(types)} types ({', '.join(types)}); choose one type")
-    return [gpu.uuid or str(of_node.index(gpu)) for gpu in gpus]
+    if not gpus and QUEUES_VARIABLE in environ:
+        return environ[QUEUES_VARIABLE].split(",")
+    if not gpus:
+        because = f" ({found.problem})" if found.problem else ""
+        raise HpmlError(f"side_by_side: this node has no GPU{because}")
+    return [gpu.uuid or str(found.gpus.index(gpu)) for gpu in gpus]
 
 
 @dataclass

@@ -22,7 +22,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from hpml_plugins.errors import UsageError, one_line
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, write_commits, write_file
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
 
 NEW, ALL = "NEW", "ALL"
 
@@ -101,8 +101,11 @@ def new_folder(jobs: Path, target: str) -> Path:
     return folder
 
 
-def wait_here(job: Any) -> None:
-    """Wait for a local job and show its log meanwhile. An interrupt ends it."""
+def wait_here(folder: Path, job: Any) -> str:
+    """Wait for a local job and show its log meanwhile. An interrupt ends it.
+
+    Returns why something was not measured, "" where all was.
+    """
     shown = 0
     try:
         while True:
@@ -112,11 +115,13 @@ def wait_here(job: Any) -> None:
             sys.stdout.flush()
             shown = len(text)
             if done:
-                return
+                break
             time.sleep(0.1)
     except KeyboardInterrupt:
         job.cancel(check=False)
         raise
+    order = read_file(folder, JobOrder)
+    return describe_job(folder, order, None).reason if order else ""
 
 
 class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]

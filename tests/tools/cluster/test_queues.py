@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
+from hpml_plugins.tools.cluster import side_by_side
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.side_by_side import (
     Queue,
     SideBySide,
-    gpu_names,
     gpus_side_by_side,
     share_queues,
 )
@@ -32,9 +33,15 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
 
 def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, other = Gpu("H200", 1, "GPU-a"), Gpu("H200", 1), Gpu("L4", 1, "GPU-c")
-    assert gpu_names([second, first], [first, second]) == ["1", "GPU-a"]
+    node = SimpleNamespace(gpus=(first, second), problem="")
+    monkeypatch.setattr(side_by_side, "read_gpus", lambda: node)
+    assert gpus_side_by_side({}) == ["GPU-a", "1"]
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "1,0"}) == ["1", "GPU-a"]
+    node.gpus = (first, other)
     with pytest.raises(HpmlError, match=r"2 types \(H200, L4\)"):
-        gpu_names([first, other], [first, other])
+        gpus_side_by_side({})
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "0"}) == ["GPU-a"]
+    node.gpus = ()
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == ["0", "1"]
     with pytest.raises(HpmlError, match="no GPU"):
         gpus_side_by_side({"CUDA_VISIBLE_DEVICES": ""})
