@@ -155,9 +155,9 @@ def plugin_name(text: str) -> str:
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9_]+", "_", text.lower())) or "plugin"
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of registry.yaml, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(RegistryFile)}
+def json_schema(shape: type[msgspec.Struct] = RegistryFile) -> dict[str, Any]:
+    """The JSON schema of registry.yaml, or of a file of another shape, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(shape)}
 
 
 def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, show_findings
 
 
 @click.command("check")
@@ -19,19 +19,8 @@ def command(settings: Settings, plugin: str, limit: float, as_json: bool) -> int
 
     Exit status 1 when something must be fixed.
     """
-    import msgspec
-
     from hpml_plugins.tools.check import check, find_plugin
 
-    findings = []
-    for finding in check(find_plugin(plugin, settings.registry), limit=limit):
-        findings.append(finding)
-        if not as_json:
-            print(f"{finding.sign} {finding.subject}: {finding.what}", flush=True)
-            if finding.fix:
-                print(f"  fix: {finding.fix}", flush=True)
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(findings)).decode() + "\n")
-    broken = sum(finding.state == "broken" for finding in findings)
+    broken = show_findings(check(find_plugin(plugin, settings.registry), limit=limit), as_json)
     print(f"hpml: {broken} to fix" if broken else "hpml: nothing to fix", file=sys.stderr)
     return 1 if broken else 0

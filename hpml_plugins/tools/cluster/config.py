@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -114,8 +114,3 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
         for key in ("partition", "constraint", "account", "qos", "options"):
             if getattr(target, key):
                 yield key, f"a local target has no {key}"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of cluster.yaml, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Cluster)}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured:
     main~5..main.  measured: as `measured_commits` gives them.  Raises UsageError for what git does not know.
     """
     if spec not in ("", NEW, ALL):
-        return list(_rev_list(root, spec))
+        return _rev_list(root, spec)
     known = set(measured)
     found: dict[str, None] = {}
     for branch in branches or ("",):
@@ -48,8 +48,7 @@ def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured:
     return list(found)
 
 
-@lru_cache  # one question to git, however many machines ask
-def _rev_list(root: Path, spec: str) -> tuple[str, ...]:
+def _rev_list(root: Path, spec: str) -> list[str]:
     command = ["git", "rev-list", "--first-parent", "--end-of-options", spec, "--"]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
@@ -57,7 +56,7 @@ def _rev_list(root: Path, spec: str) -> tuple[str, ...]:
         raise UsageError("git is not installed; results name commits") from None
     except subprocess.CalledProcessError as error:
         raise UsageError(f"--commits {spec!r}: git says {error.stderr.strip()}") from None
-    return tuple(done.stdout.split())
+    return done.stdout.split()
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:
@@ -92,13 +91,8 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
 
 
 def new_folder(jobs: Path, target: str) -> Path:
-    """The name of a folder that does not exist yet: time and target."""
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{target}"
-    folder, number = jobs / stem, 1
-    while folder.exists():
-        number += 1
-        folder = jobs / f"{stem}-{number}"
-    return folder
+    """The name of a folder that does not exist yet: time, to the microsecond, and target."""
+    return jobs / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{target}"
 
 
 def wait_here(folder: Path, job: Any) -> str:

@@ -8,7 +8,8 @@ import pytest
 from support import ROOT
 
 from hpml_plugins.errors import RegistryError, UsageError
-from hpml_plugins.tools.cluster.config import json_schema, read_cluster
+from hpml_plugins.registry import json_schema
+from hpml_plugins.tools.cluster.config import Cluster, read_cluster
 
 HEAD = "version: 1\ntargets:\n"
 #: what is wrong → (the text, the line it stands on, what the error must say)
@@ -71,7 +72,7 @@ def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest
 
 
 def test_the_cluster_schema_in_docs_is_the_one_that_is_checked() -> None:
-    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema()
+    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema(Cluster)
 
 
 def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:
