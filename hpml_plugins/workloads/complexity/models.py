@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpml_plugins.errors import HpmlError, describe, nearest
+from hpml_plugins.errors import HpmlError, describe
 
 #: Models with auxiliary classifiers, which serve training only: neither their work nor their parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
@@ -108,11 +108,15 @@ def _build_classifier(name: str) -> Any:
 
 
 def _require_classifier(name: str) -> None:
+    import difflib
+
     from torchvision import models
 
     known = models.list_models(module=models)
     if name not in known:
-        raise HpmlError(f"torchvision has no classifier {name!r}; {nearest(name, known)}")
+        near = difflib.get_close_matches(name, known, n=3)
+        fix = f"did you mean {', '.join(near)}?" if near else "see torchvision.models.list_models()"
+        raise HpmlError(f"torchvision has no classifier {name!r}; {fix}")
 
 
 def _weights(name: str) -> list[tuple[int, Any]]:
