@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from hpml_plugins import __version__
 from hpml_plugins.errors import HpmlError, unwritable
+
+if TYPE_CHECKING:
+    from hpml_plugins.model import Finding
 
 #: command → "module:attribute", imported when it is called
 _COMMANDS = {
@@ -83,6 +87,22 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
+
+
+def show_findings(findings: Iterable[Finding], as_json: bool, facts: Mapping[str, object] | None = None) -> int:
+    """Print findings as they come, or all as JSON, beside facts where there are any. Returns how many are broken."""
+    shown = []
+    for finding in findings:
+        shown.append(finding)
+        if not as_json:
+            print(f"{finding.sign} {finding.subject:14}  {finding.what}", flush=True)
+            if finding.fix:
+                print(f"{'':18}fix: {finding.fix}", flush=True)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.format(msgspec.json.encode({**facts, "findings": shown} if facts else shown)).decode())
+    return sum(finding.state == "broken" for finding in shown)
 
 
 def main() -> NoReturn:

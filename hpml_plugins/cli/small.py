@@ -63,9 +63,8 @@ def publish(range_: str | None, html_dir: str | None, config: str, no_pull: bool
 @click.option("--cluster", is_flag=True, help="Print the schema of cluster.yaml instead.")
 def schema(cluster: bool) -> int:
     """Print the JSON schema of registry.yaml."""
-    if cluster:
-        schema = importlib.import_module("hpml_plugins.tools.cluster").json_schema()
-    else:
-        schema = importlib.import_module("hpml_plugins.registry").json_schema()
+    from hpml_plugins.registry import json_schema
+
+    schema = json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster) if cluster else json_schema()
     print(json.dumps(schema, indent=2, sort_keys=True))
     return 0

@@ -1,6 +1,6 @@
 """registry.yaml: which plugins are on, where they come from, and which points they run with."""
 
-from hpml_plugins.registry.lines import YamlLines, explain
+from hpml_plugins.registry.lines import YamlLines, read_yaml
 from hpml_plugins.registry.reader import (
     EVERYTHING,
     PluginEntry,

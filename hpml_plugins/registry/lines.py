@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
 from hpml_plugins.errors import RegistryError, nearest
 
-Path = tuple[str | int, ...]
+T = TypeVar("T", bound=msgspec.Struct)
+Place = tuple[str | int, ...]
 #: A registry nests six deep; a file that nests thousands is made to exhaust the parser.
 DEEPEST = 30
 #: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was built without it.
@@ -28,7 +30,7 @@ class YamlLines:
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         self.document: Any = None
-        self._lines: dict[Path, int] = {}
+        self._lines: dict[Place, int] = {}
         try:
             _check_events(text, name)  # before composing: libyaml's composer exhausts the stack on deep nesting
             loader = _LOADER(text)
@@ -42,14 +44,14 @@ class YamlLines:
         except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
             raise RegistryError(f"not valid YAML: {error}", name) from None
 
-    def at(self, path: Path) -> str:
+    def at(self, path: Place) -> str:
         """`file:line` of the value at that path, or of its nearest enclosing value."""
         for end in range(len(path), -1, -1):
             if path[:end] in self._lines:
                 return f"{self.name}:{self._lines[path[:end]]}"
         return self.name
 
-    def _walk(self, node: yaml.Node, path: Path) -> None:
+    def _walk(self, node: yaml.Node, path: Place) -> None:
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
@@ -63,8 +65,25 @@ class YamlLines:
                 self._walk(value, (*path, index))
 
 
-def explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
-    """The error of a YAML file that should have this shape. shape: the msgspec type of the whole file."""
+def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
+    """The values of a YAML file of this shape, and where each stands. Raises RegistryError, with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        what = "no such file; run in the project's folder or name the file (--registry, --cluster)"
+        raise RegistryError(what, str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegistryError(f"cannot be read: {error}", str(path)) from None
+    lines = YamlLines(text, str(path))
+    if not isinstance(lines.document, dict):
+        raise RegistryError(f"must be a mapping with the keys {', '.join(shape.__struct_fields__)}", str(path))
+    try:
+        return msgspec.convert(lines.document, shape), lines
+    except msgspec.ValidationError as error:
+        raise _explain(error, lines, shape) from None
+
+
+def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
     from msgspec import inspect  # takes a tenth of a command's start, and only errors need it
 
     message, _, spelled = str(error).partition(" - at `")

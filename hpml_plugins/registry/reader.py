@@ -14,7 +14,7 @@ import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model.benchmark import Value
-from hpml_plugins.registry.lines import YamlLines, explain
+from hpml_plugins.registry.lines import YamlLines, read_yaml
 
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
@@ -140,19 +140,7 @@ class Registry:
 def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
     """The registry in that file. Raises RegistryError, with file and line, for anything it cannot mean."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise RegistryError("no such file; run in the project's folder or name it with --registry", str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RegistryError(f"cannot be read: {error}", str(path)) from None
-    lines = YamlLines(text, str(path))
-    if not isinstance(lines.document, dict):
-        raise RegistryError("must be a mapping with the keys 'version' and 'plugins'", str(path))
-    try:
-        file = msgspec.convert(lines.document, RegistryFile)
-    except msgspec.ValidationError as error:
-        raise explain(error, lines, RegistryFile) from None
+    file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
     return Registry(path, tuple(file.plugins), lines)
 
@@ -167,9 +155,9 @@ def plugin_name(text: str) -> str:
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9_]+", "_", text.lower())) or "plugin"
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of registry.yaml, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(RegistryFile)}
+def json_schema(shape: type[msgspec.Struct] = RegistryFile) -> dict[str, Any]:
+    """The JSON schema of registry.yaml, or of a file of another shape, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(shape)}
 
 
 def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:

@@ -69,7 +69,7 @@ def _mutate_idx(random: Any, data: bytes) -> bytes:
 
 def _read_idx(data: bytes, folder: Path) -> str:
     from hpml_plugins.workloads.datasets.builtin import SOURCES
-    from hpml_plugins.workloads.datasets.decoding import describe_arrays, read
+    from hpml_plugins.workloads.datasets.decoding import read, to_data_set
 
     source = SOURCES["fashion-mnist"]
     place = folder / "fashion-mnist"
@@ -82,7 +82,7 @@ def _read_idx(data: bytes, folder: Path) -> str:
             (place / name).write_bytes(data[1:] if name == mutated else content)
     found = source.find(folder)
     assert found
-    describe_arrays(read(source, found))
+    to_data_set(source.name, read(source, found))
     return "read"
 
 

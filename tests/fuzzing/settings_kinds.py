@@ -82,13 +82,14 @@ def _clusters() -> Sequence[bytes]:
 
 def _read_cluster(data: bytes, folder: Path) -> str:
     from hpml_plugins.tools.cluster.config import read_cluster
-    from hpml_plugins.tools.cluster.submit import RunRequest, script
+    from hpml_plugins.tools.cluster.job import RunRequest
+    from hpml_plugins.tools.cluster.submit import script
 
     path = folder / "cluster.yaml"
     path.write_bytes(data)
     cluster = read_cluster(path, folder)
     for target in cluster.choose(()):
-        script(target, RunRequest(folder, folder / "results"), folder / "job")
+        script(target, RunRequest(str(folder), str(folder / "results")), folder / "job")
     return "read"
 
 
@@ -107,13 +108,13 @@ def _nodes() -> Sequence[bytes]:
 
 
 def _read_node(data: bytes, folder: Path) -> str:
-    from hpml_plugins.tools.bundle.packages import read_node, request_packages, select
+    from hpml_plugins.tools.bundle.packages import lacking, read_node, request_packages
 
     path = folder / "node.json"
     path.write_bytes(data)
     node = read_node(path)
     request = request_packages(ROOT, node)
-    select({**request.preferred, "numpy": "2.4.6"}, node)
+    lacking({**request.preferred, "numpy": "2.4.6"}, node)
     return "read"
 
 

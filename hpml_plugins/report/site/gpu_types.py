@@ -12,7 +12,7 @@ import numpy as np
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
 from hpml_plugins.published import find_gpu
-from hpml_plugins.registry import YamlLines
+from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import FAILED, SKIPPED, Hardware, History, Lines, TrackedMetric
 from hpml_plugins.report.site.page import SiteError, day, history_link
 
@@ -52,12 +52,10 @@ def read_costs(folder: Path) -> Costs:
     if not path.is_file():
         return Costs()
     try:
-        read = msgspec.convert(YamlLines(path.read_text(encoding="utf-8"), str(path)).document, _PricesFile)
-    except (OSError, RegistryError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        problem = error.what if isinstance(error, RegistryError) else error
-        raise SiteError(
-            f"{problem}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`", str(path)
-        ) from None
+        read, _ = read_yaml(path, _PricesFile)
+    except RegistryError as error:
+        what = f"{error.what}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`"
+        raise SiteError(what, error.where) from None
     for name, price in read.prices.items():
         if not 0 < price <= _DEAREST:
             raise SiteError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))

@@ -20,7 +20,7 @@ def ask():
         "python": platform.python_version(),
         "abi": "{}{}{}{}".format(name, sys.version_info[0], sys.version_info[1], getattr(sys, "abiflags", "")),
         "machine": platform.machine(),
-        "libc": _libc(),
+        "libc": " ".join(platform.libc_ver()).strip(),  # "glibc 2.39"
         "packages": _packages(),
     }
 
@@ -38,14 +38,6 @@ def _packages():
         if each.metadata["Name"]:
             found.setdefault(re.sub("[-_.]+", "-", each.metadata["Name"]).lower(), each.version)
     return dict(sorted(found.items()))
-
-
-def _libc():
-    # type: () -> str
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""  # "glibc 2.39"
-    except (AttributeError, OSError, ValueError):
-        return ""
 
 
 if __name__ == "__main__":

@@ -52,18 +52,17 @@ def command(
 
     from hpml_plugins.tools.bundle.pack import make_bundle
 
-    def say(text: str) -> None:
-        print(f"hpml: {text}", file=sys.stderr)
-
-    done = make_bundle(settings.registry.resolve().parent, node, output, extra, say)
-    selection, history = done.selection, done.history
+    made = make_bundle(settings.registry.resolve().parent, node, output, extra)
+    for warning in made.warnings:
+        print(f"hpml: {warning}", file=sys.stderr)
     print(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
-    print(f"carries  {_listed(selection.carried)}")
-    for name, version in selection.replaced.items():
-        print(f"         {name} {selection.carried[name]} in place of {version or 'its own'}")
-    print(f"keeps    {_listed(selection.kept)}")
+    print(f"carries  {_listed(made.carried)}")
+    for name in [name for name in made.carried if name in node.packages]:
+        print(f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}")
+    print(f"keeps    {_listed(made.kept)}")
+    history = made.history
     print(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
-    print(f"\n{output}  {done.size / 1e6:.1f} MB; on the node:")
+    print(f"\n{output}  {output.stat().st_size / 1e6:.1f} MB; on the node:")
     print(f"    sh {shlex.quote(output.name)}")
     print("    hpml/asv run")
     return 0

@@ -70,8 +70,7 @@ def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     _git("clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository))
     for branch in others:
         _git("-C", str(repository), "branch", "--quiet", branch, f"origin/{branch}")
-    if manifest["origin"]:
-        _git("-C", str(repository), "remote", "set-url", "origin", manifest["origin"])
+    _git("-C", str(repository), "remote", "remove", "origin")  # the bundle's file, which is no place to fetch from
     words = {"here": here, "site": here / "site", "repository": repository, "python": python}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
     (here / "activate").write_text(ACTIVATE.format(**quoted))

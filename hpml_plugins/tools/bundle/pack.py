@@ -3,61 +3,53 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle import packages
-from hpml_plugins.tools.bundle.packages import NodeFacts, PackageSelection
+from hpml_plugins.tools.bundle.packages import NodeFacts
 
 _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was made. size: B."""
+    """What was made. carried: what it brings, kept: what it needs of the node's own, name → version."""
 
-    file: Path
-    size: int
-    selection: PackageSelection
+    carried: Mapping[str, str]
+    kept: Mapping[str, str]
     history: PackedHistory
+    warnings: tuple[str, ...]
 
 
-def make_bundle(
-    root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = (), say: Callable[[str], None] = lambda text: None
-) -> Bundle:
+def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = ()) -> Bundle:
     """Write the bundle of the project at `root` for this node. extra: requirements beyond the project's own.
 
-    say: called with warnings. Raises HpmlError, and leaves no file, when it cannot be made.
+    Raises HpmlError, and leaves no file, when it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
-    for warning in request.warnings:
-        say(warning)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
         scratch = Path(folder)
-        history = pack_history(
-            root, list(read_configuration(root / "asv.conf.json").branches), scratch / "history.bundle"
-        )
-        for warning in history.warnings:
-            say(warning)
-        selection = packages.select(packages.resolve(request, node, scratch), node)
-        packages.unpack(selection.carried, node, scratch / "site")
-        needed = {*selection.kept, *(name for name in request.given if name in node.packages)}
+        branches = list(read_configuration(root / "asv.conf.json").branches)
+        history = pack_history(root, branches, scratch / "history.bundle")
+        resolved = packages.resolve(request, node, scratch)
+        carried = packages.lacking(resolved, node)
+        kept = {name: version for name, version in resolved.items() if name not in carried}
+        packages.unpack(carried, node, scratch / "site")
         manifest = {
             "abi": node.abi,
             "machine": node.machine,
             "libc": node.libc,
-            "counts_on": sorted(needed),
+            "counts_on": sorted({*kept, *(name for name in request.given if name in node.packages)}),
             "branches": history.branches,
             "commit": history.commit,
-            "origin": history.origin,
         }
         (scratch / "install").mkdir()
         for name in ("install.py", "ask_node.py"):
@@ -71,7 +63,7 @@ def make_bundle(
             raise UsageError(f"cannot be written: {error.strerror}", str(file)) from None
         finally:
             partial.unlink(missing_ok=True)
-    return Bundle(file, file.stat().st_size, selection, history)
+    return Bundle(carried, kept, history, request.warnings + history.warnings)
 
 
 def _write(file: Path, scratch: Path) -> None:
@@ -93,12 +85,11 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True)
 class PackedHistory:
-    """What was packed. commit: of the first branch.  origin: address to fetch from later, "" where there is none."""
+    """What was packed. commit: of the first branch."""
 
     branches: tuple[str, ...]
     commit: str
     commits: int
-    origin: str
     warnings: tuple[str, ...]
 
 
@@ -122,19 +113,8 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
         branches=names,
         commit=commit,
         commits=int(_ask(root, "rev-list", "--count", commit, check=True) or 0),
-        origin=public_address(_ask(root, "remote", "get-url", "origin") or ""),
         warnings=tuple(_left_behind(root, names[0], commit)),
     )
-
-
-def public_address(address: str) -> str:
-    """The address without user and password; "" for a folder of this machine, which a node cannot reach."""
-    if address.startswith("file:"):
-        return ""
-    if "://" in address:
-        # ssh://git@host needs its user, and it is no secret
-        return re.sub(r"^(https?|ftps?)://[^/@]*@", r"\1://", re.sub(r"^(ssh://[^/@:]+):[^/@]*@", r"\1@", address))
-    return address if re.match(r"[^/.:][^/:]*:", address) else ""
 
 
 def _left_behind(root: Path, branch: str, commit: str) -> list[str]:

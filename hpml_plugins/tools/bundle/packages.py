@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.errors import UsageError
 
 ASK = "ask it: hpml bundle --ask | ssh NODE python3 - > node.json"
 EXAMPLE = "manylinux_2_28_x86_64"
@@ -98,18 +98,6 @@ class PackageRequest:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PackageSelection:
-    """What the bundle carries, and what it needs on the node.
-
-    kept: the node's own.  replaced: the node's versions of packages that are carried nevertheless.
-    """
-
-    carried: Mapping[str, str]
-    kept: Mapping[str, str]
-    replaced: Mapping[str, str]
-
-
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
@@ -150,11 +138,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     )
 
 
-def select(resolved: Mapping[str, str], node: NodeFacts) -> PackageSelection:
-    """Which of the resolved packages are carried. resolved: name → version."""
-    kept = {name: version for name, version in resolved.items() if _same(node.packages.get(name, ""), version)}
-    carried = {name: version for name, version in resolved.items() if name not in kept}
-    return PackageSelection(carried, kept, {name: node.packages[name] for name in carried if name in node.packages})
+def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
+    """Those of the resolved packages, name → version, that the node has not in this version: what is carried."""
+    return {name: version for name, version in resolved.items() if not _same(node.packages.get(name, ""), version)}
 
 
 def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
@@ -220,13 +206,9 @@ def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
         tags = [line.partition(":")[2].strip() for line in wheel.read_text().splitlines() if line.startswith("Tag:")]
         # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any of the same Python
         if tags and all(tag.rpartition("-")[2].startswith("linux_") for tag in tags):
-            raise ResolveError(f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}")
+            raise UsageError(f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}")
     shutil.rmtree(site / "bin", ignore_errors=True)  # its scripts name this machine's Python
     (site / ".lock").unlink(missing_ok=True)
-
-
-class ResolveError(HpmlError):
-    """No set of packages fits, one cannot be had for the node, or the index does not answer."""
 
 
 def find_uv() -> str:
@@ -236,7 +218,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if not found:
-        raise ResolveError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
+        raise UsageError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
     return found
 
 
@@ -251,7 +233,7 @@ def _uv(action: str, *args: str, node: NodeFacts) -> None:
         check=False,
     )
     if done.returncode:
-        raise ResolveError(explain(done.stderr, node))
+        raise UsageError(explain(done.stderr, node))
 
 
 def explain(stderr: str, node: NodeFacts) -> str:

@@ -51,11 +51,10 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
     return CheckedPlugin(PluginSource(plugin_name(name), module=name), str(here))
 
 
-def check(plugin: CheckedPlugin, *, limit: float = 120.0, results: Path | None = None) -> Iterator[Finding]:
+def check(plugin: CheckedPlugin, *, limit: float = 120.0) -> Iterator[Finding]:
     """Load the plugin twice in fresh processes, measure its points in another, and hold all of it to the rules.
 
-    limit: s for measuring points; those not reached are named.  results: asv's folder; default: beside the registry.
-    Nothing of the plugin is imported into this process.
+    limit: s for measuring points; those not reached are named.  Nothing of the plugin is imported into this process.
     """
     loads = []
     for seed in ("1", "2"):
@@ -68,7 +67,7 @@ def check(plugin: CheckedPlugin, *, limit: float = 120.0, results: Path | None =
     yield from judge_loading(*loads)
     if loads[0].error:
         return
-    yield from judge_definition(loads[0], results or Path(plugin.folder, "results"))
+    yield from judge_definition(loads[0], Path(plugin.folder, "results"))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
     code, output, errors = _run("points", plugin, str(limit), timeout=2 * limit + _LOADING, **simulated)
     yield from judge_points(loads[0], [msgspec.json.decode(line, type=Tried) for line in output.splitlines()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Value
+from hpml_plugins.model import Finding, Record
 from hpml_plugins.registry import PluginSource
+from hpml_plugins.store import read_object_or_empty
 
 #: s of CPU time: with 200 plugins in a registry, each may take this.
 IMPORT_COST = 0.1
@@ -26,43 +26,42 @@ class CheckedPlugin(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What loading gave.
-
-    seconds: CPU time.  effects: what it did to the process.  problems: of its hooks.  constant: where bench.check is
-    called with a constant.
-    """
+    """What loading gave. seconds: CPU time.  findings: what is wrong with the plugin as it stands in that process."""
 
     error: str
     seconds: float
-    heavy: list[str]
-    effects: list[str]
     benchmarks: list[Declared]
-    problems: list[str]
-    constant: list[str]
+    findings: list[Finding]
 
 
-class Observed(msgspec.Struct, frozen=True):
-    """What a point did. undeclared: not in `Requires`.  results: how many values went through `bench.result`."""
+class Observed(msgspec.Struct):
+    """What a point did. imports: top-level modules of other distributions that the plugin's own files import.
 
-    undeclared_imports: list[str] = []
-    undeclared_programs: list[str] = []
+    programs: those that its files start.  results: how many values went through `bench.result`.
+    """
+
+    imports: set[str] = msgspec.field(default_factory=set)
+    programs: set[str] = msgspec.field(default_factory=set)
     results: int = 0
 
 
 class Tried(msgspec.Struct, frozen=True):
     """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks for.
 
-    status: a Record's, or "unfinished" where the check's time ended it and not its own timeout.
+    unfinished: the check's time ended it and not its own timeout.  observed: of imports and programs those that its
+    `Requires` does not name; None where it never started.
     """
 
-    benchmark: str
-    params: dict[str, Value]
+    record: Record
     fault: str
-    status: str
-    reason: str
-    checks: list[str]
-    observed: Observed | None
+    unfinished: bool
     relaxed: bool
+    observed: Observed | None
+
+    @property
+    def status(self) -> str:
+        """The Record's, or "unfinished"."""
+        return "unfinished" if self.unfinished else self.record.status
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
@@ -76,25 +75,17 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         if not benchmark.description:
             yield Finding(benchmark.name, "warning", "has no description", "Benchmark(..., description='one sentence')")
     seconds = min(first.seconds, second.seconds)
-    if first.heavy:
-        names = ", ".join(first.heavy)
-        yield Finding("import", "broken", f"imports {names} when loaded", "import them inside measure")
-    elif seconds > IMPORT_COST:
+    if seconds > IMPORT_COST:
         yield Finding("import", "warning", f"takes {seconds:.2f} s", f"stay below {IMPORT_COST} s: import in measure")
     else:
-        yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms, nothing heavy")
-    for what in first.effects:
-        yield Finding("import", "broken", f"{what} when loaded", "do that in measure, or not at all")
+        yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms")
+    yield from first.findings
     if first.benchmarks == second.benchmarks:
         yield Finding("determinism", "ok", "the same names, versions, metrics and grids in two processes")
     else:
         differing = _difference(first.benchmarks, second.benchmarks)
         fix = "no sets, dates or random numbers in names, versions and grids"
         yield Finding("determinism", "broken", f"two processes got different {differing}", fix)
-    for problem in first.problems:
-        yield Finding("hooks", "broken", problem)
-    for place in first.constant:
-        yield Finding("check", "broken", f"{place}: bench.check of a constant checks nothing", "compare the result")
 
 
 def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
@@ -110,19 +101,12 @@ def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
 def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
     """What asv recorded under the same version must have the same parameters, units and directions."""
     file = results / "benchmarks.json"
-    try:
-        recorded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not (recorded := read_object_or_empty(file)):
         yield Finding("version", "missing", f"no {file} to compare with: nothing was recorded yet")
         return
     for benchmark in loaded.benchmarks:
-        old = [
-            each
-            for each in recorded.values()
-            if isinstance(each, dict)
-            and each.get("benchmark") == benchmark.name
-            and each.get("version") == benchmark.version
-        ]
+        same = {"benchmark": benchmark.name, "version": benchmark.version}
+        old = [each for each in recorded.values() if isinstance(each, dict) and same.items() <= each.items()]
         if changed := list(_changed(benchmark, old)):
             fix = f"give {benchmark.name} another version than {benchmark.version!r}, or undo the change"
             yield Finding("version", "broken", f"{benchmark.name}: {'; '.join(changed)} since it was recorded", fix)
@@ -146,30 +130,25 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
 def judge_points(loaded: Loaded, tried: Sequence[Tried]) -> Iterator[Finding]:
     """What measuring gave, whether the check noticed a corrupted result, and whether what was used was declared."""
     for benchmark in loaded.benchmarks:
-        plain = [each for each in tried if each.benchmark == benchmark.name and not each.fault]
+        own = [each for each in tried if each.record.benchmark == benchmark.name]
+        plain = [each for each in own if not each.fault]
         yield from _measured(benchmark, plain)
-        yield from _checked(benchmark.name, [each for each in tried if each.benchmark == benchmark.name])
+        yield from _checked(benchmark.name, own)
         yield from _declared(benchmark.name, plain)
 
 
 def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
-    total = 1
-    for values in benchmark.grid.values():
-        total *= len(values)
+    total = len(list(benchmark.points()))
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
-        point = " ".join(f"{key}={value}" for key, value in each.params.items())
-        message = f"{point}: {each.reason}".removeprefix(": ")
+        point = " ".join(f"{key}={value}" for key, value in each.record.params.items())
+        message = f"{point}: {each.record.reason}".removeprefix(": ")
         if each.relaxed:
-            yield Finding(
-                benchmark.name,
-                "warning",
-                f"not tried: it wants a GPU, and without one {message}",
-                "check on a GPU node",
-            )
+            what = f"not tried: it wants a GPU, and without one {message}"
+            yield Finding(benchmark.name, "warning", what, "check on a GPU node")
         else:
             yield Finding(benchmark.name, "broken", message, "`hpml --debug run` shows what the point printed")
-    if reasons := {each.reason for each in plain if each.status == "skipped"}:
+    if reasons := {each.record.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
         yield Finding(benchmark.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
     measured = sum(each.status == "ok" for each in plain)
@@ -184,17 +163,17 @@ def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
 def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
     if not (plain := [each for each in tried if not each.fault and each.status == "ok"]):
         return
-    if unchecked := [each for each in plain if not each.checks]:
+    if unchecked := [each for each in plain if not each.record.checks]:
         what = f"{len(unchecked)} points were measured without any bench.check"
         yield Finding(name, "broken", what, "bench.check(result agrees with a reference, 'what differs')")
         return
     faulty = {each.fault: each for each in tried if each.fault}
-    noticed = {fault: each.reason.startswith("check failed") for fault, each in faulty.items()}
+    noticed = {fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()}
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a corrupted result")
         elif faulty["off"].status != "ok":
-            what = f"a corrupted result ended otherwise than by its check: {faulty['off'].reason}"
+            what = f"a corrupted result ended otherwise than by its check: {faulty['off'].record.reason}"
             yield Finding(name, "warning", what, RESULT)
         elif noticed["nan"]:
             yield Finding(name, "warning", "its check notices NaN but not a result 10 % off", "tighten its tolerance")
@@ -208,8 +187,8 @@ def _declared(name: str, plain: Sequence[Tried]) -> Iterator[Finding]:
     observed = [each.observed for each in plain if each.observed]
     if not observed:
         return
-    modules = sorted({module for each in observed for module in each.undeclared_imports})
-    programs = sorted({program for each in observed for program in each.undeclared_programs})
+    modules = sorted({module for each in observed for module in each.imports})
+    programs = sorted({program for each in observed for program in each.programs})
     if modules:
         fix = f"Requires(modules=({', '.join(map(repr, modules))},)), so that a node without is skipped"
         yield Finding(name, "broken", f"imports {', '.join(modules)}, which it does not require", fix)

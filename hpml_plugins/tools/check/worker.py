@@ -15,16 +15,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Declared, Offers, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
-from hpml_plugins.model import Benchmark, Params
+from hpml_plugins.model import Benchmark, Finding, Params
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
@@ -54,24 +55,27 @@ def load(checked: CheckedPlugin) -> Loaded:
         "starts threads": threading.active_count() > 1,
         "handles signals": any(signal.getsignal(number) is not handler for number, handler in handlers.items()),
     }
-    heavy = sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY))
+    if heavy := sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)):
+        effects[f"imports {', '.join(heavy)}"] = True
     problems = list(ask(plugin, facts=True).problems)
     try:
         collect(plugin)
     except HpmlError as error:
         problems.append(str(error))
+    in_measure = "do that in measure, or not at all"
     return Loaded(
         error=str(plugin.error or ""),
         seconds=seconds,
-        heavy=heavy,
-        effects=[effect for effect, seen in effects.items() if seen],
         benchmarks=[Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks],
-        problems=problems,
-        constant=list(_constant_checks(checked)),
+        findings=[
+            *(Finding("import", "broken", f"{what} when loaded", in_measure) for what, seen in effects.items() if seen),
+            *(Finding("hooks", "broken", problem) for problem in problems),
+            *_constant_checks(checked),
+        ],
     )
 
 
-def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
+def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
     """Where the plugin's files call `….check(True, …)`, or with another constant, which checks nothing."""
     file = locate(checked.source, Path(checked.folder)).file
     if file is None:
@@ -85,7 +89,8 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[str]:
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             if node.func.attr == "check" and node.args and isinstance(node.args[0], ast.Constant):
-                yield f"{path}:{node.lineno}"
+                what = f"{path}:{node.lineno}: bench.check of a constant checks nothing"
+                yield Finding("check", "broken", what, "compare the result")
 
 
 def smallest_first(benchmark: Benchmark) -> list[Params]:
@@ -110,20 +115,17 @@ def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
         record = measure_point(_observed(benchmark, file, fault), params, context, timeout=seconds)
         notes = [text.removeprefix(_MARK) for text in record.warnings if text.startswith(_MARK)]
         return Tried(
-            benchmark=benchmark.name,
-            params=params,
+            record=record,
             fault=fault or "",
-            status="unfinished" if "timed out" in record.reason and seconds < benchmark.timeout else record.status,
-            reason=record.reason,
-            checks=record.checks,
-            observed=msgspec.json.decode(notes[0], type=Observed) if notes else None,
+            unfinished="timed out" in record.reason and seconds < benchmark.timeout,
             relaxed=relaxed[benchmark.name],
+            observed=msgspec.json.decode(notes[0], type=Observed) if notes else None,
         )
 
     with Offers().in_force({**SOURCES, **own_sources(plugin)}):
         for benchmark, points in chosen:
             yield (first := attempt(benchmark, points[0]))
-            if first.status == "ok" and first.checks:
+            if first.status == "ok" and first.record.checks:
                 yield (off := attempt(benchmark, points[0], "off"))
                 if off.observed and off.observed.results:
                     yield attempt(benchmark, points[0], "nan")
@@ -155,38 +157,27 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
 
     @functools.wraps(benchmark.measure)
     def measure(bench: Any, **params: Any) -> Any:
-        results = 0
+        seen = Observed()
 
         def result(value: Any) -> Any:
-            nonlocal results
-            results += 1
+            seen.results += 1
             return corrupted(value, fault) if fault else value
 
         bench.corrupt = result
-        used = Used()
         try:
-            with observing(file, used):
+            with observing(file, seen):
                 return benchmark.measure(bench, **params)
         finally:
-            modules = with_dependencies({module.partition(".")[0] for module in benchmark.requires.modules})
-            programs = {Path(tool).name for tool in benchmark.requires.tools}
-            seen = Observed(sorted(used.imports - modules), sorted(used.programs - programs), results)
+            seen.imports -= with_dependencies({module.partition(".")[0] for module in benchmark.requires.modules})
+            seen.programs -= {Path(tool).name for tool in benchmark.requires.tools}
             bench.warn(_MARK + msgspec.json.encode(seen).decode())
 
     return replace(benchmark, measure=measure)
 
 
-@dataclass
-class Used:
-    """What a plugin's own files import (top-level names of other distributions), and the programs that they start."""
-
-    imports: set[str] = field(default_factory=set)
-    programs: set[str] = field(default_factory=set)
-
-
 @contextlib.contextmanager
-def observing(file: Path, used: Used) -> Iterator[None]:
-    """Note what the plugin in `file` uses. Imports by `importlib` are not seen.
+def observing(file: Path, seen: Observed) -> Iterator[None]:
+    """Note what the plugin in `file` imports and starts. Imports by `importlib` are not seen.
 
     For a process that ends soon: the audit hook stays.
     """
@@ -203,7 +194,7 @@ def observing(file: Path, used: Used) -> Iterator[None]:
         module, top = plain_import(name, globals, locals, fromlist, level), name.partition(".")[0]
         foreign = level == 0 and top not in ignored and not is_own(getattr(sys.modules.get(top), "__file__", None))
         if foreign and is_own((globals or {}).get("__file__")):
-            used.imports.add(top)
+            seen.imports.add(top)
         return module
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
@@ -214,14 +205,11 @@ def observing(file: Path, used: Used) -> Iterator[None]:
             frame = frame.f_back
         program = str(args[0] or (args[1] or ["?"])[0])
         if is_own(frame.f_globals.get("__file__")) and program != sys.executable:
-            used.programs.add(Path(program).name)
+            seen.programs.add(Path(program).name)
 
     sys.addaudithook(audit)
-    builtins.__import__ = observed_import
-    try:
+    with mock.patch.object(builtins, "__import__", observed_import):
         yield
-    finally:
-        builtins.__import__ = plain_import
 
 
 def main() -> None:

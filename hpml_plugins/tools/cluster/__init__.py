@@ -3,6 +3,6 @@
 Without Slurm, and without a cluster.yaml, the same command measures here.
 """
 
-from hpml_plugins.tools.cluster.config import json_schema
+from hpml_plugins.tools.cluster.config import Cluster
 
-__all__ = ["json_schema"]
+__all__ = ["Cluster"]

@@ -43,6 +43,7 @@ def submit(
     from hpml_plugins.registry import read_registry
     from hpml_plugins.tools.cluster import submit as submitting
     from hpml_plugins.tools.cluster.config import find_cluster
+    from hpml_plugins.tools.cluster.job import RunRequest
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
@@ -50,40 +51,29 @@ def submit(
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
-    request = submitting.RunRequest(project, project / conf.results_dir, profile, bench, skip_existing)
+    request = RunRequest(str(project), str(project / conf.results_dir), profile, bench, skip_existing)
     failed = False
     for target in cluster.choose(names):
-        measured = submitting.measured_commits(request.results, target.machine_name)
+        measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
         chosen = submitting.commits_to_measure(project, conf.branches, commits, measured)
         title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
         if not chosen:
             print(f"{title}: nothing to do")
         elif dry_run:
-            folder = submitting.new_folder(cluster.jobs, target.name)
+            folder = submitting.new_folder(Path(cluster.jobs), target.name)
             print(f"# {title}\n{submitting.script(target, request, folder)}")
         else:
             try:
-                folder, job = submitting.submit(target, chosen, request, cluster.jobs)
+                folder, job = submitting.submit(target, chosen, request, Path(cluster.jobs))
             except UsageError as error:
                 print(f"hpml: {error}", file=sys.stderr)
                 failed = True
                 continue
             print(f"{title}: job {job.job_id}, {folder}", flush=True)
-            if target.executor == "local":
-                submitting.wait_here(job)
-                failed |= not _ended_well(folder)
+            if target.executor == "local" and (reason := submitting.wait_here(folder, job)):
+                print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
+                failed = True
     return 1 if failed else 0
-
-
-def _ended_well(folder: Path) -> bool:
-    from hpml_plugins.tools.cluster.jobs import JobState, read_file
-
-    state = read_file(folder, JobState)
-    if state is None or state.phase != "done":
-        reason = state.reason if state else "it never started asv; see its log"
-        print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
-        return False
-    return not state.reason
 
 
 @click.command("jobs")
@@ -102,7 +92,7 @@ def jobs(
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
-    found = [(job, {job.target, job.id, job.folder.name}) for job in find_jobs(cluster.jobs)]
+    found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs))]
     for name in names:
         if not any(name in labels for _, labels in found):
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")
@@ -126,7 +116,6 @@ def jobs(
                 f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
-            for path in (job.log, job.errors):
-                for line in tail(path, lines):
-                    print(f"    {line}")
+            for line in tail(job.log, lines):
+                print(f"    {line}")
     return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hpml_plugins.errors import RegistryError, UsageError, nearest
-from hpml_plugins.registry import YamlLines, explain
+from hpml_plugins.registry import read_yaml
 
 #: Hours of a year.
 MAX_HOURS = 8784
@@ -46,7 +46,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cpus: Annotated[int, Meta(ge=1)] | None = None
     nodes: Annotated[int, Meta(ge=1)] = 1
     side_by_side: Annotated[bool, Meta(description="a queue for each GPU of the node, each measuring a part")] = False
-    hours: Annotated[float, Meta(gt=0, description="the job's time limit; it is restarted when it ends")] = 24.0
+    hours: Annotated[float, Meta(gt=0, le=MAX_HOURS, description="of each start, after which it is restarted")] = 24.0
     restarts: Annotated[int, Meta(ge=0, description="after the time limit, at most")] = 20
     warning: Annotated[int, Meta(ge=1, description="s before the time limit at which the job stops by itself")] = 90
     python: Python = Python()
@@ -60,20 +60,12 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self.machine or self.name
 
 
-class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. jobs: a folder that the nodes share, relative to the file, for logs and states of jobs."""
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file. jobs: a folder that the nodes share, for logs and states of jobs; once read, an absolute path."""
 
     version: Literal[1]
     targets: Annotated[list[Target], Meta(min_length=1)]
     jobs: str = "cluster-jobs"
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The targets, and the absolute path of the folder of jobs."""
-
-    targets: tuple[Target, ...]
-    jobs: Path
 
     def choose(self, names: tuple[str, ...]) -> list[Target]:
         """The named targets, or all of them. Raises UsageError for an unknown name."""
@@ -83,6 +75,10 @@ class Cluster:
                 raise UsageError(f"no target {name!r}; {nearest(name, known)}")
         return [target for name, target in known.items() if not names or name in names]
 
+    def within(self, root: Path) -> Cluster:
+        """The same with the folder of jobs below that folder, unless it is absolute."""
+        return replace(self, jobs=str((root / self.jobs).resolve()))
+
 
 def find_cluster(project: Path, file: Path | None = None) -> Cluster:
     """The targets of the named file or of the project's cluster.yaml; this machine where there is neither."""
@@ -91,36 +87,25 @@ def find_cluster(project: Path, file: Path | None = None) -> Cluster:
         return read_cluster(path, project)
     from hpml_plugins.node import detect_node, machine_name
 
-    target = Target(machine_name(detect_node()), executor="local")
-    return Cluster((target,), (project / "cluster-jobs").resolve())
+    return Cluster(1, [Target(machine_name(detect_node()), executor="local")]).within(project)
 
 
 def read_cluster(path: Path, root: Path) -> Cluster:
     """The targets in that file. Raises RegistryError, with file and line, for anything invalid."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RegistryError(f"cannot be read: {error}", str(path)) from None
-    lines = YamlLines(text, str(path))
-    try:
-        file = msgspec.convert(lines.document, ClusterFile)
-    except msgspec.ValidationError as error:
-        raise explain(error, lines, ClusterFile) from None
+    cluster, lines = read_yaml(path, Cluster)
     first: dict[tuple[str, str], int] = {}
-    for index, target in enumerate(file.targets):
+    for index, target in enumerate(cluster.targets):
         for key, value in (("name", target.name), ("machine", target.machine_name)):
             if (other := first.setdefault((key, value), index)) != index:
                 what = f"{key} {value!r} is taken by {lines.at(('targets', other))}; one machine has one target"
                 raise RegistryError(what, lines.at(("targets", index, key)))
         for key, what in _faults(target):
             raise RegistryError(what, lines.at(("targets", index, key)))
-    return Cluster(tuple(file.targets), (root / file.jobs).resolve())
+    return cluster.within(root)
 
 
 def _faults(target: Target) -> Iterator[tuple[str, str]]:
     """(key, what is wrong with it), of all that the types do not say."""
-    if not 0 < target.hours <= MAX_HOURS:
-        yield "hours", f"hours is {target.hours}, not above 0 and at most {MAX_HOURS}"
     if target.python.venv and target.python.container:
         yield "python", "either a venv or a container, not both"
     if target.side_by_side and target.nodes > 1:
@@ -129,8 +114,3 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
         for key in ("partition", "constraint", "account", "qos", "options"):
             if getattr(target, key):
                 yield key, f"a local target has no {key}"
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of cluster.yaml, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(ClusterFile)}

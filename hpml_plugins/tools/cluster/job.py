@@ -11,57 +11,60 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import HpmlError, one_line
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, read_file, write_file
+from hpml_plugins.store import lock_machine
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
-#: `asv run`'s exit status when a benchmark failed, and when another process has the machine.
-SOME_FAILED, TAKEN = 2, 75
-#: s to go on asking for a machine that is locked, and s between two attempts.
-PATIENCE, PAUSE = 180.0, 5.0
+#: `asv run`'s exit status when a benchmark failed.
+SOME_FAILED = 2
+#: s to wait for a machine that another process measures, such as an earlier start of this job that is still ending.
+PATIENCE = 180.0
 #: s to wait for the end that a SIGTERM announces: a job that ends by itself meanwhile is not queued again.
 SIGTERM_WAIT = 600.0
 
 
-@dataclass
-class AsvRun:
-    """`asv run` over the commits of a job's folder.
+@dataclass(frozen=True)
+class RunRequest:
+    """What every target is asked for. project: the folder of asv.conf.json, which the nodes see.
 
-    project: where asv.conf.json is.  visible: CUDA_VISIBLE_DEVICES to restore, which submitit's local executor removes;
-    None leaves it as it is.  keep: what is measured already is not measured again.
+    results: the project's.  keep: what is measured already is not measured again.
     """
 
-    folder: str
     project: str
-    machine: str
+    results: str
     profile: str = ""
     bench: tuple[str, ...] = ()
-    visible: str | None = None
     keep: bool = False
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    _stopped: bool = field(default=False, repr=False)
+
+
+@dataclass
+class AsvRun:
+    """`asv run` over the commits of a job's folder."""
+
+    folder: str
+    machine: str
+    request: RunRequest
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def __call__(self) -> int:
         """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not measure."""
-        before = read_file(Path(self.folder), JobState)
-        attempts = before.attempts + 1 if before else 1
-        state = JobState("running", socket.gethostname(), attempts, time.time())
-        write_file(Path(self.folder), state)
+        attempts = self._report("running")
         try:
-            status, refusal = self._run(resume=attempts > 1)
-        except BaseException as error:
-            if not self._stopped:
-                self._end(state, "interrupted", one_line(str(error)) or type(error).__name__)
+            status, reason = self._run(resume=attempts > 1)
+        except (Exception, KeyboardInterrupt) as error:
+            self._report("stopped", describe(error))
             raise
-        if status in (0, SOME_FAILED) and not refusal:
-            self._end(state, "done", "some points failed; their Records say why" if status else "")
+        if status in (0, SOME_FAILED) and not reason:
+            self._report("done", "some points failed; their Records say why" if status else "")
             return status
-        reason = refusal or _ending(status)
-        self._end(state, "interrupted" if status < 0 else "failed", reason)
+        reason = reason or _ending(status)
+        self._report("stopped", reason)
         if status == -signal.SIGTERM:
             time.sleep(SIGTERM_WAIT)
         raise HpmlError(reason)
@@ -70,71 +73,51 @@ class AsvRun:
         """Called by submitit when the time is nearly up, or the node is wanted by others: stop, and go on later."""
         from submitit.helpers import DelayedSubmission
 
-        self._stopped = True
-        self._stop()
-        before = read_file(Path(self.folder), JobState)
-        if before:
-            self._end(
-                before, "interrupted", "stopped because its time is nearly up or the node is wanted; it will continue"
-            )
-        return DelayedSubmission(self)
-
-    def _stop(self) -> None:
-        if self._process:
-            self._process.kill()  # Records are whole after each point; its own processes end with it
-
-    def _run(self, *, resume: bool) -> tuple[int, str]:
-        """asv's exit status, and the line that says why it did not run, "" when it ran."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            status, refusal = self._run_once(resume)
-            if status != TAKEN or time.monotonic() > deadline:
-                return status, refusal
-            print(f"hpml-job: {self.machine} is locked by another process; trying again", flush=True)
-            time.sleep(PAUSE)
-
-    def _run_once(self, resume: bool) -> tuple[int, str]:
-        refusal = ""
-        command = self.command(resume=resume)
-        with subprocess.Popen(
-            command, cwd=self.project, env=self.environment(), stderr=subprocess.PIPE, preexec_fn=prepare_asv
-        ) as process:
-            self._process = process
-            for line in process.stderr or ():
-                sys.stderr.buffer.write(line)
-                sys.stderr.buffer.flush()
-                if line.startswith(b"hpml: "):
-                    refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
-        return process.returncode, refusal
+        self._kill()
+        self._report("stopped", "stopped because its time is nearly up or the node is wanted; it will continue")
+        return DelayedSubmission(type(self)(self.folder, self.machine, self.request))
 
     def command(self, commits: str = COMMITS, *, resume: bool = False) -> list[str]:
         """The command. commits: a file of the job's folder.  resume: keep what an earlier attempt has measured."""
         file = Path(self.folder, commits)
         words = [sys.executable, "-m", "asv", "run", f"HASHFILE:{file}", "--machine", self.machine]
-        for pattern in self.bench:
+        for pattern in self.request.bench:
             words += ["--bench", pattern]
-        return [*words, "--skip-existing"] if resume or self.keep else words
+        return [*words, "--skip-existing"] if resume or self.request.keep else words
 
-    def environment(self) -> dict[str, str]:
-        """The variables that asv gets."""
-        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        if self.profile:
-            env["HPML_PROFILE"] = self.profile
-        if self.visible is not None:
-            env.pop("CUDA_VISIBLE_DEVICES", None)
-            if self.visible:
-                env["CUDA_VISIBLE_DEVICES"] = self.visible
-        return env
+    def _run(self, *, resume: bool) -> tuple[int, str]:
+        """asv's exit status, and the line that says why it did not run, "" when it ran."""
+        lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE).release()
+        process = self._start(self.command(resume=resume), stderr=subprocess.PIPE)
+        refusal = ""
+        for line in process.stderr or ():
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            if line.startswith(b"hpml: "):
+                refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
+        return process.wait(), refusal
 
-    def _end(self, state: JobState, phase: Any, reason: str) -> None:
-        ended = JobState(phase, state.host, state.attempts, state.started, time.time(), reason)
-        write_file(Path(self.folder), ended)
+    def _start(self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+        if self.request.profile:
+            env["HPML_PROFILE"] = self.request.profile
+        process = subprocess.Popen(command, cwd=self.request.project, env=env, preexec_fn=_prepare_asv, **streams)
+        self._running.append(process)
+        return process
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_process": None, "_stopped": False}
+    def _kill(self) -> None:
+        for process in self._running:
+            process.kill()  # Records are whole after each point; its own processes end with it
+
+    def _report(self, phase: Phase, reason: str = "") -> int:
+        """Write the job's state. Returns how often it was started."""
+        before = read_file(Path(self.folder), JobState)
+        attempts = (before.attempts if before else 0) + (phase == "running")
+        write_file(Path(self.folder), JobState(phase, socket.gethostname(), attempts, reason))
+        return attempts
 
 
-def prepare_asv() -> None:
+def _prepare_asv() -> None:
     """In asv's process, before it starts: it ends with this one, and leaves the warning before the end to it.
 
     The warning (SIGUSR2) goes to every process of the job.

@@ -23,44 +23,29 @@ ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
 #: Slurm's states in which a job has not ended.
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "SUSPENDED", "RESV_DEL_HOLD")
 _RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
-_ENDED_BY_SLURM = {
-    "TIMEOUT": "its time was up",
-    "NODE_FAIL": "its node failed",
-    "CANCELLED": "cancelled",
-    "PREEMPTED": "its node was given to another job",
-    "OUT_OF_MEMORY": "out of memory",
-    "BOOT_FAIL": "its node did not boot",
-    "DEADLINE": "it could not be done before its deadline",
-}
+#: Those of a job that ended by itself, and has reported how.
+_ENDED = ("COMPLETED", "FAILED")
+#: What a job reports of itself: asv runs, has measured everything, or was stopped before that.
+Phase = Literal["running", "done", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused, with the problem.
-
-    submitted: Unix time, s.
-    """
+    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused, with the problem."""
 
     target: str
     machine: str
     executor: Literal["slurm", "local"]
-    commits: int
-    submitted: float
     host: str
     id: str = ""
     problem: str = ""
 
 
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the job reports about itself.
+    """What the job reports about itself. attempts: how often it was started."""
 
-    attempts: how often it was started.  started, ended: Unix time, s, of this attempt.
-    """
-
-    phase: Literal["running", "done", "failed", "interrupted"]
+    phase: Phase
     host: str
     attempts: int
-    started: float
-    ended: float = 0.0
     reason: str = ""
 
 
@@ -91,24 +76,18 @@ class SlurmState:
     nodes: str = ""
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
     """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1.
 
-    log, errors: the files of its output and its messages.
+    log: the file of its output.
     """
 
-    id: str
-    target: str
-    machine: str
     state: str
     reason: str
     node: str
     attempts: int
     progress: float | None
-    folder: Path
     log: Path
-    errors: Path
-    order: JobOrder
 
 
 def find_jobs(folder: Path) -> list[Job]:
@@ -122,26 +101,29 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
     """A job from its order, its own report and Slurm's."""
     report = read_file(folder, JobState)
     state, reason = _state(order, report, slurm)
-    log, errors = (folder / f"{order.id}_0_log.{ending}" for ending in ("out", "err"))
-    progress = None if report is None else 1.0 if state == "done" else read_progress(log)
-    node = (slurm.nodes if slurm else "") or (report.host if report else "")
-    attempts = report.attempts if report else 0
+    log = folder / f"{order.id}_0_log.out"
     return Job(
-        order.id, order.target, order.machine, state, reason, node, attempts, progress, folder, log, errors, order
+        **msgspec.structs.asdict(order),
+        state=state,
+        reason=reason,
+        node=(slurm.nodes if slurm else "") or (report.host if report else ""),
+        attempts=report.attempts if report else 0,
+        progress=None if report is None else 1.0 if state == "done" else read_progress(log),
+        log=log,
     )
 
 
 def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -> tuple[str, str]:
     """The state and its reason."""
     if not order.id:
-        return "failed", order.problem or "it was never submitted"
+        return "failed", order.problem
     if slurm and slurm.state in _WAITING:
         attempts = f", after {report.attempts} attempt{'s' * (report.attempts > 1)}" if report else ""
         return "pending", f"{slurm.reason or slurm.state}{attempts}"
     if slurm and slurm.state in _RUNNING:
         return "running", "" if report and report.phase == "running" else "starting or ending"
-    if slurm and slurm.state in _ENDED_BY_SLURM:
-        return "cancelled" if slurm.state == "CANCELLED" else "failed", _ENDED_BY_SLURM[slurm.state]
+    if slurm and slurm.state not in _ENDED:
+        return "cancelled" if slurm.state == "CANCELLED" else "failed", f"Slurm says {slurm.state}"
     alive = order.executor == "local" and _is_alive(order)
     if report is None:
         if alive:
@@ -151,25 +133,21 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
     if report.phase == "running":
         without_report = f"it ended on {report.host} without a report (killed, or the node died)"
         return ("running", "") if alive else ("lost", without_report)
-    if report.phase == "interrupted" and alive:
-        return "pending", report.reason
-    return "done" if report.phase == "done" else "failed", report.reason
+    if report.phase == "stopped":
+        return "pending" if alive else "failed", report.reason
+    return "done", report.reason
 
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
-    """What Slurm says of these jobs: squeue for those it remembers, sacct, where there is accounting, for others."""
+    """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows the latest."""
     if not ids:
         return {}
     found = {}
-    wanted = set(ids)
-    for line in _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
-        number, state, reason, nodes = (*line.split("|"), "", "", "", "")[:4]
-        if number in wanted:
-            found[number] = SlurmState(state, "" if reason == "None" else reason, nodes)
-    if forgotten := sorted(wanted - set(found)):
-        for line in _run("sacct", "-n", "-P", "-X", "-j", ",".join(forgotten), "-o", "JobID,State,NodeList"):
-            number, state, nodes = (*line.split("|"), "", "", "")[:3]
-            found[number] = SlurmState(state.split(" ")[0], "", nodes)  # "CANCELLED by 0"
+    accounted = _run("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList")
+    for line in accounted + _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
+        number, state, reason, nodes = line.split("|")
+        # "CANCELLED by 0"
+        found[number] = SlurmState(state.partition(" ")[0], "" if reason == "None" else reason, nodes)
     return found
 
 
@@ -177,11 +155,11 @@ def cancel(jobs: Iterable[Job]) -> list[Job]:
     """Cancel those that have not ended; returns them."""
     cancelled = [job for job in jobs if job.state in ("pending", "running")]
     for job in cancelled:
-        if job.order.executor == "slurm":
-            _run("scancel", job.order.id)
-        elif _is_alive(job.order):
+        if job.executor == "slurm":
+            _run("scancel", job.id)
+        elif _is_alive(job):
             with suppress(ProcessLookupError):
-                os.kill(int(job.order.id), signal.SIGINT)
+                os.kill(int(job.id), signal.SIGINT)
     return cancelled
 
 

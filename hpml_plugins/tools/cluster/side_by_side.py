@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.model import Gpu
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
-from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, prepare_asv
+from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
 #: What queues would see where there is no GPU, separated by commas: for trying it out there.
@@ -56,81 +56,65 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each queue: a GPU of those that `environ` leaves.
+    """CUDA_VISIBLE_DEVICES of each queue: a GPU of those that `environ` leaves, by its UUID, or by its place in the
+    node where NVML gives none.
 
     Raises HpmlError where there is none, or where they are of several types: they share one machine's name.
     """
     found = read_gpus()
-    names = gpu_names(visible(found.gpus, environ.get("CUDA_VISIBLE_DEVICES")), found.gpus)
-    if not names and QUEUES_VARIABLE in environ:
-        names = environ[QUEUES_VARIABLE].split(",")
-    if not names:
-        because = f" ({found.problem})" if found.problem else ""
-        raise HpmlError(f"side_by_side: this node has no GPU{because}")
-    return names
-
-
-def gpu_names(gpus: Sequence[Gpu], of_node: Sequence[Gpu]) -> list[str]:
-    """How CUDA_VISIBLE_DEVICES names each: its UUID, or its place in the node where NVML gives none."""
+    gpus = visible(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"))
     types = sorted({gpu.name for gpu in gpus})
     if len(types) > 1:
         raise HpmlError(f"side_by_side: this node has GPUs of {len(types)} types ({', '.join(types)}); choose one type")
-    return [gpu.uuid or str(of_node.index(gpu)) for gpu in gpus]
+    if not gpus and QUEUES_VARIABLE in environ:
+        return environ[QUEUES_VARIABLE].split(",")
+    if not gpus:
+        because = f" ({found.problem})" if found.problem else ""
+        raise HpmlError(f"side_by_side: this node has no GPU{because}")
+    return [gpu.uuid or str(found.gpus.index(gpu)) for gpu in gpus]
 
 
 @dataclass
 class SideBySide(AsvRun):
-    """`asv run` in a queue for each GPU. results: the project's.
+    """`asv run` in a queue for each GPU.
 
     Each queue has its own results in the job's folder, because one process writes a machine's results at a time. What a
     queue that died has left is merged too.
     """
 
-    results: str = ""
-    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
-
     def _run(self, *, resume: bool) -> tuple[int, str]:
-        gpus = gpus_side_by_side(self.environment())
-        queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus)
-        with lock_machine(Path(self.results), self.machine, timeout=PATIENCE):
+        queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ))
+        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE):
             self._merge()  # of an attempt that was killed
             for queue in queues:
                 self._prepare(queue)
             try:
                 statuses = self._run_queues(queues, resume)
             finally:
-                self._stop()
+                self._kill()
+                for process in self._running:
+                    process.wait()
                 self._merge()
         return self._outcome(queues, statuses)
-
-    def _stop(self) -> None:
-        for process in self._running:
-            process.kill()
-        for process in self._running:
-            process.wait()
 
     def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
-            self._running.append(self._start(queue, resume))
+            self._start_queue(queue, resume)
             print(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}", flush=True)
-        shown = -1.0
-        ended: set[int] = set()
-        while len(ended) < len(queues):
+        shown: list[float] = []
+        alive = [True]
+        while any(alive):
             time.sleep(INTERVAL)
-            for queue, process in zip(queues, self._running, strict=True):
-                if process.poll() is not None and queue.index not in ended:
-                    ended.add(queue.index)
-                    print(f"{queue.name}: ended with status {process.returncode}", flush=True)
-            shares = [1.0 if queue.index in ended else read_progress(self._log(queue)) or 0.0 for queue in queues]
-            if (share := sum(shares) / len(shares)) != shown:
-                shown = share
-                print(f"[{share:7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
+            alive = [process.poll() is None for process in self._running]
+            shares = [(read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0 for queue in queues]
+            if shares != shown:
+                shown = shares
+                print(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
         return [process.returncode for process in self._running]
 
-    def _start(self, queue: Queue, resume: bool) -> subprocess.Popen[bytes]:
-        env = {
-            **self.environment(),
+    def _start_queue(self, queue: Queue, resume: bool) -> None:
+        variables = {
             "CUDA_VISIBLE_DEVICES": queue.gpu,
             SHARD_VARIABLE: f"{queue.shard}/{queue.shards}",
             ASV_RESULTS_VARIABLE: str(self._folder(queue)),
@@ -138,9 +122,7 @@ class SideBySide(AsvRun):
         }
         command = self.command(f"{queue.name}-{COMMITS}", resume=resume)
         with self._log(queue).open("wb") as log:
-            return subprocess.Popen(
-                command, cwd=self.project, env=env, preexec_fn=prepare_asv, stdout=log, stderr=subprocess.STDOUT
-            )
+            self._start(command, variables, stdout=log, stderr=subprocess.STDOUT)
 
     def _folder(self, queue: Queue) -> Path:
         return Path(self.folder, queue.name)
@@ -149,21 +131,16 @@ class SideBySide(AsvRun):
         return Path(self.folder, f"{queue.name}.log")
 
     def _prepare(self, queue: Queue) -> None:
-        """Copy what the machine has, for `--skip-existing` and for points that a quick run leaves out."""
+        """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
-        source, copy = Path(self.results), self._folder(queue)
-        without_lock = shutil.ignore_patterns(".*")
-        if (source / self.machine).is_dir():
-            shutil.copytree(source / self.machine, copy / self.machine, ignore=without_lock, dirs_exist_ok=True)
-        if (source / "benchmarks.json").exists():
-            copy.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / "benchmarks.json", copy / "benchmarks.json")
+        source = Path(self.request.results, self.machine)
+        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
 
     def _merge(self) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
-        for folder in sorted(path for path in Path(self.folder).glob("queue-*") if path.is_dir()):
+        for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
-                report = merge_results([folder], Path(self.results), locked=self.machine)
+                report = merge_results([folder], Path(self.request.results), locked=self.machine)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:
@@ -185,6 +162,3 @@ class SideBySide(AsvRun):
             reasons.append(f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()}) {how}: {why}")
         kept = f"; what it measured and the other {len(queues) - len(failed)} queues' results are kept"
         return 1, "; ".join(reasons) + kept
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "_running": []}

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,12 @@ from msgspec.structs import replace
 from submitit import LocalExecutor, SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from hpml_plugins.errors import HpmlError, UsageError, one_line
+from hpml_plugins.errors import UsageError, one_line
 from hpml_plugins.tools.cluster.config import Target
-from hpml_plugins.tools.cluster.job import AsvRun
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, write_commits, write_file
+from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
+from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
 
 NEW, ALL = "NEW", "ALL"
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """What every target is asked for. project: its folder, which the nodes see.
-
-    keep: what is measured already is not measured again.
-    """
-
-    project: Path
-    results: Path
-    profile: str = ""
-    bench: tuple[str, ...] = ()
-    keep: bool = False
 
 
 def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]) -> list[str]:
@@ -50,7 +35,7 @@ def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured:
     main~5..main.  measured: as `measured_commits` gives them.  Raises UsageError for what git does not know.
     """
     if spec not in ("", NEW, ALL):
-        return list(_rev_list(root, spec))
+        return _rev_list(root, spec)
     known = set(measured)
     found: dict[str, None] = {}
     for branch in branches or ("",):
@@ -63,8 +48,7 @@ def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured:
     return list(found)
 
 
-@lru_cache  # one question to git, however many machines ask
-def _rev_list(root: Path, spec: str) -> tuple[str, ...]:
+def _rev_list(root: Path, spec: str) -> list[str]:
     command = ["git", "rev-list", "--first-parent", "--end-of-options", spec, "--"]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
@@ -72,7 +56,7 @@ def _rev_list(root: Path, spec: str) -> tuple[str, ...]:
         raise UsageError("git is not installed; results name commits") from None
     except subprocess.CalledProcessError as error:
         raise UsageError(f"--commits {spec!r}: git says {error.stderr.strip()}") from None
-    return tuple(done.stdout.split())
+    return done.stdout.split()
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:
@@ -83,20 +67,19 @@ def measured_commits(results: Path, machine: str) -> set[str]:
 
 def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
     """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
-    make = slurm_executor if target.executor == "slurm" else local_executor
+    local = target.executor == "local"
+    if not local and (shutil.which("sbatch") is None or shutil.which("srun") is None):
+        raise UsageError(
+            f"target {target.name!r} needs Slurm, and there is no sbatch and srun here; run this on a login node, or "
+            "give the target `executor: local`"
+        )
     folder = new_folder(jobs, target.name)
-    order = JobOrder(target.name, target.machine_name, target.executor, len(commits), time.time(), socket.gethostname())
-    folder.mkdir(parents=True)
-    try:
-        executor = make(target, request, folder)
-    except HpmlError:
-        folder.rmdir()
-        raise
     write_commits(folder / COMMITS, commits)
-    write_file(folder, order)
-    if target.executor == "local":
+    if local:
         # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    executor = (local_executor if local else slurm_executor)(target, request, folder)
+    order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
     try:
         job = executor.submit(asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
@@ -108,32 +91,31 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
 
 
 def new_folder(jobs: Path, target: str) -> Path:
-    """The name of a folder that does not exist yet: time and target."""
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{target}"
-    folder, number = jobs / stem, 1
-    while folder.exists():
-        number += 1
-        folder = jobs / f"{stem}-{number}"
-    return folder
+    """The name of a folder that does not exist yet: time, to the microsecond, and target."""
+    return jobs / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{target}"
 
 
-def wait_here(job: Any) -> None:
-    """Wait for a local job and show its log meanwhile. An interrupt ends it."""
-    shown = [0, 0]
+def wait_here(folder: Path, job: Any) -> str:
+    """Wait for a local job and show its log meanwhile. An interrupt ends it.
+
+    Returns why something was not measured, "" where all was.
+    """
+    shown = 0
     try:
         while True:
             done = job.done()
-            for place, (path, stream) in enumerate(((job.paths.stdout, sys.stdout), (job.paths.stderr, sys.stderr))):
-                text = path.read_bytes()[shown[place] :] if path.exists() else b""
-                shown[place] += len(text)
-                stream.write(text.decode(errors="replace"))
-                stream.flush()
+            text = job.paths.stdout.read_bytes() if job.paths.stdout.exists() else b""
+            sys.stdout.buffer.write(text[shown:])
+            sys.stdout.flush()
+            shown = len(text)
             if done:
-                return
+                break
             time.sleep(0.1)
     except KeyboardInterrupt:
         job.cancel(check=False)
         raise
+    order = read_file(folder, JobOrder)
+    return describe_job(folder, order, None).reason if order else ""
 
 
 class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
@@ -144,73 +126,68 @@ class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
         return 2
 
 
-def slurm_executor(target: Target, request: RunRequest, folder: Path, *, only_script: bool = False) -> Any:
-    """submitit's Slurm executor for a target. Raises UsageError where there is no Slurm, or for an unknown option.
+def slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
+    """submitit's Slurm executor for a target.
 
     Jobs of one machine run one after the other (`singleton` of the job's name): two would write the same files.
     """
-    if not only_script and (shutil.which("sbatch") is None or shutil.which("srun") is None):
-        raise UsageError(
-            f"target {target.name!r} needs Slurm, and there is no sbatch and srun here; run this on a login node, or "
-            "give the target `executor: local`"
-        )
-    python = python_command(target, request.project, folder)
-    executor = _ScriptWriter(folder, max_num_timeout=target.restarts, python=python)
-    given = {
-        "partition": target.partition,
-        "constraint": target.constraint,
-        "account": target.account,
-        "qos": target.qos,
-        "gpus_per_node": target.gpus,
-        "cpus_per_task": target.cpus,
-    }
+    executor = _ScriptWriter(folder, max_num_timeout=target.restarts, python=python_command(target, request, folder))
     executor.update_parameters(
         job_name=f"hpml-{target.machine_name}",
+        partition=target.partition,
+        constraint=target.constraint,
+        account=target.account,
+        qos=target.qos,
+        gpus_per_node=target.gpus,
+        cpus_per_task=target.cpus,
         time=max(1, round(60 * target.hours)),
         nodes=target.nodes,
         signal_delay_s=target.warning,
         dependency="singleton",
         wckey="hpml",
+        stderr_to_stdout=True,
         # asv runs once, on the first node, and leaves the job's nodes to what it starts there
         srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
         setup=setup_lines(target),
-        additional_parameters={"requeue": True, "chdir": str(request.project), **target.options},
-        **{key: value for key, value in given.items() if value is not None},
+        additional_parameters={"requeue": True, "chdir": request.project, **target.options},
     )
     return executor
 
 
 def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's executor for this machine."""
-    python = python_command(target, request.project, folder)
+    python = python_command(target, request, folder)
+    if target.gpus is None:  # submitit hides every GPU that it was not asked for
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        words = ["-u", "CUDA_VISIBLE_DEVICES"] if seen is None else [f"CUDA_VISIBLE_DEVICES={seen}"]
+        python = f"env {shlex.join(words)} {python}"
     if lines := setup_lines(target):
         python = shlex.join(["bash", "-c", "\n".join([*lines, f'exec {python} "$@"']), "bash"])
     executor = LocalExecutor(folder, max_num_timeout=target.restarts, python=python)
-    gpus = {} if target.gpus is None else {"gpus_per_node": target.gpus}
     # the warning always comes before the end, however short the time
     warning = min(target.warning, int(1800 * target.hours))
-    executor.update_parameters(timeout_min=60 * target.hours, signal_delay_s=warning, **gpus)
+    executor.update_parameters(
+        timeout_min=60 * target.hours,
+        signal_delay_s=warning,
+        gpus_per_node=target.gpus or 0,
+        stderr_to_stdout=True,
+    )
     return executor
 
 
 def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
     """What the job calls."""
-    local = target.executor == "local" and target.gpus is None
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if local else None
-    what = (
-        str(folder), str(request.project), target.machine_name, request.profile, request.bench, visible, request.keep
-    )  # fmt: skip
     if target.side_by_side:
         from hpml_plugins.tools.cluster.side_by_side import SideBySide
 
-        return SideBySide(*what, results=str(request.results))
-    return AsvRun(*what)
+        return SideBySide(str(folder), target.machine_name, request)
+    return AsvRun(str(folder), target.machine_name, request)
 
 
 def script(target: Target, request: RunRequest, folder: Path) -> str:
     """What would be given to sbatch, or run here."""
     if target.executor == "slurm":
-        executor = slurm_executor(target, request, folder, only_script=True)
+        executor = slurm_executor(target, request, folder)
         return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
     words = asv_run(target, request, folder).command()
     if request.profile:
@@ -227,9 +204,9 @@ def setup_lines(target: Target) -> list[str]:
     return [f"{line} || {{ echo {shlex.quote('hpml: failed: ' + line)} >&2; exit 1; }}" for line in lines]
 
 
-def python_command(target: Target, project: Path, folder: Path) -> str:
+def python_command(target: Target, request: RunRequest, folder: Path) -> str:
     """How the node calls its Python, as words of a shell."""
-    python = target.python
+    project, python = Path(request.project), target.python
     if python.container:
         words = ["apptainer", "exec", *(["--nv"] if target.gpus else [])]
         words += [word for path in dict.fromkeys([project, folder.parent]) for word in ("--bind", str(path))]

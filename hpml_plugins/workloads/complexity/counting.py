@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpml_plugins.errors import HpmlError
-from hpml_plugins.workloads.complexity import models
-from hpml_plugins.workloads.complexity.models import ModelName, parse_model_name
-from hpml_plugins.workloads.complexity.tracing import (
-    Operation,
-    torchs_formulas,
-    trace,
-    unfused_attention,
+from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.workloads.complexity.models import (
+    ModelName,
+    build_model,
+    parse_model_name,
+    published_multiply_adds,
 )
+from hpml_plugins.workloads.complexity.tracing import Operation, trace, unfused_attention
 
 #: One multiply-add is two floating-point operations, a multiplication and an addition.
 FLOP_PER_MULTIPLY_ADD = 2
@@ -86,25 +84,21 @@ class ModelCount:
         return any(operation.multiply_adds < 0 for operation in self.operations)
 
 
-def build_model(model: str) -> tuple[Any, Any]:
-    """The model in eval mode on the CPU, and one input of zeros, a batch of one.
-
-    model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
-    The weights of torchvision's models are uninitialised memory. Classifiers with auxiliary heads come without them.
-    Raises HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
-    """
-    return models.build(parse_model_name(model))
-
-
 def count_model(model: str) -> ModelCount:
     """Count one forward pass of one input through `model`, spelled as for `build_model`.
 
     Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does not import.
     """
+    import torch
+
     name = parse_model_name(model)
-    with one_thread():
-        network, example = models.build(name)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # OpenMP's threads, once used, do not survive the fork into a point's process
+    try:
+        network, example = build_model(model)
         operations, torchs = count(name, network, example)
+    finally:
+        torch.set_num_threads(threads)
     modules = dict(network.named_modules())
     by_layer = {layer: Work() for layer in modules}
     by_operator: dict[str, Work] = {}
@@ -112,19 +106,20 @@ def count_model(model: str) -> ModelCount:
     for operation in operations:
         for work in (total, by_layer[operation.layer], by_operator.setdefault(operation.name, Work())):
             work.add(operation)
+    layer_parameters = dict.fromkeys(modules, 0)
+    for path, parameter in network.named_parameters():  # a shared one for the first module that has it
+        layer_parameters[path.rpartition(".")[0]] += parameter.numel()
     return ModelCount(
         model=model,
         operations=tuple(operations),
         total=total,
         layers=by_layer,
         layer_types={path: type(module).__name__ for path, module in modules.items()},
-        layer_parameters=_own_parameters(modules.items()),
+        layer_parameters=layer_parameters,
         operators=by_operator,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         torch_flops=torchs,
-        published_multiply_adds=None
-        if name.is_factory
-        else models.published_multiply_adds(name.name, int(example.shape[-1])),
+        published_multiply_adds=None if name.is_factory else published_multiply_adds(name.name, int(example.shape[-1])),
     )
 
 
@@ -137,9 +132,7 @@ def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation],
         raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
     except Exception as error:
         shape = "x".join(map(str, example.shape))
-        raise HpmlError(
-            f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {type(error).__name__}: {error}"
-        ) from error
+        raise HpmlError(f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {describe(error)}") from error
 
 
 def torchs_flops(network: Any, example: Any, device: str) -> int:
@@ -147,34 +140,11 @@ def torchs_flops(network: Any, example: Any, device: str) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-    # registered formulas are wrapped to take tensors for shapes, and FlopCounterMode wraps custom ones again
-    formulas = torchs_formulas()
-    missing = {operator: formulas[operator].__wrapped__ for operator in formulas.keys() - flop_registry.keys()}
+    # on a CPU attention has a name that torch 2.11's registry lacks; FlopCounterMode wraps custom formulas itself
+    aten = torch.ops.aten
+    on_cpu, usual = aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention
+    missing = {} if on_cpu in flop_registry else {on_cpu: flop_registry[usual].__wrapped__}
     with unfused_attention(), torch.no_grad(), FlopCounterMode(display=False, custom_mapping=missing) as counter:
         tensors = {name: each.to(device) for name, each in (*network.named_parameters(), *network.named_buffers())}
         torch.func.functional_call(network, tensors, (example.to(device),))
     return int(counter.get_total_flops())
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread: OpenMP's threads do not survive the fork into a point's process once they were used."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _own_parameters(modules: Iterable[tuple[str, Any]]) -> dict[str, int]:
-    """Path of a module → numbers in its own parameters; a shared parameter counts for the first module that has it."""
-    seen: set[int] = set()
-    own = {}
-    for path, module in modules:
-        parameters = [each for each in module.parameters(recurse=False) if id(each) not in seen]
-        own[path] = sum(each.numel() for each in parameters)
-        seen |= {id(each) for each in parameters}
-    return own

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, describe
 
 #: Models with auxiliary classifiers, which serve training only: neither their work nor their parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
@@ -45,19 +43,22 @@ def parse_model_name(text: str) -> ModelName:
     return ModelName(found["name"], shape, found["dtype"] or "float32")
 
 
-def build(model: ModelName) -> tuple[Any, Any]:
+def build_model(model: str) -> tuple[Any, Any]:
     """The model in eval mode on the CPU, and one input of zeros, a batch of one.
 
-    Raises HpmlError, in one line, for an unknown classifier, a factory that fails and a dtype that torch lacks.
+    model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
+    The weights of torchvision's models are uninitialised memory. Classifiers with auxiliary heads come without them.
+    Raises HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
     """
     import torch
 
-    network = _build_from_factory(model.name) if model.is_factory else _build_classifier(model.name)
-    side = USUAL_SIZE if model.is_factory else image_size(model.name)
-    dtype = getattr(torch, model.dtype, None)
+    name = parse_model_name(model)
+    network = _build_from_factory(name.name) if name.is_factory else _build_classifier(name.name)
+    side = USUAL_SIZE if name.is_factory else image_size(name.name)
+    dtype = getattr(torch, name.dtype, None)
     if not isinstance(dtype, torch.dtype):
-        raise HpmlError(f"model {model.name!r}: torch has no dtype {model.dtype!r}")
-    return network, torch.zeros(1, *(model.shape or (3, side, side)), dtype=dtype)
+        raise HpmlError(f"model {name.name!r}: torch has no dtype {name.dtype!r}")
+    return network, torch.zeros(1, *(name.shape or (3, side, side)), dtype=dtype)
 
 
 def image_size(name: str) -> int:
@@ -73,29 +74,36 @@ def published_multiply_adds(name: str, size: int) -> float | None:
 def _build_from_factory(name: str) -> Any:
     import torch
 
-    module, _, attribute = name.partition(":")
     try:
-        factory: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            factory = getattr(factory, part)
+        factory = pkgutil.resolve_name(name)
     except Exception as error:
-        raise HpmlError(f"model {name!r} cannot be found: {type(error).__name__}: {error}") from error
+        raise HpmlError(f"model {name!r} cannot be found: {describe(error)}") from error
     try:
         model = factory()
     except Exception as error:
-        raise HpmlError(f"model {name!r}: the factory raised {type(error).__name__}: {error}") from error
+        raise HpmlError(f"model {name!r}: the factory raised {describe(error)}") from error
     if not isinstance(model, torch.nn.Module):
         raise HpmlError(f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module")
     return model.cpu().eval()
 
 
 def _build_classifier(name: str) -> Any:
-    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built."""
+    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built.
+
+    torch.nn.init does nothing meanwhile: drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes.
+    """
+    from unittest import mock
+
+    import torch
     from torchvision import models
+
+    def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return tensor
 
     _require_classifier(name)
     without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
-    with _uninitialised_weights():
+    initialisers = [each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")]
+    with mock.patch.multiple(torch.nn.init, **dict.fromkeys(initialisers, cast(Any, keep))):
         return models.get_model(name, weights=None, **without).eval()
 
 
@@ -116,18 +124,3 @@ def _weights(name: str) -> list[tuple[int, Any]]:
 
     _require_classifier(name)
     return [(weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)]
-
-
-@contextmanager
-def _uninitialised_weights() -> Iterator[None]:
-    """Make torch.nn.init do nothing. Drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes."""
-    from unittest import mock
-
-    import torch
-
-    def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        return tensor
-
-    names = [name for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
-    with mock.patch.multiple(torch.nn.init, **{name: cast(Any, keep) for name in names}):
-        yield

@@ -78,16 +78,6 @@ def trace(model: Any, example: Any) -> list[Operation]:
     return [operation for node in graph.nodes() if (operation := _read(node, handles))]
 
 
-def torchs_formulas() -> dict[Any, Any]:
-    """Operator → torch's formula. On a CPU attention has a name that torch 2.11's registry lacks."""
-    import torch
-    from torch.utils.flop_counter import flop_registry
-
-    aten = torch.ops.aten
-    on_cpu, usual = aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention
-    return {on_cpu: flop_registry[usual], **flop_registry}
-
-
 @contextmanager
 def unfused_attention() -> Iterator[None]:
     """In eval mode torch fuses a whole nn.MultiheadAttention into one operator whose inner shapes are unknown."""

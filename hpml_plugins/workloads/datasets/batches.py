@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
     return order[rank : len(order) // ranks * ranks if even else None : ranks]
 
 
+@dataclass(eq=False, repr=False)
 class Batches:
     """One epoch of batches (images, labels), gathered on the device where the images are.
 
@@ -40,26 +42,22 @@ class Batches:
     one. Raises DataError when a rank's share has not one batch.
     """
 
-    def __init__(
-        self,
-        images: Any,
-        labels: Any,
-        size: int,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        ranks: int = 1,
-        shuffle: bool = True,
-        drop_last: bool = True,
-    ) -> None:
-        self.images, self.labels, self.size = images, labels, size
-        self.seed, self.epoch = seed, 0
-        self.rank, self.ranks = rank, ranks
-        self.shuffle, self.drop_last = shuffle, drop_last
-        share = len(rank_share(range(len(labels)), rank, ranks, even=drop_last))
-        if size < 1 or not share or (drop_last and size > share):
-            raise DataError(f"no batch of {size} can be made of the {share} images of this rank")
-        self._count = share // size if drop_last else -(-share // size)
+    images: Any
+    labels: Any
+    size: int
+    _: KW_ONLY
+    seed: int = 0
+    rank: int = 0
+    ranks: int = 1
+    shuffle: bool = True
+    drop_last: bool = True
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        share = len(rank_share(range(len(self.labels)), self.rank, self.ranks, even=self.drop_last))
+        if self.size < 1 or not share or (self.drop_last and self.size > share):
+            raise DataError(f"no batch of {self.size} can be made of the {share} images of this rank")
+        self._count = share // self.size if self.drop_last else -(-share // self.size)
 
     def __len__(self) -> int:
         return self._count

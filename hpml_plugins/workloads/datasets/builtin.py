@@ -142,17 +142,12 @@ def download(root: Path, loader: str) -> None:
     _torchvision(loader)(str(root), download=True)
 
 
-def find_idx(root: Path, places: tuple[str, ...]) -> Path | None:
-    """The first of these folders under the root that holds the four idx files, each plain or as .gz."""
+def find_folder(root: Path, places: tuple[str, ...], names: tuple[str, ...]) -> Path | None:
+    """The first of these folders under the root that holds files or folders of these names, each plain or as .gz."""
     for folder in (root / place for place in places):
-        if all((folder / name).is_file() or (folder / f"{name}.gz").is_file() for name in IDX_FILES):
+        if all((folder / name).exists() or (folder / f"{name}.gz").is_file() for name in names):
             return folder
     return None
-
-
-def find_folder(root: Path, folder: str, names: tuple[str, ...]) -> Path | None:
-    """This folder under the root, where it holds files or folders of these names."""
-    return root / folder if all((root / folder / name).exists() for name in names) else None
 
 
 def find_digits(root: Path) -> Path | None:
@@ -173,7 +168,7 @@ _BUILT_IN = (
     *(
         DataSource(
             name=name,
-            find=partial(find_idx, places=(f"{loader}/raw", name)),
+            find=partial(find_folder, places=(f"{loader}/raw", name), names=IDX_FILES),
             read=partial(read_idx, loader=loader),
             looks_for=f"{loader}/raw/ or {name}/ with the four idx files",
             how_to_get=f"hpml data get {name}{otherwise}",
@@ -187,7 +182,7 @@ _BUILT_IN = (
     ),
     DataSource(
         name="cifar10",
-        find=partial(find_folder, folder="cifar-10-batches-py", names=("batches.meta", "test_batch")),
+        find=partial(find_folder, places=("cifar-10-batches-py",), names=("batches.meta", "test_batch")),
         read=read_cifar10,
         looks_for="cifar-10-batches-py/",
         how_to_get="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",
@@ -197,7 +192,7 @@ _BUILT_IN = (
     ),
     DataSource(
         name="cifar10-jpeg",
-        find=partial(find_folder, folder="cifar10-jpeg", names=("train", "test")),
+        find=partial(find_folder, places=("cifar10-jpeg",), names=("train", "test")),
         read=read_cifar10_jpeg,
         looks_for="cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg",
         how_to_get="hpml data add PATH/cifar10-jpeg.tar.xz",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +101,7 @@ class DataSet:
 
         if images.dtype != torch.uint8:
             raise DataError(f"images are {images.dtype} already, not uint8: they are normalised once")
-        mean, std = (self._by_channel(values, images.device) for values in (self.mean, self.std))
+        mean, std = torch.tensor([self.mean, self.std], dtype=torch.float32, device=images.device)[:, :, None, None]
         # A channel without any deviation has nothing to be scaled.
         scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))
         return ((images - 255 * mean) * scale).to(dtype or torch.float32)
@@ -115,9 +114,3 @@ class DataSet:
             "test": len(self.test),
         }
         return {**facts, "part": self.part} if self.part else facts
-
-    @staticmethod
-    def _by_channel(values: Sequence[float], device: Any) -> Any:
-        import torch
-
-        return torch.tensor(values, dtype=torch.float32, device=device)[:, None, None]

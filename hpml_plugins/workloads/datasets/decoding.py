@@ -13,44 +13,38 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from filelock import FileLock
 
 from hpml_plugins.errors import DataError, HpmlError, describe
 from hpml_plugins.model import quantity
 from hpml_plugins.store import atomic_write
+from hpml_plugins.workloads.datasets.dataset import DataSet, Split
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
 
-if TYPE_CHECKING:
-    from hpml_plugins.workloads.datasets.dataset import DataSet
-
 #: Changes when the same files would decode to something else, or the copy is written differently.
-FORMAT = 2
-_TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
+FORMAT = 3
 
 
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
     """The data set at `path`, from its decoded copy or else decoded now. Raises DataError when it is damaged."""
-    from hpml_plugins.workloads.datasets.dataset import DataSet, Split
-
     copy = decoded_copy(source.name, path)
     lock = FileLock(copy.parent / f"{source.name}.lock")
     with suppress(OSError, NotImplementedError):  # without a lock several processes may decode at once
         copy.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     try:
-        stored = _read_copy(copy)
-        if stored is None:
+        data = _read_copy(copy)
+        if data is None:
             progress(f"decoding {source.name} from {path}")
-            stored = describe_arrays(read(source, path))
-            problem = _write_copy(copy, stored)
+            data = to_data_set(source.name, read(source, path))
+            problem = _write_copy(copy, data)
             kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
             progress(f"{source.name}: decoded copy {kept}")
     finally:
         lock.release()
-    train, test = (Split(stored.pop(f"{part}_images"), stored.pop(f"{part}_labels")) for part in ("train", "test"))
-    return DataSet(name=source.name, train=train, test=test, **stored)
+    return data
 
 
 def read(source: DataSource, path: Path) -> Arrays:
@@ -87,18 +81,19 @@ def _fault(arrays: Arrays) -> str:
     return "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
 
 
-def describe_arrays(arrays: Arrays) -> dict[str, Any]:
-    """What a decoded copy holds: the tensors, classes, fingerprint, mean and deviation of each channel (training)."""
-    import torch
+def to_data_set(name: str, arrays: Arrays) -> DataSet:
+    """The arrays as tensors, with their fingerprint and the training images' mean and deviation of each channel."""
+    from torch import from_numpy
 
     mean, std = channel_statistics(arrays.train_images)
-    tensors = {name: torch.from_numpy(getattr(arrays, name)) for name in _TENSORS}
-    return {**tensors, "classes": arrays.classes, "fingerprint": fingerprint(arrays), "mean": mean, "std": std}
+    train = Split(from_numpy(arrays.train_images), from_numpy(arrays.train_labels))
+    test = Split(from_numpy(arrays.test_images), from_numpy(arrays.test_labels))
+    return DataSet(name, arrays.classes, train, test, mean, std, fingerprint(arrays))
 
 
 def fingerprint(arrays: Arrays) -> str:
     """SHA-256 over the classes, shapes and values: the same for the same data, however they were stored."""
-    held = [getattr(arrays, name) for name in _TENSORS]
+    held = [arrays.train_images, arrays.train_labels, arrays.test_images, arrays.test_labels]
     digest = hashlib.sha256(json.dumps([arrays.classes, [array.shape for array in held]]).encode())
     for array in held:
         digest.update(array.astype(array.dtype.newbyteorder("<"), order="C", copy=False).data)
@@ -130,23 +125,24 @@ def decoded_copy(name: str, path: Path) -> Path:
     return cache() / "decoded" / f"{name}-{place}-{version}.pt"
 
 
-def _read_copy(file: Path) -> dict[str, Any] | None:
-    """What is stored, the tensors mapped and copied on write; None where there is no complete copy."""
+def _read_copy(file: Path) -> DataSet | None:
+    """The data set, its tensors mapped and copied on write; None where there is no complete copy."""
     import torch
 
     try:
-        stored: dict[str, Any] = torch.load(file, mmap=True, weights_only=True)
+        with torch.serialization.safe_globals([DataSet, Split]):
+            stored = torch.load(file, mmap=True, weights_only=True)
     except Exception:  # torch raises several kinds for a damaged file
         return None
-    return stored if isinstance(stored, dict) and {*_TENSORS, "fingerprint"} <= stored.keys() else None
+    return stored if isinstance(stored, DataSet) else None
 
 
-def _write_copy(file: Path, content: dict[str, Any]) -> str:
+def _write_copy(file: Path, data: DataSet) -> str:
     """Store the copy, and remove those of earlier states. Returns why that failed, or nothing."""
     import torch
 
     buffer = io.BytesIO()
-    torch.save(content, buffer)
+    torch.save(data, buffer)
     try:
         for old in file.parent.glob(f"{file.name.rpartition('-')[0]}-*.pt"):
             old.unlink()  # existing mappings stay valid until unmapped

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from asv_project import no_network
 
+from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
 
@@ -48,11 +49,12 @@ def test_a_failure_is_told_in_one_line(stderr: str, message: str) -> None:
 @pytest.mark.skipif(not no_network(), reason="this machine does not let us take the network away")
 def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from hpml_plugins.tools.bundle import packages\n"
+        "from pathlib import Path; from hpml_plugins.errors import UsageError\n"
+        "from hpml_plugins.tools.bundle import packages\n"
         "from hpml_plugins.tools.bundle.packages import NodeFacts, PackageRequest\n"
         f"node = NodeFacts(1, '3.12.3', 'cp312', 'x86_64', 'glibc 2.28', {{}}); scratch = Path({str(tmp_path)!r})\n"
         "try: packages.resolve(PackageRequest(('pluggy',), {}, ()), node, scratch)\n"
-        "except packages.ResolveError as error: print(error)\n"
+        "except UsageError as error: print(error)\n"
     )
     env = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
@@ -64,7 +66,5 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
 def test_uv_that_is_not_installed_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(
-        packages.ResolveError, match="uv is not installed, and finds what the node needs: python3 -m pip install"
-    ):
+    with pytest.raises(UsageError, match="uv is not installed, and finds what the node needs: python3 -m pip install"):
         packages.find_uv()

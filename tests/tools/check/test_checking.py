@@ -154,7 +154,7 @@ def loaded(**changed: object) -> Loaded:
         "timeout": 1.0,
         **changed,
     }
-    return Loaded("", 0.0, [], [], [Declared(**values)], [], [])  # type: ignore[arg-type]
+    return Loaded("", 0.0, [Declared(**values)], [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import pytest
 from support import ROOT
 
 from hpml_plugins.errors import RegistryError, UsageError
-from hpml_plugins.tools.cluster.config import json_schema, read_cluster
+from hpml_plugins.registry import json_schema
+from hpml_plugins.tools.cluster.config import Cluster, read_cluster
 
 HEAD = "version: 1\ntargets:\n"
 #: what is wrong → (the text, the line it stands on, what the error must say)
 BAD = {
-    "nothing": ("", 0, "expected `object`"),
+    "nothing": ("", 0, "must be a mapping"),
     "no targets": ("version: 1\ntargets: []\n", 2, "length >= 1"),
     "unknown key": (HEAD + "  - {name: a, partion: x}\n", 3, "unknown key 'partion'; did you mean 'partition'?"),
     "unknown key of python": (
@@ -23,6 +24,8 @@ BAD = {
     ),
     "a name with a slash": (HEAD + "  - {name: a/b}\n", 3, "matching regex"),
     "no time at all": (HEAD + "  - {name: a, hours: 0}\n", 3, "> 0"),
+    "time without an end": (HEAD + "  - {name: a, hours: .inf}\n", 3, "<= 8784"),
+    "no number of hours": (HEAD + "  - {name: a, hours: .nan}\n", 3, "> 0"),
     "a name twice": (HEAD + "  - {name: a}\n  - {name: a}\n", 4, "name 'a' is taken by"),
     "a machine twice": (
         HEAD + "  - {name: a}\n  - name: b\n    machine: a\n",
@@ -63,13 +66,13 @@ def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest
     )
     assert [target.name for target in cluster.choose(())] == ["h100", "a100"]
     assert [target.name for target in cluster.choose(("a100",))] == ["a100"]
-    assert cluster.jobs == tmp_path.parent / "jobs"
+    assert cluster.jobs == str(tmp_path.parent / "jobs")
     with pytest.raises(UsageError, match="no target 'h10'; did you mean 'h100'"):
         cluster.choose(("h10",))
 
 
 def test_the_cluster_schema_in_docs_is_the_one_that_is_checked() -> None:
-    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema()
+    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema(Cluster)
 
 
 def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(s
     assert (job["state"], job["node"]) == ("running", "n1")
     assert slurm_site.hpml("jobs", "first", "--cancel").returncode == 0
     found = wait_for_state(slurm_site, "first", "cancelled")
-    assert found["reason"] == "cancelled"
+    assert found["reason"] == "Slurm says CANCELLED"
     assert slurm_site.hpml("jobs").returncode == 0
     kept = slurm_site.records("first")
     submit(slurm_site, "first", "--skip-existing")
@@ -101,7 +101,7 @@ def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_si
     found = wait_for_state(slurm_site, "broken", "failed")
     assert "it never started asv; see its log" in found["reason"]
     assert jobs(slurm_site)["wrong"]["state"] == "failed"
-    (log,) = slurm_site.project.path.glob("cluster-jobs/*-broken/*log.err")
+    (log,) = slurm_site.project.path.glob("cluster-jobs/*-broken/*log.out")
     assert "hpml: failed: false" in log.read_text()
 
 

@@ -11,7 +11,8 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.cluster.commands import submit
 from hpml_plugins.tools.cluster.config import Python, Target
-from hpml_plugins.tools.cluster.submit import RunRequest, commits_to_measure, measured_commits, script
+from hpml_plugins.tools.cluster.job import RunRequest
+from hpml_plugins.tools.cluster.submit import commits_to_measure, measured_commits, script
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
         python=Python(modules=["cuda/13.0"], venv="envs/torch"),
         options={"mem": "100G", "exclusive": True},
     )
-    lines = script(target, RunRequest(tmp_path, tmp_path / "results"), tmp_path / "jobs" / "one").splitlines()
+    lines = script(target, RunRequest(str(tmp_path), str(tmp_path / "results")), tmp_path / "jobs" / "one").splitlines()
     wanted = {"partition=gpu", "constraint=h100", "account=proj", "gpus-per-node=8", "time=90", "mem=100G"}
     wanted |= {"exclusive", "requeue", "dependency=singleton", "job-name=hpml-h100-x8", "signal=USR2@90"}
     assert {f"#SBATCH --{option}" for option in wanted} <= set(lines)
@@ -77,7 +78,7 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
 
 def test_a_container_sees_the_project_the_jobs_and_the_gpus(tmp_path: Path) -> None:
     target = Target("a100", gpus=1, python=Python(container="hpml.sif"))
-    text = script(target, RunRequest(tmp_path, tmp_path / "results"), Path("/shared/jobs/one"))
+    text = script(target, RunRequest(str(tmp_path), str(tmp_path / "results")), Path("/shared/jobs/one"))
     assert (
         f"apptainer exec --nv --bind {tmp_path} --bind /shared/jobs --pwd {tmp_path} {tmp_path}/hpml.sif python3 -u"
         in text

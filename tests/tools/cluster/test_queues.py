@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import Gpu
+from hpml_plugins.tools.cluster import side_by_side
+from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.side_by_side import (
     Queue,
     SideBySide,
-    gpu_names,
     gpus_side_by_side,
     share_queues,
 )
@@ -31,16 +33,22 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
 
 def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, other = Gpu("H200", 1, "GPU-a"), Gpu("H200", 1), Gpu("L4", 1, "GPU-c")
-    assert gpu_names([second, first], [first, second]) == ["1", "GPU-a"]
+    node = SimpleNamespace(gpus=(first, second), problem="")
+    monkeypatch.setattr(side_by_side, "read_gpus", lambda: node)
+    assert gpus_side_by_side({}) == ["GPU-a", "1"]
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "1,0"}) == ["1", "GPU-a"]
+    node.gpus = (first, other)
     with pytest.raises(HpmlError, match=r"2 types \(H200, L4\)"):
-        gpu_names([first, other], [first, other])
+        gpus_side_by_side({})
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "0"}) == ["GPU-a"]
+    node.gpus = ()
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == ["0", "1"]
     with pytest.raises(HpmlError, match="no GPU"):
         gpus_side_by_side({"CUDA_VISIBLE_DEVICES": ""})
 
 
 def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path) -> None:
-    job = SideBySide(str(tmp_path), str(tmp_path), "h200-x1")
+    job = SideBySide(str(tmp_path), "h200-x1", RunRequest(str(tmp_path), str(tmp_path)))
     queues = share_queues(["c1"], ["GPU-a", "GPU-b"])
     (tmp_path / "queue-1.log").write_text("[ 10.00%] x\nhpml: no such profile\n")
     assert job._outcome(queues, [0, 2]) == (2, "")

@@ -18,10 +18,10 @@ from hpml_plugins.tools.cluster.jobs import (
     write_file,
 )
 
-ORDER = JobOrder("t", "m", "slurm", 3, 1.0, "login", id="7")
-RUNNING = JobState("running", "n1", 1, 2.0)
-DONE = JobState("done", "n1", 2, 2.0, 3.0)
-FAILED = JobState("failed", "n1", 1, 2.0, 3.0, "asv run ended with status 1; its log says why")
+ORDER = JobOrder("t", "m", "slurm", "login", id="7")
+RUNNING = JobState("running", "n1", 1)
+DONE = JobState("done", "n1", 2)
+FAILED = JobState("stopped", "n1", 1, "asv run ended with status 1; its log says why")
 
 #: (Slurm's word, the job's own) → (state, what the reason says)
 CASES = [
@@ -32,10 +32,10 @@ CASES = [
     (SlurmState("COMPLETED"), DONE, "done", ""),
     (SlurmState("FAILED", "NonZeroExitCode"), FAILED, "failed", "asv run ended with status 1"),
     (SlurmState("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
-    (SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "out of memory"),
-    (SlurmState("NODE_FAIL"), RUNNING, "failed", "its node failed"),
-    (SlurmState("TIMEOUT"), RUNNING, "failed", "its time was up"),
-    (SlurmState("CANCELLED"), RUNNING, "cancelled", "cancelled"),
+    (SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "Slurm says OUT_OF_MEMORY"),
+    (SlurmState("NODE_FAIL"), RUNNING, "failed", "Slurm says NODE_FAIL"),
+    (SlurmState("TIMEOUT"), RUNNING, "failed", "Slurm says TIMEOUT"),
+    (SlurmState("CANCELLED"), RUNNING, "cancelled", "Slurm says CANCELLED"),
     (None, DONE, "done", ""),
     (None, RUNNING, "lost", "it ended on n1 without a report (killed, or the node died)"),
     (None, None, "lost", "Slurm no longer knows it, and it never started asv"),
@@ -53,13 +53,13 @@ def test_a_jobs_state_is_put_together_from_all_that_is_known(
 
 
 def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
-    order = JobOrder("t", "m", "local", 1, 1.0, socket.gethostname(), id=str(os.getpid()))
+    order = JobOrder("t", "m", "local", socket.gethostname(), id=str(os.getpid()))
     write_file(tmp_path, RUNNING)
     assert describe_job(tmp_path, order, None).state == "lost"  # this process is alive, and no job
 
 
 def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:
-    write_file(tmp_path / "a", JobOrder("t", "m", "slurm", 1, 1.0, "login", problem="invalid partition"))
+    write_file(tmp_path / "a", JobOrder("t", "m", "slurm", "login", problem="invalid partition"))
     (tmp_path / "b").mkdir()
     (tmp_path / "c").write_text("")
     (job,) = find_jobs(tmp_path)

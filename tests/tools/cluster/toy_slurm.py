@@ -126,7 +126,8 @@ class Slurm:
         stepds = [
             pid for pid, words in command_lines().items() if words.startswith("slurmstepd") and self.runs_on(pid, node)
         ]
-        for pid in {*below, *stepds, *(child for stepd in stepds for child in descendants(stepd))}:
+        children = [child for stepd in stepds for child in descendants(stepd)]
+        for pid in dict.fromkeys([*stepds, *below, *children]):  # a slurmstepd that outlives its job reports its end
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -17,7 +17,7 @@ from support import unavailable
 
 from hpml_plugins import HpmlError, load_data
 from hpml_plugins.workloads.datasets import DataSource
-from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES, find_idx, read_idx
+from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES, IDX_FILES, find_folder, read_idx
 from hpml_plugins.workloads.datasets.decoding import channel_statistics, decoded_copy, fingerprint
 from hpml_plugins.workloads.datasets.source import Arrays
 
@@ -88,7 +88,7 @@ def test_digits_are_scikit_learns_with_a_fixed_split_by_class() -> None:
 
 
 def test_fashion_mnist_of_debian_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not find_idx(DEBIAN, ("fashion-mnist",)):
+    if not find_folder(DEBIAN, ("fashion-mnist",), IDX_FILES):
         unavailable("no Fashion-MNIST: apt-get install dataset-fashion-mnist")
     arrays = read_idx(DEBIAN / "fashion-mnist", "FashionMNIST")
     assert (arrays.train_images.shape, arrays.test_images.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))
