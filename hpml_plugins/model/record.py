@@ -16,7 +16,7 @@ Status = Literal["ok", "failed", "skipped"]
 SCHEMA = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """The median of a metric with its 95 % interval, in the metric's unit.
 

@@ -14,6 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.model.formatting import shown_unit
+from hpml_plugins.report.tables import formatted, numeric
+from hpml_plugins.store.projection import asv_name
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
 #: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
@@ -51,13 +54,16 @@ def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) ->
 
 @functools.cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("hpml_plugins.report.site"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals |= {"day": day, "graph_link": graph_link, "history_link": history_link, "shown_unit": shown_unit}
+    made.globals |= {"asv_name": asv_name, "formatted": formatted, "numeric": numeric}
+    return made
 
 
 def graph_link(name: str, selection: Mapping[str, str]) -> str:

@@ -7,9 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-import numpy as np
 
-from hpml_plugins.report.reading import SKIPPED, History
+from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import write_page, write_static
@@ -55,11 +54,11 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
     """
     points: dict[tuple[str, ...], int] = {}
     listed: list[tuple[str, str, str, int]] = []
-    for name in sorted(history.lines):
-        metric, status = history.metrics[name], history.lines[name].status
-        places = np.flatnonzero((status >= SKIPPED).any(axis=(0, 1))).tolist()
-        labels = tuple(label for place in places if (label := metric.points.labels[place]))
-        listed.append((name, metric.title, metric.plugin, points.setdefault(labels, len(points))))
+    for metric in sorted(history.measured, key=lambda metric: metric.name):
+        benchmark = metric.benchmark
+        known = {label for (label, _), line in benchmark.lines.items() if line}
+        labels = tuple(label for label in benchmark.points if label and label in known)
+        listed.append((metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points))))
     found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
     encoded = msgspec.json.encode(found)
     if len(encoded) > LARGEST:
@@ -77,7 +76,12 @@ def _of_plugins(plugins: Sequence[PluginPage]) -> Iterator[Entry]:
 
 def _of_hardware(matrix: Matrix) -> Iterator[Entry]:
     for column in matrix.columns:
-        yield "GPU type", column.label, " ".join(column.machines), f"gpus.html#base={quote(column.label, safe='')}"
+        yield (
+            "GPU type",
+            column.hardware.label,
+            " ".join(column.machines),
+            f"gpus.html#base={quote(column.hardware.label, safe='')}",
+        )
 
 
 def _of_nodes(nodes: Sequence[NodeCoverage]) -> Iterator[Entry]:
