@@ -134,7 +134,7 @@ def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         if formatted:
-            a, b = (estimate(side.value, side.low, side.high, each.unit) for side in (each.a, each.b))
+            a, b = (estimate(side, each.unit) for side in (each.a, each.b))
             text = ratio(each.ratio) if each.ratio is not None else "–"
             undecided = each.verdict in ("~", "?")
             row |= {"A": a, "B": b, "ratio": f"{each.verdict} {text.split(maxsplit=1)[-1]}" if undecided else text}

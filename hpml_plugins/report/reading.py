@@ -144,11 +144,10 @@ class TrackedMetric:
         """`vector_add · time`."""
         return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
 
-    def line(self, label: str, machine: str) -> Iterator[tuple[Outcome, Estimate | None]]:
+    def line(self, label: str, machine: str) -> list[tuple[Outcome, Estimate | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
         key = self.metric or METRIC
-        for outcome in self.benchmark.lines.get((label, machine), ()):
-            yield outcome, outcome.estimates.get(key)
+        return [(outcome, outcome.estimates.get(key)) for outcome in self.benchmark.lines.get((label, machine), ())]
 
 
 @dataclass

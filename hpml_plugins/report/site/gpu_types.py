@@ -156,15 +156,17 @@ def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -
 
 def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:
     """The newest result on these machines; of one commit, the one that was started last."""
-    lines = [(each, number, name) for name in column.machines for each, number in metric.line(label, name)]
-    results = [each for each in lines if each[1] or each[0].status == "failed"]
+    lines = {name: metric.line(label, name) for name in column.machines}
+    results = []
+    for name, line in lines.items():
+        results += [(*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"][:1]
     if not results:
-        return Cell("skipped", "–") if lines else Cell()
+        return Cell("skipped", "–") if any(lines.values()) else Cell()
     outcome, number, machine = max(results, key=lambda each: (each[0].revision, each[0].started))
     at = history.columns[outcome.revision]
     told = history.commits[at] == column.newest and len(column.machines) == 1  # the column's head says so
     origin = "" if told else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"
     if number is None:
         return Cell("failed", "failed", title=origin)
-    text, sign, interval = formatting.estimate(number.value, number.low, number.high, metric.unit).partition(" ± ")
+    text, sign, interval = formatting.estimate(number, metric.unit).partition(" ± ")
     return Cell("ok", text, (sign + interval).strip(), f"{number.value:.7g}", origin)

@@ -21,8 +21,6 @@ FOLDER = "history"
 RECORDS = "records"
 #: How many Records of a point can be downloaded, the newest; `hpml export` has all.
 MOST_RECORDS = 100
-#: Significant digits of what is drawn. The Records have them all.
-DIGITS = 5
 
 #: (benchmark, point) → the address of its Records, and how many there are.
 Addresses = Mapping[tuple[str, str], tuple[str, int]]
@@ -101,20 +99,18 @@ def _lines(
 ) -> Iterator[dict[str, Any]]:
     """What the page draws of a point: of each machine its numbers and failures, by the commits' places."""
     for number, machine in enumerate(history.machines):
-        line = list(metric.line(label, machine.name))
+        line = metric.line(label, machine.name)
         measured = [(history.columns[outcome.revision], each) for outcome, each in line if each]
         failed = [history.columns[outcome.revision] for outcome, _ in line if outcome.status == "failed"]
         if measured or failed:
-            newest = measured[-1][1] if measured else None
+            numbers = [each for _, each in measured]
             yield {
                 "place": number,
                 "at": [column for column, _ in measured],
-                "values": [_rounded(each.value) for _, each in measured],
-                "low": [_rounded(each.low) for _, each in measured],
-                "high": [_rounded(each.high) for _, each in measured],
-                "newest": formatting.estimate(newest.value, newest.low, newest.high, metric.unit)
-                if newest
-                else "failed",
+                "values": [_rounded(each.value) for each in numbers],
+                "low": [_rounded(each.low) for each in numbers],
+                "high": [_rounded(each.high) for each in numbers],
+                "newest": formatting.estimate(numbers[-1], metric.unit) if numbers else "failed",
                 "failed": failed,
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
@@ -124,4 +120,5 @@ def _lines(
 
 
 def _rounded(value: float | None) -> float | None:
-    return value and float(f"{value:.{DIGITS}g}")
+    """At the five significant digits that are drawn; the Records have them all."""
+    return value and float(f"{value:.5g}")

@@ -42,14 +42,14 @@ def write_static(html_dir: Path, *names: str) -> None:
         (html_dir / name).write_bytes(static(name))
 
 
-def write_page(html_dir: Path, template: str, **values: Any) -> None:
-    """Write a page of the template's name."""
-    (html_dir / template).write_text(fill(template, **values), encoding="utf-8")
+def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
+    """Write a page.  address: of the template's name, when left out."""
+    (html_dir / (address or template)).write_text(fill(template, **values), encoding="utf-8")
 
 
-def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) -> str:
-    """A template filled in.  here: the page's own address, for the navigation.  policy: what the page may load."""
-    return _templates().get_template(template).render(here=here or template, policy=Markup(policy), **values)
+def fill(template: str, **values: Any) -> str:
+    """A template filled in."""
+    return _templates().get_template(template).render(here=template, **values)
 
 
 @functools.cache
@@ -61,7 +61,13 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"day": day, "graph_link": graph_link, "history_link": history_link, "shown_unit": shown_unit}
+    made.globals |= {
+        "policy": Markup(OURS),
+        "day": day,
+        "graph_link": graph_link,
+        "history_link": history_link,
+        "shown_unit": shown_unit,
+    }
     made.globals |= {"asv_name": asv_name, "formatted": formatted, "numeric": numeric}
     return made
 

@@ -68,10 +68,15 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
 
 def _of_plugins(plugins: Sequence[PluginPage]) -> Iterator[Entry]:
     for page in plugins:
-        about = " ".join(f"{each.name} {each.description}" for each in page.benchmarks)
-        yield "plugin", page.plugin, about, page.address
-        for figure in page.figures:
-            yield "chart", figure.title, page.plugin, f"{page.address}#{figure.name}"
+        plugin = page.plugin.entry.name
+        yield (
+            "plugin",
+            plugin,
+            " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks),
+            page.address,
+        )
+        for figure in (shown.drawable.figure for shown in page.figures):
+            yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
 
 
 def _of_hardware(matrix: Matrix) -> Iterator[Entry]:
