@@ -11,7 +11,6 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,18 +19,10 @@ import numpy as np
 
 from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import POLICY, SiteError, static, write_static
+from hpml_plugins.report.site.page import PAGES, POLICY, SiteError, static, write_static
 
-#: asv's navigation ends with the title of the graph; our pages are linked in front of it.
+#: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
-#: Our pages, as asv's own navbar names them; the templates have a navigation of their own.
-PAGES = {
-    "gpus.html": "GPU types",
-    "history.html": "History",
-    "nodes.html": "Nodes",
-    "plugins.html": "Plugins",
-    "search.html": "Search",
-}
 FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
 #: refused. The fonts are Bootstrap's.
@@ -77,7 +68,10 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         raise SiteError("asv has not written index.html; run `asv publish`", str(html_dir))
     text = localize(index.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        links = "".join(f'<li><a href="{escape(page)}">{escape(label)}</a></li>\n' for page, label in PAGES.items())
+        ours = [(label, page) for label, _, page in PAGES if "index.html" not in page and label != "Regressions"]
+        links = "".join(
+            f'<li><a href="{page}">{label}</a></li>\n' for label, page in (*ours, ("Search", "search.html"))
+        )
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
         text = _insert(text, _script_tag(text, "asv_ui.js"), f'<script src="{FIXES}"></script>\n')

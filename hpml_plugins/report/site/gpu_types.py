@@ -104,11 +104,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """One metric.  paid: dividing by a price or by watts makes sense, for it is a time or a rate."""
+    """One metric, with the points that have a number or a failure somewhere."""
 
     metric: TrackedMetric
     rows: tuple[Row, ...]
-    paid: bool
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -
         if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
             precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
             rows.append(Row(label, cells, precision))
-    return Group(metric, tuple(rows), metric.unit in ("s", "Hz") or metric.unit.endswith("/s"))
+    return Group(metric, tuple(rows))
 
 
 def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:

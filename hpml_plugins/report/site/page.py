@@ -27,6 +27,18 @@ POLICY = (
 OURS = f"{POLICY}; style-src 'self'"
 
 
+#: (label, words that a search finds it by, address), in the order of the navigation.
+PAGES = (
+    ("Benchmark grid", "asv", "index.html"),
+    ("Benchmark list", "asv", "index.html#/summarylist"),
+    ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
+    ("History", "all GPU types over commits", "history.html"),
+    ("Regressions", "what got worse", "regressions.html"),
+    ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
+    ("Plugins", "charts and tables", "plugins.html"),
+)
+
+
 class SiteError(HpmlError):
     """The published folder would not work offline, or a part of it cannot be written."""
 
@@ -61,14 +73,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {
-        "policy": Markup(OURS),
-        "day": day,
-        "graph_link": graph_link,
-        "history_link": history_link,
-        "shown_unit": shown_unit,
-    }
-    made.globals |= {"asv_name": asv_name, "formatted": formatted, "numeric": numeric}
+    functions = (asv_name, day, formatted, graph_link, history_link, numeric, shown_unit)
+    made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
     return made
 
 

@@ -61,7 +61,7 @@ def write_plugin_pages(
         pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
-        write_page(html_dir, "plugins.html", pages=pages, project=project)
+        write_page(html_dir, "plugins.html", plugins=pages, project=project)
     return pages, problems
 
 

@@ -11,7 +11,7 @@ import msgspec
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import write_page, write_static
+from hpml_plugins.report.site.page import PAGES, write_page, write_static
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
@@ -19,16 +19,6 @@ LARGEST = 450_000
 
 #: (kind, title, more words, address)
 Entry = tuple[str, str, str, str]
-
-_PAGES: tuple[Entry, ...] = (
-    ("page", "GPU types", "which GPU for which work, price, watt", "gpus.html"),
-    ("page", "History", "all GPU types over commits", "history.html"),
-    ("page", "Regressions", "what got worse", "regressions.html"),
-    ("page", "Nodes", "machines, coverage, skipped, failed", "nodes.html"),
-    ("page", "Plugins", "charts and tables", "plugins.html"),
-    ("page", "Benchmark grid", "asv", "index.html"),
-    ("page", "Benchmark list", "asv", "index.html#/summarylist"),
-)
 
 
 def write_search(
@@ -40,7 +30,8 @@ def write_search(
     project: str,
 ) -> None:
     """Write the index and the page that searches it."""
-    entries = [*_PAGES, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
+    pages = [("page", *page) for page in PAGES]
+    entries = [*pages, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
     (html_dir / "search.json").write_bytes(index(entries, history))
     write_static(html_dir, "search.js")
     write_page(html_dir, "search.html", project=project)

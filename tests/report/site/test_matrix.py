@@ -240,8 +240,8 @@ def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, 
     known, odd = made.columns
     assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
     assert (odd.price, odd.watts) == (None, None)
-    assert made.groups[0].paid
-    assert "7 USD/h" in render(made, "p", datetime.datetime.now(datetime.UTC))
+    page = render(made, "p", datetime.datetime.now(datetime.UTC))
+    assert "7 USD/h" in page and 'data-paid="s"' in page
 
 
 def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:
