@@ -273,8 +273,9 @@ def read_history(
     """All Records as one history.
 
     revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
-    the history.  metrics: see `tracked_metrics`; Records of other versions do not count.  declarations: asv's; results
-    of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
+    the history.  metrics: see `tracked_metrics`; their benchmarks take the Records in, those of other versions do not
+    count.  declarations: asv's; results of benchmarks that are not ours are imported.  dates: of the commits, ms since
+    1970.
     """
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     last: dict[str, Outcome] = {}

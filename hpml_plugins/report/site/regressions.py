@@ -167,7 +167,8 @@ def find_changes(history: History, branches: Branches, limit: Limit) -> list[Mea
                 if each and outcome.revision in columns
             ]
             if len(line) >= 2 * ENOUGH_WITH_INTERVAL:
-                readings = Readings(*np.array(line, float).T)
+                revisions, *numbers = np.array(line, float).T
+                readings = Readings(revisions.astype(int), *numbers)
                 levels, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
                 values = [level[2] for level in levels] or [math.nan]
                 best = max(values) if metric.direction == "higher" else min(values)
