@@ -159,16 +159,14 @@ def find_changes(history: History, branches: Branches, limit: Limit) -> list[Mea
     """Every series with enough readings for a verdict, with its changes.  limit: what asv.conf.json says."""
     found = []
     for (branch, commits), metric in itertools.product(branches.items(), history.measured):
-        columns = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
+        known = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
         for machine, label in itertools.product(history.machines, metric.benchmark.points):
-            line = [
-                (outcome.revision, each.value, each.low, each.high)
-                for outcome, each in metric.line(label, machine.name)
-                if each and outcome.revision in columns
-            ]
+            line = [(at.revision, each) for at, each in metric.line(label, machine.name) if each]
+            line = [each for each in line if each[0] in known]
             if len(line) >= 2 * ENOUGH_WITH_INTERVAL:
-                revisions, *numbers = np.array(line, float).T
-                readings = Readings(revisions.astype(int), *numbers)
+                revisions, numbers = zip(*line, strict=True)
+                bounds = [(each.value, each.low, each.high) for each in numbers]
+                readings = Readings(np.array(revisions), *(np.array(each, float) for each in zip(*bounds, strict=True)))
                 levels, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
                 values = [level[2] for level in levels] or [math.nan]
                 best = max(values) if metric.direction == "higher" else min(values)
