@@ -14,7 +14,7 @@ from typing import Any
 from asv.console import log
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import Record, decode, point_key
+from hpml_plugins.model.record import Estimate, Record, decode, point_key
 from hpml_plugins.report.tables import point_tables, spell_samples
 from hpml_plugins.store.asv_results import symbol_of
 
@@ -132,7 +132,7 @@ def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
 def value_for_asv(value: float, unit: str, error: float | None) -> str:
     """A number as asv is to print it: scaled, with its interval. unit: asv's.  error: half the interval's width."""
     low, high = (value - error, value + error) if error is not None else (None, None)
-    return formatting.estimate(value, low, high, symbol_of(unit))
+    return formatting.estimate(Estimate(value, low, high, 0), symbol_of(unit))
 
 
 def _width() -> int:

@@ -134,7 +134,7 @@ def _last_runs(results: Path, plugins: set[str]) -> dict[str, _RunFacts]:
     """Plugin → its newest Record."""
     decoder = msgspec.json.Decoder(_RunFacts)
     last: dict[str, _RunFacts] = {}
-    for record in (record for file in record_files(results) for record in decode_file(file, decoder.decode)):
+    for record in (record for file in record_files(results) for _, record in decode_file(file, decoder.decode)):
         known = last.get(record.plugin)
         if record.plugin in plugins and record.source and (known is None or record.started >= known.started):
             last[record.plugin] = record

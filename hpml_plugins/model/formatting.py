@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from hpml_plugins.model.units import UNITS, Unit
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Estimate
 
 DIGITS: Final = 4
 MINUS: Final = "\u2212"
@@ -28,12 +31,13 @@ def quantity(value: float, unit: str) -> str:
     return _with_unit(_digits(value / 10.0**power, DIGITS, count=shown.count), power, shown)
 
 
-def estimate(value: float, low: float | None, high: float | None, unit: str) -> str:
-    """A value with its unit and half the width of its interval: `750.7 TFLOP/s ± 0.8 %`.
+def estimate(found: Estimate, unit: str) -> str:
+    """A median with its unit and half the width of its interval: `750.7 TFLOP/s ± 0.8 %`.
 
     Every command and page writes measured numbers by this function. Without an interval (a count, too few samples)
     it is `quantity` alone.
     """
+    value, low, high = found.value, found.low, found.high
     text = quantity(value, unit)
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
         return text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -16,8 +15,7 @@ Status = Literal["ok", "failed", "skipped"]
 SCHEMA = 1
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True, gc=False):
     """The median of a metric with its 95 % interval, in the metric's unit.
 
     low, high: None where too few samples were taken to say.  count: how many samples.

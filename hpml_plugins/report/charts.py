@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hpml_plugins.model.figure import Cell, Chart, Table
@@ -94,18 +94,21 @@ class Rule:
 _DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the functions below understand, by keyword; not every chart uses every option.
+@dataclass
+class ChartBuilder:
+    """Makes a chart of the options that the functions below take by keyword; not every chart uses every option.
 
-    series: a colour and marker each.  shape: a marker each, where it is not the series'.  dash: a dash each.  panel: a
-    panel each.  parts: columns whose numbers are drawn as series on an axis `value`.  colours: of the parts.  each: a
-    line for each value of this column, all alike.  low, high: columns of an interval.  label: the text beside a mark.
-    also: what tooltips show as well; numbers with a unit as an Axis.  hollow: a Vega expression; points for which it
-    holds are outlines.  legend: whether there is one of the series.  independent: "x", "y": axes that differ by panel.
-    across: how many panels stand beside one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.
+    axes: of numbers, in the order of tooltips.  row: what a chart has a row for.  series: a colour and marker each.
+    shape: a marker each, where it is not the series'.  dash: a dash each.  panel: a panel each.  parts: columns whose
+    numbers are drawn as series on an axis `value`.  colours: of the parts.  each: a line for each value of this column,
+    all alike.  low, high: columns of an interval.  label: the text beside a mark.  also: what tooltips show as well;
+    numbers with a unit as an Axis.  hollow: a Vega expression; points for which it holds are outlines.  legend: whether
+    there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many panels stand beside
+    one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.  marks: see `bar_chart`.
     """
 
+    axes: Sequence[Axis]
+    row: Columns = ()
     series: Columns = ()
     shape: Columns = ()
     dash: Columns = ()
@@ -124,6 +127,132 @@ class Options:
     rules: Sequence[Rule] = ()
     transform: Sequence[Layer] = ()
     layers: Sequence[Layer] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.drawn: list[Layer] = [rule.layer for rule in self.rules]
+        dashed = _names(self.dash)
+        self.coloured = _tuple(self.series) or (("part",) if self.parts and "part" not in dashed else ())
+        #: Title → (column, unit) of what tooltips spell as numbers.
+        self.numbers = {a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)}
+        ends = (name for name in (self.low, self.high, *self.marks) if name)
+        self.numbers |= {name.replace("_", " "): (name, self.axes[0].unit) for name in ends}
+        hidden: Layer = {} if self.legend else {"legend": None}
+        nominal: Layer = {"type": "nominal", "title": None, "sort": None}
+        scale = {"range": list(self.colours)} if self.colours else {}
+        marked = "shape" if self.shape else "series"
+        shape = {"field": marked, **nominal, "scale": {"range": list(SHAPES)}, **hidden}
+        dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
+        colour = {"color": {"field": "series", **nominal, "scale": scale, **hidden}}
+        self.colour: Layer = colour | ({"opacity": dim} if self.legend else {}) if self.coloured else {}
+        self.marker: Layer = {"shape": shape} if self.coloured else {}
+        dash = {"field": "dash", **nominal, "scale": {"range": list(DASHES)}}
+        self.dashes: Layer = {"strokeDash": dash} if self.dash else {}
+        #: The colour of marks that no series colours.
+        self.plain: Layer = {} if self.coloured else {"color": COLOURS[0]}
+
+    @property
+    def tooltip(self) -> Layer:
+        """Everything that is encoded, as text."""
+        also = [name for name in self.also if isinstance(name, str)]
+        columns = (self.row, self.coloured, self.shape, self.dash, self.panel, self.each, also)
+        names = dict.fromkeys(name for each in columns for name in _names(each))
+        texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
+        return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
+
+    def place(self, x: Axis, y: Axis) -> Layer:
+        """Where a mark stands; with labels there is room for the text of the last point."""
+        found = {"x": x.channel(), "y": y.channel()}
+        if self.label and x.log:
+            found["x"]["scale"]["padding"] = 60
+        return found
+
+    def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
+        """One more layer, in front of the others."""
+        self.drawn.append({**({"transform": list(transform)} if transform else {}), "mark": mark, "encoding": encoding})
+
+    def add_points(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
+        """Markers with tooltips, filled or hollow."""
+        encoding = {**place, **self.colour, **self.marker, **self.tooltip}
+        hollow = self.hollow
+        for filled, test in ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),):
+            chosen = [{"filter": test}] if test else []
+            self.add({"type": "point", "filled": filled, "size": 45, **self.plain}, encoding, [*transform, *chosen])
+
+    def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
+        """The labels of points."""
+        if self.label:
+            made = [*transform, {"calculate": _joined(self.label), "as": "label"}]
+            mark = {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9}
+            self.add(mark, {**place, "text": {"field": "label"}}, made)
+
+    def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
+        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a series in the legend."""
+        params: list[Layer] = []
+        if zoom:
+            select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
+            params.append({"name": f"zoom{name}", "select": select, "bind": "scales"})
+        if self.coloured and self.legend and legend:
+            shown = {"type": "point", "fields": ["series"], "toggle": "true"}
+            params.append({"name": "shown", "select": shown, "bind": "legend"})
+        layers = [*self.drawn, *self.layers]
+        needed = {*zoom, *({"color"} if self.coloured else ())}
+        carrier = next(n for n, one in enumerate(layers) if all("field" in one["encoding"].get(k, {}) for k in needed))
+        layers[carrier] = {**layers[carrier], "params": params}
+        return {"layer": layers}
+
+    def chart(
+        self,
+        transform: Sequence[Layer],
+        *,
+        zoom: Sequence[str] = (),
+        inner: Chart | None = None,
+        after: Sequence[Layer] = (),
+        needs: Sequence[Axis] = (),
+        size: Chart | None = None,
+    ) -> Chart:
+        """The whole chart. needs: what a row must have to be drawn.  after: transforms of the texts."""
+        parts = {part: part.replace("_", " ") for part in self.parts}
+        named = {"color": self.coloured, "shape": _tuple(self.shape) or self.coloured, "strokeDash": _tuple(self.dash)}
+        legends = {channel: list(parts.values()) if names == ("part",) else names for channel, names in named.items()}
+        meta = {
+            "legends": {channel: names for channel, names in legends.items() if names and self.legend},
+            "parts": list(parts.values()),
+            "needs": [axis.column for axis in needs if axis.column != "value"],
+        }
+        made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts(), *after]}
+        inner = {**(inner or self.layered(zoom)), **(size or {})}
+        if not self.panel:
+            return {**made, "usermeta": meta, **inner}
+        made["transform"].append({"calculate": _joined(self.panel), "as": "panel"})
+        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
+        resolve = {"scale": dict.fromkeys(self.independent, "independent")}
+        return {
+            **made,
+            "usermeta": {**meta, "panel": self.panel, "across": self.across},
+            **facet,
+            "resolve": resolve,
+        }
+
+    def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
+        """Columns that are parts become rows."""
+        if not parts:
+            return []
+        return [
+            {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
+            {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
+            {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
+        ]
+
+    def _texts(self) -> list[Layer]:
+        """The texts of series and their like, and those of numbers for tooltips."""
+        made = {"series": self.coloured, "shape": self.shape, "dash": self.dash, "row": self.row}
+        texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
+        for number, (column, unit) in enumerate(self.numbers.values()):
+            value = f"datum[{json.dumps(column)}]"
+            text = f"isValid({value}) ? {_formatted(value, unit, 10, '.4')} : '–'"
+            texts.append({"calculate": text, "as": f"text {number}"})
+        return texts
 
 
 def line_chart(
@@ -140,17 +269,17 @@ def line_chart(
     """Lines with markers over two axes of numbers.
 
     lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a dashed line where x and
-    y are equal.  options: see `Options`.
+    y are equal.  options: see `ChartBuilder`.
     """
-    made = _Builder(Options(series, **options), (x, y))
+    made = ChartBuilder((x, y), (), series, **options)
     place = made.place(x, y)
     if diagonal:
         even = {"x": place["x"], "y": y.channel(field=_field(x.column))}
         made.add({"type": "line", **_DASHED}, even)
     if lines:
-        each = {"detail": {"field": _field(made.options.each)}} if made.options.each else {}
+        each = {"detail": {"field": _field(made.each)}} if made.each else {}
         mark = {"type": "line", "strokeWidth": 1.2 if each else 1.8, "interpolate": "step-after" if steps else "linear"}
-        made.add(mark, {**place, **made.colour, **made.dash, **each})
+        made.add(mark, {**place, **made.colour, **made.dashes, **each})
     if points:
         made.add_points(place)
     else:  # they carry the tooltips
@@ -163,16 +292,16 @@ def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **op
     """Dots in a row for each value of `row`: unlike bars they are true on a logarithmic axis too.
 
     x: several axes stand beside one another, with the same rows; an interval is that of the first.  options: see
-    `Options`.
+    `ChartBuilder`.
     """
     axes = [x] if isinstance(x, Axis) else list(x)
-    chosen = Options(series, **{"across": 1, **options})
+    chosen = ChartBuilder(axes, row, series, **{"across": 1, **options})
     charts: list[Chart] = []
     for number, axis in enumerate(axes):
-        made = _Builder(chosen if not number else replace(chosen, rules=(), low=""), axes, row)
+        made = replace(chosen) if not number else replace(chosen, rules=(), low="")
         aside = {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if made.colour else {}
         place = {"y": _rows(labels=not number), "x": axis.channel(), **aside}
-        if made.options.low:
+        if made.low:
             ends = {"x": axis.channel(field=_field(chosen.low)), "x2": {"field": _field(chosen.high)}}
             made.add({"type": "rule", "strokeWidth": 1.6, **made.plain}, {**place, **ends, **made.colour})
         made.add_points(place, [axis.shown])
@@ -180,18 +309,18 @@ def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **op
         charts.append({**made.layered(("x",), str(number), legend=not number), **size})
     shared = {"color": "shared", "shape": "shared", "y": "shared"}
     beside = {"hconcat": charts, "resolve": {"scale": shared}, "spacing": 12}
-    return _Builder(chosen, axes, row).chart([], inner=charts[0] if len(charts) == 1 else beside)
+    return chosen.chart([], inner=charts[0] if len(charts) == 1 else beside)
 
 
 def bar_chart(row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    marks: column → title of numbers that stand as marks on the bars.  options: see `Options`; label is here a Vega
+    marks: column → title of numbers that stand as marks on the bars.  options: see `ChartBuilder`; label is here a Vega
     expression, or the axis' column, of the text at the end of a bar.
     """
     x = replace(x, zero=True)
-    made = _Builder(Options(series, **{"across": 1, **options}), [x], row, marks)
-    parts, low, high, label = made.options.parts, made.options.low, made.options.high, made.options.label
+    made = ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
+    parts, low, high, label = made.parts, made.low, made.high, made.label
     place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
     order = {"order": {"field": "part order"}} if parts else {}
     made.add({"type": "bar", "height": {"band": 0.72}, **made.plain}, {**place, **made.colour, **order, **made.tooltip})
@@ -216,9 +345,9 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
     roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.  options: see
-    `Options`.
+    `ChartBuilder`.
     """
-    made = _Builder(Options(series, **{"across": 1, **options}), (x, y), ("what",))
+    made = ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
     least, most = (f"log(datum.{op} {factor}) / LN10" for op, factor in (("min", "/ 3"), ("max", "* 6")))
     ranged: list[Layer] = [
         {"window": [{"op": "row_number", "as": "number"}]},
@@ -233,145 +362,11 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
     ]
     place = made.place(x, y)
     over = {"x": {**place["x"], "field": "at"}, "y": y.channel(field="allowed"), "detail": {"field": "number"}}
-    made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dash}, curve)
+    made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dashes}, curve)
     plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
     made.add_points(place, plotted)
     made.add_text(place, plotted)
     return made.chart(ranged, zoom=("x", "y"), size={"height": 380})
-
-
-class _Builder:
-    """The layers of a chart, and what they share."""
-
-    def __init__(self, options: Options, axes: Sequence[Axis], row: Columns = (), more: Iterable[str] = ()) -> None:
-        self.options = options
-        dashed = _names(options.dash)
-        self.series = _tuple(options.series) or (("part",) if options.parts and "part" not in dashed else ())
-        self.row, self.layers = row, [rule.layer for rule in options.rules]
-        #: Title → (column, unit) of what tooltips spell as numbers.
-        self.numbers = {a.title: (a.column, a.unit) for a in (*axes, *options.also) if isinstance(a, Axis)}
-        ends = (name for name in (options.low, options.high, *more) if name)
-        self.numbers |= {name.replace("_", " "): (name, axes[0].unit) for name in ends}
-        hidden: Layer = {} if options.legend else {"legend": None}
-        nominal: Layer = {"type": "nominal", "title": None, "sort": None}
-        scale = {"range": list(options.colours)} if options.colours else {}
-        marked = "shape" if options.shape else "series"
-        shape = {"field": marked, **nominal, "scale": {"range": list(SHAPES)}, **hidden}
-        dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
-        colour = {"color": {"field": "series", **nominal, "scale": scale, **hidden}}
-        self.colour: Layer = colour | ({"opacity": dim} if options.legend else {}) if self.series else {}
-        self.shape: Layer = {"shape": shape} if self.series else {}
-        dash = {"field": "dash", **nominal, "scale": {"range": list(DASHES)}}
-        self.dash: Layer = {"strokeDash": dash} if options.dash else {}
-        #: The colour of marks that no series colours.
-        self.plain: Layer = {} if self.series else {"color": COLOURS[0]}
-
-    @property
-    def tooltip(self) -> Layer:
-        """Everything that is encoded, as text."""
-        chosen = self.options
-        also = [name for name in chosen.also if isinstance(name, str)]
-        columns = (self.row, self.series, chosen.shape, chosen.dash, chosen.panel, chosen.each, also)
-        names = dict.fromkeys(name for each in columns for name in _names(each))
-        texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
-        return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
-
-    def place(self, x: Axis, y: Axis) -> Layer:
-        """Where a mark stands; with labels there is room for the text of the last point."""
-        found = {"x": x.channel(), "y": y.channel()}
-        if self.options.label and x.log:
-            found["x"]["scale"]["padding"] = 60
-        return found
-
-    def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
-        """One more layer, in front of the others."""
-        self.layers.append(
-            {**({"transform": list(transform)} if transform else {}), "mark": mark, "encoding": encoding}
-        )
-
-    def add_points(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
-        """Markers with tooltips, filled or hollow."""
-        encoding = {**place, **self.colour, **self.shape, **self.tooltip}
-        hollow = self.options.hollow
-        for filled, test in ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),):
-            chosen = [{"filter": test}] if test else []
-            self.add({"type": "point", "filled": filled, "size": 45, **self.plain}, encoding, [*transform, *chosen])
-
-    def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
-        """The labels of points."""
-        if self.options.label:
-            made = [*transform, {"calculate": _joined(self.options.label), "as": "label"}]
-            mark = {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9}
-            self.add(mark, {**place, "text": {"field": "label"}}, made)
-
-    def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
-        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a series in the legend."""
-        params: list[Layer] = []
-        if zoom:
-            select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
-            params.append({"name": f"zoom{name}", "select": select, "bind": "scales"})
-        if self.series and self.options.legend and legend:
-            shown = {"type": "point", "fields": ["series"], "toggle": "true"}
-            params.append({"name": "shown", "select": shown, "bind": "legend"})
-        layers = [*self.layers, *self.options.layers]
-        needed = {*zoom, *({"color"} if self.series else ())}
-        carrier = next(n for n, one in enumerate(layers) if all("field" in one["encoding"].get(k, {}) for k in needed))
-        layers[carrier] = {**layers[carrier], "params": params}
-        return {"layer": layers}
-
-    def chart(
-        self,
-        transform: Sequence[Layer],
-        *,
-        zoom: Sequence[str] = (),
-        inner: Chart | None = None,
-        after: Sequence[Layer] = (),
-        needs: Sequence[Axis] = (),
-        size: Chart | None = None,
-    ) -> Chart:
-        """The whole chart. needs: what a row must have to be drawn.  after: transforms of the texts."""
-        chosen, parts = self.options, {part: part.replace("_", " ") for part in self.options.parts}
-        named = {"color": self.series, "shape": _tuple(chosen.shape) or self.series, "strokeDash": _tuple(chosen.dash)}
-        legends = {channel: list(parts.values()) if names == ("part",) else names for channel, names in named.items()}
-        meta = {
-            "legends": {channel: names for channel, names in legends.items() if names and chosen.legend},
-            "parts": list(parts.values()),
-            "needs": [axis.column for axis in needs if axis.column != "value"],
-        }
-        made = {"transform": [*chosen.transform, *self._folded(parts), *transform, *self._texts(), *after]}
-        inner = {**(inner or self.layered(zoom)), **(size or {})}
-        if not chosen.panel:
-            return {**made, "usermeta": meta, **inner}
-        made["transform"].append({"calculate": _joined(chosen.panel), "as": "panel"})
-        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
-        resolve = {"scale": dict.fromkeys(chosen.independent, "independent")}
-        return {
-            **made,
-            "usermeta": {**meta, "panel": chosen.panel, "across": chosen.across},
-            **facet,
-            "resolve": resolve,
-        }
-
-    def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
-        """Columns that are parts become rows."""
-        if not parts:
-            return []
-        return [
-            {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
-            {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
-            {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
-        ]
-
-    def _texts(self) -> list[Layer]:
-        """The texts of series and their like, and those of numbers for tooltips."""
-        chosen = self.options
-        made = {"series": self.series, "shape": chosen.shape, "dash": chosen.dash, "row": self.row}
-        texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
-        for number, (column, unit) in enumerate(self.numbers.values()):
-            value = f"datum[{json.dumps(column)}]"
-            text = f"isValid({value}) ? {_formatted(value, unit, 10, '.4')} : '–'"
-            texts.append({"calculate": text, "as": f"text {number}"})
-        return texts
 
 
 def complete(chart: Chart, table: Table, title: str = "") -> Chart:

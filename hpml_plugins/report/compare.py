@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
-from hpml_plugins.model.record import Estimate, MetricSamples, Record
+from hpml_plugins.model.record import Estimate, Record
 from hpml_plugins.store import current_records
 
 #: Samples below which the range of all of them does not hold the median at 95 %: 2 · 0.5⁵ = 6 %.
@@ -83,11 +83,14 @@ def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int
     old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
     rows = []
     for key in sorted(old.keys() & new.keys()):
-        left, right = old[key], new[key]
-        for name, metric in left.metrics.items():
-            other = right.metrics.get(name)
-            if other is not None and other.unit == metric.unit:
-                rows.append(_compare(key[0], left, name, metric, other))
+        machine, benchmark, _ = key
+        point, others = format_point(old[key].params), new[key].metrics
+        for name, metric in old[key].metrics.items():
+            if name in others and others[name].unit == metric.unit:
+                before, after = metric.estimate, others[name].estimate
+                times = better_by(after.value, before.value, metric.direction)
+                verdict = _verdict(before, after, metric.direction)
+                rows.append(Compared(machine, benchmark, point, name, metric.unit, before, after, times, verdict))
     return rows
 
 
@@ -98,21 +101,6 @@ def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) 
     """
     found = current_records(records, None, order)
     return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
-
-
-def _compare(machine: str, record: Record, name: str, metric: MetricSamples, other: MetricSamples) -> Compared:
-    before, after = metric.estimate, other.estimate
-    return Compared(
-        machine,
-        record.benchmark,
-        format_point(record.params),
-        name,
-        metric.unit,
-        before,
-        after,
-        better_by(after.value, before.value, metric.direction),
-        _verdict(before, after, metric.direction),
-    )
 
 
 def _verdict(before: Estimate, after: Estimate, direction: str | None) -> str:
@@ -134,7 +122,7 @@ def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         if formatted:
-            a, b = (estimate(side.value, side.low, side.high, each.unit) for side in (each.a, each.b))
+            a, b = (estimate(side, each.unit) for side in (each.a, each.b))
             text = ratio(each.ratio) if each.ratio is not None else "–"
             undecided = each.verdict in ("~", "?")
             row |= {"A": a, "B": b, "ratio": f"{each.verdict} {text.split(maxsplit=1)[-1]}" if undecided else text}

@@ -96,8 +96,7 @@ def point_tables(records: Sequence[Record], width: int) -> Iterator[str]:
 
 def spell_samples(samples: MetricSamples) -> str:
     """The median of a metric with its interval, as `formatting.estimate` writes it."""
-    found = samples.estimate
-    return estimate(found.value, found.low, found.high, samples.unit)
+    return estimate(samples.estimate, samples.unit)
 
 
 def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str]) -> str:

@@ -165,7 +165,7 @@ class _Merge:
         def damaged(damage: object) -> None:
             self.report.skipped.append(str(damage))
 
-        return dict(decode_file(path, lambda line: (line, decode(line)), damaged))
+        return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), damaged))
 
     def is_link(self, path: Path) -> bool:
         """Whether it is a symbolic link: it may point at anything of this machine, so it is named and left alone."""

@@ -85,16 +85,18 @@ def check_writable(path: Path) -> None:
 
 def decode_file(
     path: Path, decode_line: Callable[[bytes], Content], on_damage: OnDamage | None = None
-) -> Iterator[Content]:
-    """What a decoder makes of each line of a file of Records. A damaged line is reported and skipped.
+) -> Iterator[tuple[int, Content]]:
+    """The offset of each line of a file of Records, B, and what a decoder makes of it. Damaged ones are reported.
 
     A file may be read while it is written: a last line without its line break is not yet a Record.
     decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no Record.
     """
     if not path.exists():
         return
+    end = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            offset, end = end, end + len(line)
             if not line.strip():
                 continue
             try:
@@ -105,12 +107,12 @@ def decode_file(
                 if on_damage:
                     on_damage(Damaged(path, number, str(error)))
             else:
-                yield content
+                yield offset, content
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
     """The Records of a file in the order written; see `decode_file`."""
-    return decode_file(path, decode, on_damage)
+    return (record for _, record in decode_file(path, decode, on_damage))
 
 
 def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:

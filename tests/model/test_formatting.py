@@ -7,6 +7,7 @@ import math
 import pytest
 
 from hpml_plugins.model import formatting as display
+from hpml_plugins.model.record import Estimate
 from hpml_plugins.model.units import UNITS
 
 INFINITE = math.inf
@@ -69,7 +70,7 @@ def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> Non
 def test_an_estimate_has_half_the_width_of_its_interval_in_percent(
     value: float, low: float | None, high: float | None, unit: str, text: str
 ) -> None:
-    assert display.estimate(value, low, high, unit) == text
+    assert display.estimate(Estimate(value, low, high, 9), unit) == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Records read once into arrays: which of several counts, what a page may ask back, and what is damaged."""
+"""Records read once: which of several counts, what a page may ask back, and what is damaged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record, decode
-from hpml_plugins.report.reading import FAILED, OK, SKIPPED, History, read_history, tracked_metrics
+from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
+from hpml_plugins.report.site import history as site_history
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
 
@@ -46,6 +47,18 @@ RECORDS = [
 ]
 
 
+def numbers(history: History) -> dict[str, list[tuple[object, ...]]]:
+    """Label → what counts of each commit on the machine: revision, status, value and interval."""
+    metric = history.metrics["toy.track_time"]
+    return {
+        label: [
+            (outcome.revision, outcome.status, *((each.value, each.low, each.high) if each else (None,)))
+            for outcome, each in metric.line(label, "m")
+        ]
+        for label in metric.benchmark.points
+    }
+
+
 @pytest.fixture
 def history(tmp_path: Path) -> History:
     for each in RECORDS:
@@ -54,34 +67,36 @@ def history(tmp_path: Path) -> History:
 
 
 def test_of_several_records_the_measured_one_that_was_started_last_counts(history: History) -> None:
-    lines = history.lines["toy.track_time"]
-    assert (history.commits, history.revisions, history.dates) == ([OLD, NEW], [3, 7], [1.0, 2.0])
-    assert history.metrics["toy.track_time"].points.labels == ["size=10", "size=20", "size=30"]
-    assert lines.values[0, :, 0].tolist() == [2.0, 3.0]
-    assert lines.values[0, 1, 2] == 4.0
-    assert lines.status[0].tolist() == [[OK, 0, 0], [OK, SKIPPED, OK]]
-    assert FAILED not in lines.status
-    assert (lines.low[0, 0, 0], lines.high[0, 0, 0]) == (2.0, 2.0)
+    assert (history.commits, history.columns, history.dates) == ([OLD, NEW], {3: 0, 7: 1}, [1.0, 2.0])
+    assert list(history.metrics["toy.track_time"].benchmark.points) == ["size=10", "size=20", "size=30"]
+    assert numbers(history) == {
+        "size=10": [(3, "ok", 2.0, 2.0, 2.0), (7, "ok", 3.0, 3.0, 3.0)],
+        "size=20": [(7, "skipped", None)],
+        "size=30": [(7, "ok", 4.0, 4.0, 4.0)],
+    }
 
 
 def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
-    assert history.store is not None
-    assert history.store.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
+    assert history.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
-    assert {label: outcome.status for (_, _, label), outcome in history.outcomes.items()} == {
+    outcomes = history.metrics["toy.track_time"].benchmark.outcomes
+    assert {label: found[-1].status for (label, _), found in outcomes.items()} == {
         "size=10": "ok", "size=20": "skipped", "size=30": "ok",
     }  # fmt: skip
-    assert history.outcomes["m", "toy", "size=20"].reason == "no GPU free"
+    assert outcomes["size=20", "m"][-1].reason == "no GPU free"
 
 
-def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(history: History) -> None:
-    assert history.store is not None
-    found = {point: (list(map(decode, lines)), count) for point, lines, count in history.store.by_point(2)}
-    lines, count = found["toy", "size=10"]
-    assert [each.started for each in lines] == [30.0, 99.0]
+def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_history, "MOST_RECORDS", 2)
+    found = site_history.write_records(history, tmp_path)
+    address, count = found["toy", "size=10"]
+    assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
     assert (count, len(found)) == (5, 3)
+    assert stored_lines([]) == []
 
 
 def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
@@ -99,7 +114,7 @@ def test_a_damaged_line_is_named_and_costs_itself_alone(history: History, tmp_pa
     metrics = tracked_metrics(None, DECLARED)
     again = read_history(tmp_path, metrics, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage)))
     assert [line.split(": ")[0].rsplit(":", 1)[1] for line in damaged] == ["1", "2", "6"]
-    assert np.array_equal(again.lines["toy.track_time"].values, history.lines["toy.track_time"].values, equal_nan=True)
+    assert numbers(again) == numbers(history)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.02])
@@ -107,6 +122,6 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     rng = np.random.default_rng(1)
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
-    steps = Readings(np.arange(100, 178), levels, levels * 0.99, levels * 1.01).steps()
+    steps = Readings(np.arange(100, 178), levels, levels * 0.99, levels * 1.01).levels()
     assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
     assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)

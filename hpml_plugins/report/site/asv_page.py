@@ -9,8 +9,8 @@ import importlib.metadata
 import itertools
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,19 +18,11 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hpml_plugins.model.formatting import format_point_texts
-from hpml_plugins.report.reading import OK, History
-from hpml_plugins.report.site.page import POLICY, SiteError, static, write_static
+from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.page import PAGES, POLICY, SiteError, static, write_static
 
-#: asv's navigation ends with the title of the graph; our pages are linked in front of it.
+#: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
-#: Our pages, as asv's own navbar names them; the templates have a navigation of their own.
-PAGES = {
-    "gpus.html": "GPU types",
-    "history.html": "History",
-    "nodes.html": "Nodes",
-    "plugins.html": "Plugins",
-    "search.html": "Search",
-}
 FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
 #: refused. The fonts are Bootstrap's.
@@ -76,7 +68,10 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         raise SiteError("asv has not written index.html; run `asv publish`", str(html_dir))
     text = localize(index.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        links = "".join(f'<li><a href="{escape(page)}">{escape(label)}</a></li>\n' for page, label in PAGES.items())
+        ours = [(label, page) for label, _, page in PAGES if "index.html" not in page and label != "Regressions"]
+        links = "".join(
+            f'<li><a href="{page}">{label}</a></li>\n' for label, page in (*ours, ("Search", "search.html"))
+        )
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
         text = _insert(text, _script_tag(text, "asv_ui.js"), f'<script src="{FIXES}"></script>\n')
@@ -181,18 +176,22 @@ def select_first_lines(history: History, declarations: Mapping[str, dict[str, An
     for name, entry in declarations.items():
         entry.pop(FIRST_LINES, None)
         entry.pop(FIRST_MACHINES, None)
-        if name not in history.lines:
+        metric = history.metrics.get(name)
+        if metric is None or not any(metric.benchmark.lines.values()):
             continue
-        measured = history.lines[name].status == OK
-        counts, has_any = measured.sum(axis=(0, 1)), measured.any(axis=(1, 2))
-        entry[FIRST_MACHINES] = [machine.name for machine, some in zip(history.machines, has_any, strict=True) if some]
+        counts: Counter[str] = Counter()
+        machines = []
+        for machine in history.machines:
+            numbers = {
+                label: sum(bool(n) for _, n in metric.line(label, machine.name)) for label in metric.benchmark.points
+            }
+            counts.update(numbers)
+            machines += [machine.name] if any(numbers.values()) else []
+        entry[FIRST_MACHINES] = machines
         names, params = entry.get("param_names") or [], entry.get("params") or []
-        if not params:
-            continue
-        place = history.metrics[name].points.place
         labels = (format_point_texts(dict(zip(names, values, strict=False))) for values in itertools.product(*params))
-        grid = np.array([counts[place[label]] if label in place else 0 for label in labels])
-        if grid.any():
+        grid = np.array([counts[label] for label in labels])
+        if params and grid.any():
             entry[FIRST_LINES] = first_lines(grid.reshape([len(values) for values in params]))
 
 

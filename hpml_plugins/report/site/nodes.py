@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.reading import FAILED, History, Machine, TrackedMetric
+from hpml_plugins.report.reading import History, Machine, TrackedBenchmark
 from hpml_plugins.report.site.page import day, history_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Points that ended alike. status: "skipped", "failed", or "warning" of points that count.  points: in words."""
-
-    status: str
-    reason: str
-    points: tuple[str, ...]
+#: (status: "skipped", "failed", or "warning" of points that count; the reason) → the points, in words.
+Reasons = dict[tuple[str, str], list[str]]
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """One benchmark on one machine, each point by the newest that is known of it."""
+    """One benchmark on one machine, each point by the newest that is known of it.
+
+    counts: status, or "missing" → points.  more_warnings: how many are not among the reasons.
+    """
 
     benchmark: str
     link: str
-    measured: int
-    skipped: int
-    failed: int
-    missing: int
-    reasons: tuple[Reason, ...]
-    more_warnings: int = 0
+    counts: Counter[str]
+    reasons: Reasons
+    more_warnings: int
 
 
 @dataclass(frozen=True)
@@ -51,65 +43,53 @@ class NodeCoverage:
     commits: int
     coverage: tuple[Coverage, ...]
 
-    def total(self, status: str) -> int:
-        """How many points ended so."""
-        return sum(getattr(each, status) for each in self.coverage)
+    @property
+    def total(self) -> Counter[str]:
+        """How many points ended how."""
+        return sum((each.counts for each in self.coverage), Counter())
 
 
 def find_nodes(history: History) -> list[NodeCoverage]:
     """Every machine with Records, by name."""
-    one_each: dict[str, TrackedMetric] = {}
-    for metric in history.metrics.values():
-        one_each.setdefault(metric.benchmark, metric)
-    rows = {machine.name: row for row, machine in enumerate(history.machines)}
+    links = {metric.benchmark.name: metric.name for metric in reversed(history.metrics.values())}
     made = []
     for number, machine in enumerate(sorted(history.machines, key=lambda machine: machine.name)):
-        seen = _commits(history, rows[machine.name])
-        coverage = tuple(_coverage(machine.name, one_each[name], history) for name in sorted(one_each))
+        seen = history.columns_of(machine.name)
+        coverage = tuple(
+            _coverage(machine.name, benchmark, history_link(links[benchmark.name], ""))
+            for benchmark in history.benchmarks
+        )
         facts = tuple(_facts(machine, history.last.get(machine.name)))
-        last = day(history.dates[int(seen[-1])]) if len(seen) else ""
+        last = day(history.dates[max(seen)]) if seen else ""
         made.append(NodeCoverage(machine.name, f"machine-{number}", facts, last, len(seen), coverage))
     return made
 
 
-def _coverage(machine: str, metric: TrackedMetric, history: History) -> Coverage:
-    counts = dict.fromkeys(("measured", "skipped", "failed", "missing"), 0)
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for label in metric.points.labels:
-        outcome = history.outcomes.get((machine, metric.benchmark, label))
-        if outcome is None:
+def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
+    counts: Counter[str] = Counter()
+    reasons: Reasons = {}
+    for label in benchmark.points:
+        outcomes = benchmark.outcomes.get((label, machine))
+        if not outcomes:
             counts["missing"] += 1
             continue
-        counts["measured" if outcome.status == "ok" else outcome.status] += 1
-        if outcome.status != "ok":
-            reasons.setdefault((outcome.status, outcome.reason or "no reason recorded"), []).append(label)
-        else:
-            for warning in dict.fromkeys(outcome.warnings):
-                reasons.setdefault(("warning", warning), []).append(label)
+        newest = outcomes[-1]
+        counts[newest.status] += 1
+        found = [("warning", warning) for warning in dict.fromkeys(newest.warnings)]
+        if newest.status != "ok":
+            found = [(newest.status, newest.reason or "no reason recorded")]
+        for each in found:
+            reasons.setdefault(each, []).append(label or "one point")
     shown, left_out = _most(reasons)
-    return Coverage(
-        metric.heading,
-        history_link(metric.name, ""),
-        **counts,
-        reasons=tuple(
-            Reason(status, reason, tuple(label or "one point" for label in labels))
-            for (status, reason), labels in shown
-        ),
-        more_warnings=left_out,
-    )
+    return Coverage(benchmark.heading, link, counts, shown, left_out)
 
 
-def _most(reasons: Mapping[tuple[str, str], list[str]]) -> tuple[list[tuple[tuple[str, str], list[str]]], int]:
+def _most(reasons: Reasons) -> tuple[Reasons, int]:
     """Every reason why there is no number, the warnings of most points, and how many warnings are left out."""
     warnings = [each for each in reasons.items() if each[0][0] == "warning"]
     warnings.sort(key=lambda each: -len(each[1]))
     why_not = [each for each in reasons.items() if each[0][0] != "warning"]
-    return [*why_not, *warnings[:MOST_WARNINGS]], len(warnings[MOST_WARNINGS:])
-
-
-def _commits(history: History, row: int) -> np.ndarray:
-    found = [(lines.status[row] >= FAILED).any(axis=1) for lines in history.lines.values()]
-    return np.flatnonzero(np.any(found, axis=0)) if found else np.zeros(0, int)
+    return dict([*why_not, *warnings[:MOST_WARNINGS]]), len(warnings[MOST_WARNINGS:])
 
 
 def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.model.formatting import shown_unit
+from hpml_plugins.report.tables import formatted, numeric
+from hpml_plugins.store.projection import asv_name
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
 #: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
@@ -22,6 +25,18 @@ POLICY = (
 )
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
+
+
+#: (label, words that a search finds it by, address), in the order of the navigation.
+PAGES = (
+    ("Benchmark grid", "asv", "index.html"),
+    ("Benchmark list", "asv", "index.html#/summarylist"),
+    ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
+    ("History", "all GPU types over commits", "history.html"),
+    ("Regressions", "what got worse", "regressions.html"),
+    ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
+    ("Plugins", "charts and tables", "plugins.html"),
+)
 
 
 class SiteError(HpmlError):
@@ -39,25 +54,28 @@ def write_static(html_dir: Path, *names: str) -> None:
         (html_dir / name).write_bytes(static(name))
 
 
-def write_page(html_dir: Path, template: str, **values: Any) -> None:
-    """Write a page of the template's name."""
-    (html_dir / template).write_text(fill(template, **values), encoding="utf-8")
+def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
+    """Write a page.  address: of the template's name, when left out."""
+    (html_dir / (address or template)).write_text(fill(template, **values), encoding="utf-8")
 
 
-def fill(template: str, *, here: str = "", policy: str = OURS, **values: Any) -> str:
-    """A template filled in.  here: the page's own address, for the navigation.  policy: what the page may load."""
-    return _templates().get_template(template).render(here=here or template, policy=Markup(policy), **values)
+def fill(template: str, **values: Any) -> str:
+    """A template filled in."""
+    return _templates().get_template(template).render(here=template, **values)
 
 
 @functools.cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("hpml_plugins.report.site"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    functions = (asv_name, day, formatted, graph_link, history_link, numeric, shown_unit)
+    made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
+    return made
 
 
 def graph_link(name: str, selection: Mapping[str, str]) -> str:

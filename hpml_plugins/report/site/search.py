@@ -7,12 +7,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-import numpy as np
 
-from hpml_plugins.report.reading import SKIPPED, History
+from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import write_page, write_static
+from hpml_plugins.report.site.page import PAGES, write_page, write_static
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
@@ -20,16 +19,6 @@ LARGEST = 450_000
 
 #: (kind, title, more words, address)
 Entry = tuple[str, str, str, str]
-
-_PAGES: tuple[Entry, ...] = (
-    ("page", "GPU types", "which GPU for which work, price, watt", "gpus.html"),
-    ("page", "History", "all GPU types over commits", "history.html"),
-    ("page", "Regressions", "what got worse", "regressions.html"),
-    ("page", "Nodes", "machines, coverage, skipped, failed", "nodes.html"),
-    ("page", "Plugins", "charts and tables", "plugins.html"),
-    ("page", "Benchmark grid", "asv", "index.html"),
-    ("page", "Benchmark list", "asv", "index.html#/summarylist"),
-)
 
 
 def write_search(
@@ -41,7 +30,8 @@ def write_search(
     project: str,
 ) -> None:
     """Write the index and the page that searches it."""
-    entries = [*_PAGES, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
+    pages = [("page", *page) for page in PAGES]
+    entries = [*pages, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
     (html_dir / "search.json").write_bytes(index(entries, history))
     write_static(html_dir, "search.js")
     write_page(html_dir, "search.html", project=project)
@@ -55,11 +45,11 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
     """
     points: dict[tuple[str, ...], int] = {}
     listed: list[tuple[str, str, str, int]] = []
-    for name in sorted(history.lines):
-        metric, status = history.metrics[name], history.lines[name].status
-        places = np.flatnonzero((status >= SKIPPED).any(axis=(0, 1))).tolist()
-        labels = tuple(label for place in places if (label := metric.points.labels[place]))
-        listed.append((name, metric.title, metric.plugin, points.setdefault(labels, len(points))))
+    for metric in sorted(history.measured, key=lambda metric: metric.name):
+        benchmark = metric.benchmark
+        known = {label for (label, _), line in benchmark.lines.items() if line}
+        labels = tuple(label for label in benchmark.points if label and label in known)
+        listed.append((metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points))))
     found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
     encoded = msgspec.json.encode(found)
     if len(encoded) > LARGEST:
@@ -69,15 +59,25 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
 
 def _of_plugins(plugins: Sequence[PluginPage]) -> Iterator[Entry]:
     for page in plugins:
-        about = " ".join(f"{each.name} {each.description}" for each in page.benchmarks)
-        yield "plugin", page.plugin, about, page.address
-        for figure in page.figures:
-            yield "chart", figure.title, page.plugin, f"{page.address}#{figure.name}"
+        plugin = page.plugin.entry.name
+        yield (
+            "plugin",
+            plugin,
+            " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks),
+            page.address,
+        )
+        for figure in (shown.drawable.figure for shown in page.figures):
+            yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
 
 
 def _of_hardware(matrix: Matrix) -> Iterator[Entry]:
     for column in matrix.columns:
-        yield "GPU type", column.label, " ".join(column.machines), f"gpus.html#base={quote(column.label, safe='')}"
+        yield (
+            "GPU type",
+            column.hardware.label,
+            " ".join(column.machines),
+            f"gpus.html#base={quote(column.hardware.label, safe='')}",
+        )
 
 
 def _of_nodes(nodes: Sequence[NodeCoverage]) -> Iterator[Entry]:

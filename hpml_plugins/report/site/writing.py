@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, Offers, make_host
 from hpml_plugins.registry import read_registry
@@ -37,7 +35,7 @@ class Publication:
     declarations: Mapping[str, dict[str, Any]]
     revisions: Mapping[str, int]
     dates: Mapping[str, float]
-    branches: Mapping[str, Mapping[str, int]]
+    branches: regressions.Branches
     graphs: regressions.Graphs
     limit: regressions.Limit
 
@@ -77,13 +75,12 @@ def _write_pages(host: Host | None, publication: Publication, problems: list[str
     write_static(html_dir, "site.css", "gpus.js")
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=datetime.datetime.now(datetime.UTC))
-    write_history(history, regressions.by_line(series), html_dir, project)
+    write_history(history, series, html_dir, project)
     regressions.write_regressions(series, history, branches, html_dir, project)
-    asvs = regressions.asv_regressions(series, history, branches, publication.graphs, publication.declarations)
-    (html_dir / "regressions.json").write_bytes(msgspec.json.encode(asvs))
+    regressions.write_asv_regressions(series, history, branches, publication.graphs, publication.declarations, html_dir)
     found = nodes.find_nodes(history)
     write_page(html_dir, "nodes.html", machines=found, project=project)
     plugins = host.load_all() if host else []
-    pages, faults = write_plugin_pages(plugins, history.store.current() if history.store else [], html_dir, project)
+    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
     problems += faults
     write_search(history, matrix, found, pages, html_dir, project)

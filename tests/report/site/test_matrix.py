@@ -56,7 +56,7 @@ def add(add_result: Add) -> Add:
 
 @pytest.fixture
 def matrix(tmp_path: Path) -> Callable[[], Matrix]:
-    return lambda: build(read(tmp_path / "results", BENCHMARKS, DATES))
+    return lambda: build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
 
 
 def render(matrix: Matrix, project: str, published: datetime.datetime) -> str:
@@ -71,8 +71,8 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [7.0]})
     add(A100, OLD, DAY, {TIME["name"]: [0.004, 0.005]})
     made = matrix()
-    assert [column.label for column in made.columns] == ["NVIDIA A100 ×1", "NVIDIA H200 ×1"]
-    assert [(group.metric.heading, group.metric.metric) for group in made.groups] == [
+    assert [column.hardware.label for column in made.columns] == ["NVIDIA A100 ×1", "NVIDIA H200 ×1"]
+    assert [(group.metric.benchmark.heading, group.metric.metric) for group in made.groups] == [
         ("other.track_x", ""),
         ("softmax", "time"),
     ]
@@ -81,9 +81,10 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
         ["4.000 ms", "1.000 ms"],
         ["5.000 ms", "2.000 ms"],
     ]
-    assert made.groups[0].rows[0].point == "one point"
+    assert made.groups[0].rows[0].point == ""
     assert cells(made)[0][0] == Cell()
-    assert (made.commits, made.machines) == (1, 2)
+    page = " ".join(render(made, "p", datetime.datetime.now(datetime.UTC)).split())
+    assert "1 commit, 2 machines," in page and ">one point</a>" in page
 
 
 def test_the_newest_commit_wins_whatever_order_the_files_have(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -113,8 +114,10 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Calla
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None]})
     add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     skipped, failed = (row[1] for row in cells(matrix()))
-    assert (skipped.text, skipped.linked, skipped.status) == ("–", False, "skipped")
+    assert (skipped.text, skipped.status) == ("–", "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
+    page = render(matrix(), "p", datetime.datetime.now(datetime.UTC))
+    assert '<td class="skipped">–</td>' in page and "<a>failed</a>" in page  # one of them has a history
 
 
 def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -152,14 +155,14 @@ def test_the_base_is_the_gpu_type_with_the_most_numbers(add: Add, matrix: Callab
         TIME["name"]: [0.1, 0.2], RATE["name"]: [5.0, 6.0], FOREIGN["name"]: [7.0],
     })  # fmt: skip
     made = matrix()
-    assert made.columns[made.base].label == "NVIDIA H200 ×1"  # the CPU has more, but is no GPU
+    assert made.columns[made.base].hardware.label == "NVIDIA H200 ×1"  # the CPU has more, but is no GPU
     assert '<option value="NVIDIA H200 ×1" selected>' in render(made, "p", datetime.datetime(2026, 1, 1))
 
 
 def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
     add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
-    assert [(group.metric.heading, group.metric.metric) for group in matrix().groups] == [
+    assert [(group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups] == [
         ("softmax", "time"), ("other.track_x", ""), ("softmax", "rate"),
     ]  # fmt: skip
 
@@ -237,8 +240,8 @@ def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, 
     known, odd = made.columns
     assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
     assert (odd.price, odd.watts) == (None, None)
-    assert made.groups[0].paid
-    assert "7 USD/h" in render(made, "p", datetime.datetime.now(datetime.UTC))
+    page = render(made, "p", datetime.datetime.now(datetime.UTC))
+    assert "7 USD/h" in page and 'data-paid="s"' in page
 
 
 def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -270,7 +273,7 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     }  # fmt: skip
     benchmarks = {str(nasty["name"]): nasty}
     add_result(machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY), OLD, DAY, {nasty["name"]: [1.0]}, benchmarks=benchmarks)
-    made = build(read(tmp_path / "results", benchmarks, DATES))
+    made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
     tags = _Tags()
     tags.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
     assert tags.scripts == ["search.js", "gpus.js"]
@@ -286,7 +289,7 @@ def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], 
 
 
 def test_a_site_without_results_says_how_to_get_some() -> None:
-    assert "asv run" in render(build(History()), "p", datetime.datetime.now(datetime.UTC))
+    assert "asv run" in render(build(History(), Costs({})), "p", datetime.datetime.now(datetime.UTC))
 
 
 def test_importing_the_publisher_is_cheap() -> None:

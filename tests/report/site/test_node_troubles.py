@@ -42,8 +42,8 @@ def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_poi
         record(1000000, "plain", "failed", LOST),
         record(1000000, "fast", "failed", LOST),
     )
-    assert (coverage.measured, coverage.failed, coverage.more_warnings) == (2, 2, 0)
-    assert [(each.status, each.reason, len(each.points)) for each in coverage.reasons] == [
+    assert (coverage.counts["ok"], coverage.counts["failed"], coverage.more_warnings) == (2, 2, 0)
+    assert [(*each, len(points)) for each, points in coverage.reasons.items()] == [
         ("failed", LOST, 2),
         ("warning", THROTTLED, 2),
         ("warning", BUSY, 1),
@@ -58,6 +58,6 @@ def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: 
     coverage, text = covered(
         tmp_path, record(1000, "plain", warnings=(*rare, THROTTLED)), record(1000, "fast", warnings=(THROTTLED,))
     )
-    assert coverage.reasons[0].reason == THROTTLED
+    assert next(iter(coverage.reasons)) == ("warning", THROTTLED)
     assert len(coverage.reasons) == MOST_WARNINGS
     assert "and 1 more warnings, in the Records" in text

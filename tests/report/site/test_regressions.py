@@ -35,7 +35,8 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     for row in found:
         ((single, revision, before, after),) = row[6]
         assert single is None  # surely one commit's
-        assert revision == 6
+        assert (revision, type(revision)) == (6, int)  # as asv writes them
+        assert row[4:6] == [after, before]  # the latest and the best level
         assert after / before == (2 if "time" in row[0] else 0.5) or abs(after / before - 1) > 0.4
     text = (project.html / "regressions.html").read_text()
     assert "2 regressions in 8 series" in text
