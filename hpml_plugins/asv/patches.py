@@ -30,9 +30,10 @@ from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwri
 from hpml_plugins.model import formatting
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import MachineLocked, atomic_write, lock_declarations, project, read_object_or_empty
-from hpml_plugins.store.declarations import DECLARATIONS, keep_declared, valid_declarations
+from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
-from hpml_plugins.store.projection import MACHINE, is_result_file, measured_here
+from hpml_plugins.store.projection import MACHINE, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
 from hpml_plugins.suite.functions import UNWRITABLE
 
@@ -271,10 +272,10 @@ def load_json(original: Any, path: str, api_version: int | None = None, *argumen
 def _valid_declarations(path: str, found: Any) -> Any:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
-    valid, left_out = valid_declarations(found)
-    for name in left_out:
+    valid = valid_declarations(found)
+    for name in found.keys() - valid.keys() - {FORMAT}:
         log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
-    return valid
+    return {name: found[name] for name in valid}
 
 
 def faster_levels(original: Any, *arguments: Any, **options: Any) -> Any:

@@ -6,7 +6,8 @@ The result does not depend on the order of merging, and merging twice changes no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.record import Record, decode
-from hpml_plugins.store.declarations import DECLARATIONS, join_benchmarks, join_machine
+from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.declarations import DECLARATIONS, join_entries
 from hpml_plugins.store.files import atomic_write, read_object, remove_partial_files
 from hpml_plugins.store.locks import lock_declarations, lock_machine
-from hpml_plugins.store.projection import MACHINE, join_results, measured_here, project
+from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
 from hpml_plugins.store.records import RECORDS, decode_file
 
 Join = Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], list[str]]]
@@ -73,24 +75,18 @@ class _Merge:
     def declarations(self, source: Path) -> None:
         if not (source / DECLARATIONS).exists() or self.is_link(source / DECLARATIONS):
             return
-        if self.dry_run:
-            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
-            return
-        with lock_declarations(self.into):
-            remove_partial_files(self.into, DECLARATIONS)
-            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
+        with nullcontext() if self.dry_run else lock_declarations(self.into):
+            if not self.dry_run:
+                remove_partial_files(self.into, DECLARATIONS)
+            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_entries)
 
     def machine(self, folder: Path, *, locked: bool) -> None:
         found = [path for path in (*folder.glob("*.json"), *(folder / RECORDS).glob("*.jsonl")) if path.is_file()]
         if not found:
             self.report.skipped.append(f"{folder}: not a machine's folder")
             return
-        lock = None if self.dry_run or locked else lock_machine(self.into, folder.name)
-        try:
+        with nullcontext() if self.dry_run or locked else lock_machine(self.into, folder.name):
             self._files_of_machine(folder)
-        finally:
-            if lock:
-                lock.release()
         self.name_others(folder, lambda path: path.suffix == ".json" or path.name == RECORDS)
         if (folder / RECORDS).is_dir():
             self.name_others(folder / RECORDS, lambda path: path.suffix == ".jsonl")
@@ -102,36 +98,17 @@ class _Merge:
                 if not self.is_link(path):
                     self._records(path, target / RECORDS / path.name)
         for path in sorted(folder.glob("*.json"), key=lambda path: (path.name != MACHINE, path.name)):
-            if self.is_link(path):
-                continue
-            if path.name == MACHINE:
-                self._json(path, target / MACHINE, join_machine, machine=folder.name)
-            else:
-                join = partial(join_results, measured_here(target, path.name))
-                self._json(path, target / path.name, join, machine=folder.name)
+            if not self.is_link(path):
+                join = join_entries if path.name == MACHINE else partial(join_results, measured_here(target, path.name))
+                self._json(path, target / path.name, join)
 
-    def _json(self, source: Path, target: Path, join: Join, machine: str = "") -> None:
+    def _json(self, source: Path, target: Path, join: Join) -> None:
         try:
-            theirs = read_object(source)
-            join({}, theirs)  # refuses what is not of the shape
-            facts = theirs.get("params", theirs)
-            if machine and facts.get("machine") != machine:
-                raise HpmlError(f"it is of machine {facts.get('machine')!r}", str(source))
-        except HpmlError as error:
-            self.report.skipped.append(str(error) if error.where else f"{source}: {error}")
-            return
-        ours: dict[str, Any] = {}
-        if self._exists(target):
-            try:
-                ours = read_object(target)
-                join({}, ours)
-            except HpmlError as error:
-                ours = {}
-                self._put_aside(target, f"{target}: {error.what}")
-        try:
+            theirs = _read(source)
+            ours = self._read_target(target) if self._exists(target) else {}
             joined, decided = join(ours, theirs)
         except HpmlError as error:
-            self.report.skipped.append(f"{source}: {error}")
+            self.report.skipped.append(str(error) if error.where else f"{source}: {error}")
             return
         self.report.conflicts += [f"{target}: {each}" for each in decided]
         if joined != ours:
@@ -140,6 +117,13 @@ class _Merge:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
                 text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
                 atomic_write(target, text.encode())
+
+    def _read_target(self, target: Path) -> dict[str, Any]:
+        try:
+            return _read(target)
+        except HpmlError as error:
+            self._put_aside(target, str(error))
+            return {}
 
     def _records(self, source: Path, target: Path) -> None:
         machine = target.parent.parent.name
@@ -191,6 +175,42 @@ class _Merge:
         for path in sorted(folder.iterdir()):
             if not path.name.startswith(".") and not expected(path) and not path.name.endswith(".damaged"):
                 self.report.skipped.append(f"{path}: not a result; ignored")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """One of asv's files. Raises HpmlError for what is not of its shape, or of another machine than its folder."""
+    found = read_object(path)
+    if path.name != DECLARATIONS:
+        if path.name != MACHINE and not is_result_file(found):
+            raise HpmlError("not an asv result file", str(path))
+        machine = (found if path.name == MACHINE else found["params"]).get("machine")
+        if machine != path.parent.name:
+            raise HpmlError(f"it is of machine {machine!r}", str(path))
+    return found
+
+
+def join_results(
+    measured: set[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Two result files of one machine, commit and environment: of each benchmark the row that was started last.
+
+    measured: benchmarks with Records, whose rows `project` writes; ours stay as they are.  Raises HpmlError for files
+    of different commits or environments.
+    """
+    for key in ("commit_hash", "env_name", "result_columns"):
+        if ours and ours[key] != theirs[key]:
+            raise HpmlError(f"{key} is {theirs[key]!r}, but {ours[key]!r} in the file to join it with")
+    rows = dict(ours.get("results", {}))
+    for name, row in theirs["results"].items():
+        if name.partition(".track_")[0] not in measured:
+            rows[name] = max(rows.get(name, row), row, key=_started)
+    head = max((each for each in (ours, theirs) if each), key=lambda each: json.dumps({**each, "results": {}}))
+    return {**head, "results": dict(sorted(rows.items()))}, []
+
+
+def _started(row: list[Any]) -> tuple[float, str]:
+    at = COLUMNS.index("started_at")
+    return row[at] if len(row) > at and isinstance(row[at], int | float) else 0, json.dumps(row)
 
 
 def _contradictions(records: Iterable[Record]) -> list[str]:
