@@ -32,7 +32,7 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import MachineLocked, atomic_write, lock_declarations, project, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
-from hpml_plugins.store.files import refuse_lone_surrogates, remove_partial_files
+from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
 from hpml_plugins.suite.functions import UNWRITABLE
@@ -238,7 +238,6 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
         data = {**data, "version": api_version}
     if target.name == DECLARATIONS:
         with lock_declarations(target.parent):
-            remove_partial_files(target.parent, target.name)
             data = keep_declared(data, read_object_or_empty(target))
             atomic_write(target, json.dumps(data, indent=4, sort_keys=True).encode())
         return

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from hpml_plugins.errors import HpmlError, unwritable
+from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import atomic_write, read_object_or_empty, refuse_links, remove_partial_files
 from hpml_plugins.store.records import RECORDS
 
@@ -85,7 +86,9 @@ def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
 
 def lock_declarations(results: Path) -> Lock:
     """The lock of benchmarks.json, which every node writes."""
-    return Lock(results / ".benchmarks.lock", DECLARATIONS_TIMEOUT)
+    lock = Lock(results / ".benchmarks.lock", DECLARATIONS_TIMEOUT)
+    remove_partial_files(results, DECLARATIONS)
+    return lock
 
 
 def _describe(owner: dict[str, object]) -> str:

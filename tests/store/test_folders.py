@@ -76,7 +76,7 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[
     said = "\n".join(report.skipped)
     assert "0bad0bad-env.json: cannot be read" in said
     assert "notes.txt: not a result" in said
-    assert "elsewhere: not a machine's folder" in said
+    assert "elsewhere/readme: not a result" in said
     assert f"{records}:" in said and "no line break at its end" in said
     assert len(report.skipped) == 4
     assert len(list(into.glob("*/records/*.jsonl"))) == len(list(source.glob("*/records/*.jsonl")))

@@ -42,7 +42,7 @@ def result(draw: st.DrawFn) -> dict[str, Any]:
 @given(st.lists(result(), min_size=1, max_size=3))
 def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[str, Any]]) -> None:
     def union(parts: tuple[dict[str, Any], ...]) -> str:
-        return json.dumps(functools.reduce(lambda one, other: join_results(set(), one, other)[0], parts))
+        return json.dumps(functools.reduce(lambda one, other: join_results(set(), one, other), parts))
 
     expected = union(tuple(items))
     assert {union(order) for order in itertools.permutations(items)} == {expected}
@@ -52,7 +52,7 @@ def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[s
 def test_rows_of_benchmarks_with_records_are_left_to_the_projection() -> None:
     ours = {**HEAD, "results": {"b.track_x": [[1.0], [], "1", 5], "c.time_y": [[1.0], [], "1", 5]}}
     theirs = {**HEAD, "results": {"b.track_x": [[9.0], [], "1", 6], "c.time_y": [[2.0], [], "1", 6]}}
-    joined, _ = join_results({"b"}, ours, theirs)
+    joined = join_results({"b"}, ours, theirs)
     assert (joined["results"]["b.track_x"][0], joined["results"]["c.time_y"][0]) == ([1.0], [2.0])
     with pytest.raises(HpmlError, match=r"commit_hash is '1{40}', but '0{40}' in the file to join it with"):
         join_results(set(), ours, {**theirs, "commit_hash": "1" * 40})
