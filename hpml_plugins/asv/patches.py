@@ -29,7 +29,7 @@ from hpml_plugins.asv.steps import choose_levels
 from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.store import MachineLocked, atomic_write, lock_declarations, project, read_object_or_empty
+from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
@@ -69,7 +69,7 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
     """What happens around each command."""
     try:
         return _run_command(original, cls, conf, args, options)
-    except MachineLocked as error:
+    except Locked as error:
         end(error, LOCKED)
     except HpmlError as error:
         end(error)

@@ -52,7 +52,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
 
     args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock the machine's folder
     for this process. Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it
-    is not, and MachineLocked when another process, here or on another node, writes this machine's results.
+    is not, and Locked when another process, here or on another node, writes this machine's results.
     """
     registry = read_registry()
     node = detect_node()

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-from packaging.version import Version
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
@@ -127,7 +126,9 @@ def _rank(entry: Any) -> tuple[Any, ...]:
     return True, _version(declaration.version), declaration.param_names, _canonical(rest)
 
 
-def _version(text: str) -> tuple[int, Version | str]:
+def _version(text: str) -> tuple[int, Any]:
+    from packaging.version import Version  # only merging needs it
+
     try:
         return 1, Version(text)
     except ValueError:  # asv's own is a hash of the code; a damaged one has thousands of digits

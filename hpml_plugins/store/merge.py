@@ -48,7 +48,7 @@ def find_results(folder: Path) -> Path:
 def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> MergeReport:
     """Put the union of all into one results folder; the others are only read.
 
-    A machine that is being measured in `into` is not waited for: MachineLocked says so. A file that is damaged or not
+    A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
     a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
     """
     merge = _Merge(into, dry_run, MergeReport())
