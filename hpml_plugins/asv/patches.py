@@ -19,18 +19,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import asv
-from asv import benchmarks, results, runner, step_detect, util
+from asv import benchmarks, results, runner, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
-from hpml_plugins.asv import terminal
 from hpml_plugins.asv.run import Prepared, facets, keep_shard, narrow, prepare, record_machine
-from hpml_plugins.asv.steps import choose_levels
 from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
-from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
@@ -69,15 +67,11 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
     """What happens around each command."""
     try:
         return _run_command(original, cls, conf, args, options)
-    except Locked as error:
-        end(error, LOCKED)
-    except HpmlError as error:
-        end(error)
-    except OSError as error:
-        refused = unwritable(error)
+    except (HpmlError, OSError) as error:
+        refused = unwritable(error) if isinstance(error, OSError) else error
         if refused is None:
             raise
-        end(refused)
+        end(refused, LOCKED if isinstance(error, Locked) else 2)
 
 
 def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -201,9 +195,10 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
 
 
 def format_value(original: Any, value: Any, unit: str, err: float | None = None) -> str:
-    """Numbers as every command and page of ours writes them."""
+    """Numbers as every command and page of ours writes them. err: half the interval's width."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-        return terminal.value_for_asv(value, unit, err)
+        low, high = (value - err, value + err) if err is not None else (None, None)
+        return formatting.estimate(value, low, high, symbol_of(unit))
     return str(original(value, unit, err=err))
 
 
@@ -277,11 +272,6 @@ def _valid_declarations(path: str, found: Any) -> Any:
     return {name: found[name] for name in valid}
 
 
-def faster_levels(original: Any, *arguments: Any, **options: Any) -> Any:
-    """Half of `asv publish` over a long history is spent in these sums."""
-    return choose_levels(*arguments, **options)
-
-
 _VALUE = "value, unit, err"
 REPLACED = (
     Replaced(benchmarks.Benchmarks, "discover", "conf, repo, environments, commit_hash, regex, check", discover,
@@ -297,9 +287,8 @@ REPLACED = (
     Replaced(compare, "human_value", _VALUE, format_without_spaces, "`asv compare` has a name of its own for it"),
     Replaced(util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"),
     Replaced(util, "load_json", "path, api_version, js_comments", load_json, "a foreign file ends asv in a traceback"),
-    Replaced(step_detect, "solve_potts_autogamma", "y, w, beta, **kw", faster_levels, "half of the time to publish"),
 )  # fmt: skip
-#: The twelfth, of each of asv's commands: facts of the node, stale projections, errors in one line.
+#: And, of each of asv's commands: facts of the node, stale projections, errors in one line.
 COMMAND = Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command")
 
 

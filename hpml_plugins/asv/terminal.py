@@ -15,8 +15,7 @@ from asv.console import log
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Record, decode, point_key
-from hpml_plugins.report.tables import point_tables, spell_samples
-from hpml_plugins.store.asv_results import symbol_of
+from hpml_plugins.report.tables import describe_points, spell_samples
 
 #: s between two lines of progress where the output is no terminal.
 INTERVAL = 30.0
@@ -81,16 +80,10 @@ class RunReport:
     def finish_benchmark(self) -> str:
         """The points of the benchmark that was just run: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
-        lines = [*point_tables([record for record in records if record and record.status == "ok"], _width())]
-        reasons: dict[tuple[str, str], list[str]] = {}
-        for record in records:
-            status: str = record.status if record else "skipped"
-            reason = record.reason if record else "not available at this commit"
-            if status != "ok":
-                reasons.setdefault((status, reason), []).append(_point(record) if record else "")
-        for (status, reason), points in reasons.items():
-            which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
-            lines.append(f"{status}: {which}: {reason}")
+        width = max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
+        lines = list(describe_points([record for record in records if record], width))
+        if None in records:
+            lines.append(f"skipped: {records.count(None)} of {len(records)} points: not available at this commit")
         return "\n".join(lines)
 
     def summary(self, results: Path) -> Iterator[str]:
@@ -107,7 +100,8 @@ class RunReport:
             if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
                 seen.add(record.plugin)
                 name, samples = next(iter(record.metrics.items()))
-                yield f"  {_title(record)}: {name} {spell_samples(samples)}"
+                point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
+                yield f"  {point}: {name} {spell_samples(samples)}"
         for status in ("failed", "skipped"):
             reasons = Counter(record.reason for record in self.records if record.status == status)
             if reasons:
@@ -127,24 +121,6 @@ def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
     """The key of a point (`Record.point`) of one of asv's benchmarks. values: as Python's repr."""
     params = {name: ast.literal_eval(value) for name, value in zip(benchmark["param_names"], values, strict=True)}
     return point_key(benchmark["benchmark"], benchmark["version"], params)
-
-
-def value_for_asv(value: float, unit: str, error: float | None) -> str:
-    """A number as asv is to print it: scaled, with its interval. unit: asv's.  error: half the interval's width."""
-    low, high = (value - error, value + error) if error is not None else (None, None)
-    return formatting.estimate(value, low, high, symbol_of(unit))
-
-
-def _width() -> int:
-    return max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
-
-
-def _title(record: Record) -> str:
-    return f"{record.benchmark} {_point(record)}".rstrip()
-
-
-def _point(record: Record) -> str:
-    return formatting.format_point(record.params)
 
 
 def _spell_time(seconds: float) -> str:

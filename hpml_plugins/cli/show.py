@@ -10,7 +10,7 @@ from hpml_plugins.errors import one_line
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.tables import point_tables
+from hpml_plugins.report.tables import describe_points
 
 
 class Display:
@@ -52,16 +52,8 @@ class Display:
             sys.stderr.flush()
 
     def table(self, records: Sequence[Record]) -> None:
-        """All points: their parameters, each metric's median and interval, or the reason for having none."""
+        """All points: each metric's median and interval, or the reason for having none."""
         for name in dict.fromkeys(record.benchmark for record in records):
+            print(name)
             of_one = [record for record in records if record.benchmark == name]
-            if any(record.metrics for record in of_one):
-                print(name)
-                for table in point_tables(of_one, shutil.get_terminal_size().columns):
-                    print(table)
-            else:
-                print(f"{name}: nothing measured")
-            # Below and not in a column: a reason is longer than all the numbers together.
-            for record in of_one:
-                for remark in [f"{record.status}: {record.reason}"] * bool(record.reason) + record.warnings:
-                    print(f"{format_point(record.params) or name}: {remark}")
+            print("\n".join(describe_points(of_one, shutil.get_terminal_size().columns)))
