@@ -23,10 +23,9 @@ from asv import benchmarks, results, runner, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
-from hpml_plugins.asv.run import Prepared, facets, keep_shard, narrow, prepare, record_machine
+from hpml_plugins.asv.run import Prepared, keep_shard, narrow, prepare
 from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
 from hpml_plugins.model import formatting
-from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
@@ -46,21 +45,13 @@ _prepared: list[Prepared] = []
 
 @dataclass(frozen=True)
 class Replaced:
-    """One attribute of asv. parameters: their names in the versions that were tried.  why: one line."""
+    """An attribute of asv. parameters: their names in the versions that were tried.  why: one line."""
 
     owner: Any
     name: str
     parameters: str
     replacement: Callable[..., Any]
     why: str
-
-    @property
-    def title(self) -> str:
-        """`asv.runner.log_benchmark_result`."""
-        owner = (
-            self.owner.__name__ if inspect.ismodule(self.owner) else f"{self.owner.__module__}.{self.owner.__name__}"
-        )
-        return f"{owner}.{self.name}"
 
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
@@ -76,8 +67,6 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
 
 def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
     command = cls.__name__
-    if command == "Machine":
-        return _record_machine(args)
     conf.results_dir = os.environ.get(ASV_RESULTS_VARIABLE) or conf.results_dir
     if name := os.environ.get(ASV_ENVIRONMENTS_VARIABLE):
         conf.env_dir = str(Path(conf.env_dir, name))
@@ -107,15 +96,6 @@ def _project_if_possible(results: Path) -> None:
         log.warning(f"{refused}; asv's own pages and commands may lack the newest results")
 
 
-def _record_machine(args: Any) -> None:
-    """`asv machine`: the detected facts, where the command line gives no others; asv would ask for them."""
-    node = detect_node()
-    found = facets(node, args.machine or machine_name(node), {})
-    given = {name: value for name in found if (value := getattr(args, name, None))}
-    record_machine({**found, **given})
-    print("\n".join(f"{key}: {value}" for key, value in {**found, **given}.items()))
-
-
 def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
     """Without asv's own list of regressions, which takes a rising throughput for one, and without the collector.
 
@@ -143,7 +123,7 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
     """asv's benchmarks, of ours one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
     if _prepared:
-        narrow(found, _prepared[0])
+        narrow(found, _prepared[0].selection)
         keep_shard(found)
         ours = [(each, found.benchmark_selection.get(name)) for name, each in found.items() if "benchmark" in each]
         _prepared[0].report.expect(ours, len(commits) * len(environments))
@@ -287,52 +267,45 @@ REPLACED = (
     Replaced(compare, "human_value", _VALUE, format_without_spaces, "`asv compare` has a name of its own for it"),
     Replaced(util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"),
     Replaced(util, "load_json", "path, api_version, js_comments", load_json, "a foreign file ends asv in a traceback"),
+    # Of every command: facts of the node, stale projections, errors in one line
+    Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command"),
 )  # fmt: skip
-#: And, of each of asv's commands: facts of the node, stale projections, errors in one line.
-COMMAND = Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command")
 
 
 def changed() -> list[str]:
     """What this asv does not have as it was in the versions that were tried, one line each."""
-    found = []
-    for each in (*REPLACED, COMMAND):
-        function = _function(inspect.getattr_static(each.owner, each.name, None))
-        function = getattr(function, "hpml_original", function)
-        if not callable(function) or _parameters(function) != each.parameters:
-            found.append(f"asv {asv.__version__} changed {each.title}")
-    return found
+    return [
+        f"asv {asv.__version__} changed {each.owner.__name__}.{each.name}"
+        for each in REPLACED
+        if _parameters(inspect.getattr_static(each.owner, each.name, None)) != each.parameters
+    ]
 
 
-def _function(attribute: Any) -> Any:
-    """The function behind a method of a class."""
-    return getattr(attribute, "__func__", attribute)
+def _parameters(attribute: Any) -> str | None:
+    """The names of a function's or method's parameters; None for anything else."""
+    function = getattr(attribute, "__func__", attribute)
+    if not callable(function):
+        return None
+    return ", ".join(name for name in inspect.signature(function).parameters if name != "cls")
 
 
-def _parameters(function: Callable[..., Any]) -> str:
-    names = [str(each).split(":")[0].split("=")[0].strip() for each in inspect.signature(function).parameters.values()]
-    return ", ".join(name for name in names if name != "cls")
-
-
+@functools.cache
 def apply() -> None:
     """Replace all of them, once. Raises asv's UserError, naming what is different, for another asv."""
     if differences := changed():
         raise util.UserError(f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'")
     for each in REPLACED:
-        _replace(each.owner, each.name, each.replacement)
-    for command in util.iter_subclasses(Command):
-        _replace(command, "run_from_conf_args", run_command)
+        for owner in util.iter_subclasses(Command) if each.owner is Command else [each.owner]:
+            _replace(owner, each.name, each.replacement)
 
 
 def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
     """Put `replacement`, which takes the original as its first argument, in the place of an attribute."""
     attribute = inspect.getattr_static(owner, name)
-    original = _function(attribute)
-    if hasattr(original, "hpml_original"):
-        return
+    original = getattr(attribute, "__func__", attribute)
 
     @functools.wraps(original)
     def replaced(*arguments: Any, **options: Any) -> Any:
         return replacement(original, *arguments, **options)
 
-    replaced.hpml_original = original  # type: ignore[attr-defined]
     setattr(owner, name, classmethod(replaced) if isinstance(attribute, classmethod) else replaced)

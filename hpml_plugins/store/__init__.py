@@ -2,7 +2,7 @@
 
 from hpml_plugins.store.files import atomic_write, read_object, read_object_or_empty
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
-from hpml_plugins.store.merge import MergeReport, merge_results
+from hpml_plugins.store.merge import merge_results
 from hpml_plugins.store.projection import count_missing, project
 from hpml_plugins.store.records import (
     Damaged,
@@ -16,27 +16,3 @@ from hpml_plugins.store.records import (
     record_file,
     record_files,
 )
-
-__all__ = [
-    "Damaged",
-    "Lock",
-    "Locked",
-    "MergeReport",
-    "append_record",
-    "atomic_write",
-    "check_writable",
-    "commit_order",
-    "count_missing",
-    "current_records",
-    "decode_file",
-    "lock_declarations",
-    "lock_machine",
-    "merge_results",
-    "project",
-    "read_file",
-    "read_object",
-    "read_object_or_empty",
-    "read_records",
-    "record_file",
-    "record_files",
-]
