@@ -12,6 +12,7 @@ import inspect
 import itertools
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from asv import benchmarks, results, runner, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
-from hpml_plugins.asv.run import Prepared, keep_shard, narrow, prepare
+from hpml_plugins.asv.run import Prepared, keep_shard, narrow, point_of, points_of, prepare, read_new_record
 from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
@@ -125,8 +126,7 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
     if _prepared:
         narrow(found, _prepared[0].selection)
         keep_shard(found)
-        ours = [(each, found.benchmark_selection.get(name)) for name, each in found.items() if "benchmark" in each]
-        _prepared[0].report.expect(ours, len(commits) * len(environments))
+        _prepared[0].report.points = points_of(found) * len(commits) * len(environments)
     return found
 
 
@@ -150,10 +150,11 @@ def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **opt
     if "benchmark" not in benchmark or not _prepared:
         return original(benchmark, spawner, param_idx, **options)
     values = next(itertools.islice(itertools.product(*benchmark["params"]), param_idx, None), ())
-    report = _prepared[0].report
-    report.start_point(benchmark, values)
+    name = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
+    log.flush()
+    _prepared[0].report.start_point(f"{benchmark['benchmark']} {name}")
     result = original(benchmark, spawner, param_idx, **options)
-    report.finish_point(benchmark, values)
+    _prepared[0].report.finish_point(read_new_record(_prepared[0], point_of(benchmark, values)))
     refused = _prepared[0].scratch / UNWRITABLE
     if refused.exists():
         reason = refused.read_text(encoding="utf-8")
@@ -168,7 +169,8 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
         return
     errors = found.stderr.get(benchmark["name"])
     log.add_padded("ok" if not found.errcode.get(benchmark["name"]) else "failed")
-    if text := _prepared[0].report.finish_benchmark():
+    width = max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
+    if text := _prepared[0].report.finish_benchmark(width):
         log.info(text, color="default")
     if errors and show_stderr:
         log.error(errors)

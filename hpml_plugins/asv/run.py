@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
 
-from hpml_plugins.asv.terminal import RunReport
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Record, decode, point_key
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import lock_machine, read_file, read_object_or_empty
+from hpml_plugins.store.asv_results import value_of
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.store.records import RECORDS
 from hpml_plugins.suite.declaration import (
@@ -35,12 +38,17 @@ from hpml_plugins.suite.declaration import (
 
 
 class Prepared(msgspec.Struct):
-    """What a measuring command works with. selection: our benchmark → the indices of its points, as asv counts them."""
+    """What a measuring command works with.
+
+    scratch: its folder, where points leave their Records.  selection: our benchmark → the indices of its points, as asv
+    counts them.  seen: files of Records that were taken in.
+    """
 
     machine: str
     scratch: Path
     selection: dict[str, set[int]]
     report: RunReport
+    seen: set[Path] = set()
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -66,7 +74,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    return Prepared(machine, scratch, select_points(suite), RunReport(scratch, _past_durations(results / machine)))
+    report = RunReport(durations=_past_durations(results / machine))
+    return Prepared(machine, scratch, select_points(suite), report)
 
 
 def select_points(suite: Suite) -> dict[str, set[int]]:
@@ -92,6 +101,30 @@ def narrow(benchmarks: Benchmarks, selection: Mapping[str, set[int]]) -> None:
         if benchmark in done or not points:
             del benchmarks[name]
         done.add(benchmark)
+
+
+def points_of(benchmarks: Benchmarks) -> list[str]:
+    """The keys (`Record.point`) of the points of ours that asv has selected, in its order."""
+    found = []
+    for name, entry in benchmarks.items():
+        active = benchmarks.benchmark_selection.get(name)
+        for index, values in enumerate(itertools.product(*entry["params"]) if "benchmark" in entry else ()):
+            if active is None or index in active:
+                found.append(point_of(entry, values))
+    return found
+
+
+def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
+    """The key of a point of one of asv's benchmarks. values: as Python's repr."""
+    params = {name: value_of(value) for name, value in zip(benchmark["param_names"], values, strict=True)}
+    return point_key(benchmark["benchmark"], benchmark["version"], params)
+
+
+def read_new_record(prepared: Prepared, point: str) -> Record | None:
+    """The Record that a point has just left; None where its commit has no suite."""
+    new = [path for path in prepared.scratch.rglob(f"{point}.json") if path not in prepared.seen]
+    prepared.seen.update(new)
+    return decode(new[-1].read_bytes()) if new else None
 
 
 def keep_shard(benchmarks: Benchmarks) -> None:

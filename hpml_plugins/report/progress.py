@@ -1,86 +1,67 @@
-"""What `asv run` prints for our benchmarks: progress with the time left, a compact table each, a summary."""
+"""What a run prints: a line of status with the time left, the points of a benchmark as a table, a summary."""
 
 from __future__ import annotations
 
-import ast
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from asv.console import log
-
+from hpml_plugins.errors import one_line
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import Record, decode, point_key
+from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import describe_points, spell_samples
 
-#: s between two lines of progress where the output is no terminal.
+#: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
 #: Numbers that the summary shows, and reasons for having none.
 HEADLINES, REASONS = 4, 2
 
 
 class RunReport:
-    """Follows one `asv run`. scratch: its folder, where points leave their Records.
+    """Follows the points of one run, of `hpml run` or `asv run`. durations: point → s that it took the last time."""
 
-    durations: point → s that it took the last time, to estimate the time left.
-    """
-
-    def __init__(self, scratch: Path, durations: Mapping[str, float]) -> None:
+    def __init__(self, points: Sequence[str] = (), durations: Mapping[str, float] | None = None) -> None:
+        #: The points that will be measured, in order, as `Record.point` has them.
+        self.points = points
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
-        self._scratch = scratch
-        self._durations = durations
-        self._points: list[str] = []
+        self._durations = durations or {}
         self._done = 0
-        self._read: set[Path] = set()
+        self._current = ""
         self._started = self._spoke = time.monotonic()
 
-    def expect(self, benchmarks: Iterable[tuple[Mapping[str, Any], Sequence[int] | None]], times: int) -> None:
-        """Tell which points will be measured. benchmarks: asv's, with the indices of their points.  times: commits."""
-        import itertools
-
-        points: list[str] = []
-        for benchmark, active in benchmarks:
-            combinations = list(itertools.product(*benchmark["params"])) if benchmark["params"] else [()]
-            chosen = range(len(combinations)) if active is None else active
-            points += [point_of(benchmark, combinations[index]) for index in chosen]
-        self._points = points * times
-
-    def start_point(self, benchmark: Mapping[str, Any], values: Sequence[str]) -> None:
+    def start_point(self, name: str) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
-        terminal = sys.stderr.isatty()
-        if not terminal and time.monotonic() - self._spoke < INTERVAL:
+        total = max(len(self.points), self._done + 1)
+        left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
+        self._current = f"point {self._done + 1} of {total}{left}: {name}"
+        self.progress("…", None)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Say what the point is doing: on a terminal in place of the line before, elsewhere at times."""
+        if not (terminal := sys.stderr.isatty()) and time.monotonic() - self._spoke < INTERVAL:
             return
         self._spoke = time.monotonic()
-        done, total = self._done, max(len(self._points), self._done + 1)
-        log.flush()
-        name = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
-        left = f", about {_spell_time(self._time_left())} left" if done or self._durations else ""
-        text = f"point {done + 1} of {total}{left}: {benchmark['benchmark']} {name}".rstrip()
+        line = one_line(f"{self._current} {text}{f' {share:.0%}' if share is not None else ''}")
         width = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r\x1b[K{text[: width - 1]}" if terminal else f"{text}\n")
+        sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
         sys.stderr.flush()
 
-    def finish_point(self, benchmark: Mapping[str, Any], values: Sequence[str]) -> None:
-        """Take in the Record that the point left; a commit from before the suite leaves none."""
+    def finish_point(self, record: Record | None) -> None:
+        """Take in what the point gave; a commit from before the suite gives nothing."""
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-        files = list(self._scratch.rglob(f"{point_of(benchmark, values)}.json"))
-        new = [path for path in files if path not in self._read]
-        self._read.update(new)
-        self._of_benchmark.append(decode(new[-1].read_bytes()) if new else None)
         self._done += 1
-        self.records += [record for record in self._of_benchmark[-1:] if record]
+        self._of_benchmark.append(record)
+        self.records += [record] if record else []
 
-    def finish_benchmark(self) -> str:
-        """The points of the benchmark that was just run: measured ones as a table, the others by reason."""
+    def finish_benchmark(self, width: int) -> str:
+        """The points since the last benchmark: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
-        width = max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
         lines = list(describe_points([record for record in records if record], width))
         if None in records:
             lines.append(f"skipped: {records.count(None)} of {len(records)} points: not available at this commit")
@@ -114,13 +95,7 @@ class RunReport:
         """s: what each point took the last time it was measured; others like the mean of this run."""
         measured = [record.duration for record in self.records] or list(self._durations.values()) or [0.0]
         usual = sum(measured) / len(measured)
-        return sum(self._durations.get(point, usual) for point in self._points[self._done :])
-
-
-def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
-    """The key of a point (`Record.point`) of one of asv's benchmarks. values: as Python's repr."""
-    params = {name: ast.literal_eval(value) for name, value in zip(benchmark["param_names"], values, strict=True)}
-    return point_key(benchmark["benchmark"], benchmark["version"], params)
+        return sum(self._durations.get(point, usual) for point in self.points[self._done :])
 
 
 def _spell_time(seconds: float) -> str:
