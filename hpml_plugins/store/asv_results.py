@@ -23,8 +23,8 @@ from hpml_plugins.store.files import read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
-#: asv's names of units → ours. Others are kept.
-_UNITS = {"seconds": "s", "bytes": "B", "unit": "1", "": "1"}
+#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows as its text.
+ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 _REASONS = {
     "ok": "",
     "failed": "no details recorded; check the asv run log",
@@ -76,7 +76,8 @@ def unit_of(declaration: Mapping[str, Any]) -> str:
 
 def symbol_of(asv_unit: str) -> str:
     """Our symbol of one of asv's units; the unit itself where we have none."""
-    return _UNITS.get(asv_unit, asv_unit.partition(" (")[0])
+    ours = {theirs: symbol for symbol, theirs in ASV_UNITS.items()} | {"": "1"}
+    return ours.get(asv_unit, asv_unit.partition(" (")[0])
 
 
 def direction_of(declaration: Mapping[str, Any]) -> Direction | None:

@@ -43,18 +43,17 @@ def asv_name(benchmark: str, metric: str) -> str:
     return f"{benchmark}.track_{metric}"
 
 
-def project(results: Path, *, machine: str = "*", repository: Path | None = None, force: bool = False) -> list[Path]:
+def project(results: Path, *, machine: str = "*", force: bool = False) -> list[Path]:
     """Write asv's result files that are missing or older than their Records; returns those whose content changed.
 
-    machine: only this one's.  repository: to ask for the dates of commits; where results/ is, when left out.
-    force: compare every file with its Records, whatever its age.
+    machine: only this one's.  force: compare every file with its Records, whatever its age.
     """
     declared = _declared_benchmarks(results)
     written = []
     for source in record_files(results):
         if machine in ("*", source.parent.parent.name) and (force or _is_stale(source)):
             for target, records in _by_result_file(source).items():
-                if _write(target, records, declared, repository or results):
+                if _write(target, records, declared):
                     written.append(target)
     return written
 
@@ -76,7 +75,7 @@ def _is_stale(source: Path) -> bool:
     return source.stem != "uncommitted" and (not targets or any(path.stat().st_mtime_ns < changed for path in targets))
 
 
-def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration], repository: Path) -> bool:
+def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration]) -> bool:
     """Write one result file. Returns whether its content changed; its time is brought up to date in any case."""
     before = read_object_or_empty(target)
     kept = before if is_result_file(before) else {}
@@ -86,7 +85,7 @@ def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Decla
         name: row for name, row in (kept.get("results") or {}).items() if name.partition(".track_")[0] not in ours
     }
     content = {
-        **_head(target, records, kept, repository),
+        **_head(target, records, kept),
         "result_columns": list(COLUMNS),
         "results": dict(sorted({**theirs, **rows}.items())),
         "durations": kept.get("durations", {}),
@@ -177,7 +176,7 @@ def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
     return [results, *([low, high, low, high, ones, counts] if any(bounded) else [None] * 6)]
 
 
-def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any], repository: Path) -> dict[str, Any]:
+def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> dict[str, Any]:
     """The file's own facts: as asv wrote them; else from machine.json and the Records."""
     newest = max(records, key=lambda record: record.started)
     python = str(newest.node.get("python", "")).rpartition(".")[0]
@@ -186,7 +185,7 @@ def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any], repo
     return {
         "commit_hash": newest.commit,
         "env_name": newest.environment,
-        "date": kept.get("date") or _commit_date(newest.commit, repository) or round(newest.started * 1000),
+        "date": kept.get("date") or _commit_date(newest.commit, target.parent) or round(newest.started * 1000),
         "params": kept.get("params") or {**facts, "python": python},
         "python": kept.get("python") or python,
         "requirements": kept.get("requirements", {}),
@@ -194,11 +193,11 @@ def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any], repo
     }
 
 
-def _commit_date(commit: str, repository: Path) -> int:
-    """When it was committed, ms since 1970; 0 where git does not know."""
+def _commit_date(commit: str, folder: Path) -> int:
+    """When it was committed, ms since 1970; 0 where the git repository of the folder does not know."""
     command = ["git", "show", "-s", "--format=%ct", commit, "--"]
     try:
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
         return int(done.stdout.split()[0]) * 1000
     except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
         return 0
