@@ -11,8 +11,10 @@ import gc
 import inspect
 import itertools
 import json
+import math
 import os
 import shutil
+import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import asv
-from asv import benchmarks, results, runner, util
+from asv import benchmarks, results, runner, step_detect, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
@@ -249,6 +251,13 @@ def _valid_declarations(path: str, found: Any) -> Any:
     return {name: found[name] for name in valid}
 
 
+def finite_levels(original: Any, y: list[float], *arguments: Any, **options: Any) -> Any:
+    """asv's levels of a series; one level where a value, or their sum, is infinite: asv's search would not end."""
+    if not math.isfinite(sum(map(abs, y))):
+        return [len(y)], [statistics.median(y)], [0.0], None
+    return original(y, *arguments, **options)
+
+
 _VALUE = "value, unit, err"
 REPLACED = (
     Replaced(benchmarks.Benchmarks, "discover", "conf, repo, environments, commit_hash, regex, check", discover,
@@ -264,6 +273,7 @@ REPLACED = (
     Replaced(compare, "human_value", _VALUE, format_without_spaces, "`asv compare` has a name of its own for it"),
     Replaced(util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"),
     Replaced(util, "load_json", "path, api_version, js_comments", load_json, "a foreign file ends asv in a traceback"),
+    Replaced(step_detect, "solve_potts_autogamma", "y, w, beta, kw", finite_levels, "an infinity ends `asv publish`"),
     # Of every command: facts of the node, stale projections, errors in one line
     Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command"),
 )  # fmt: skip

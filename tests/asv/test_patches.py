@@ -9,7 +9,7 @@ import sys
 import tomllib
 
 import pytest
-from asv import runner, util
+from asv import runner, step_detect, util
 from asv.commands import Command
 from asv.results import Results
 from packaging.requirements import Requirement
@@ -79,3 +79,9 @@ def test_applying_twice_changes_nothing() -> None:
 def test_asv_prints_numbers_as_we_do(value: float | None, unit: str, error: float | None, text: str) -> None:
     patches.apply()
     assert util.human_value(value, unit, err=error) == text
+
+
+@pytest.mark.parametrize("series", [[0.25, float("inf")], [1e308] * 9, [float("-inf")], [0.0, 0.0]])
+def test_a_series_with_infinities_has_a_level(series: list[float]) -> None:
+    patches.apply()
+    assert step_detect.detect_steps(series, [1.0] * len(series))[0][:2] == (0, len(series))
