@@ -5,8 +5,6 @@ from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
 
-__all__ = ["GpuTypes", "NodeEnvironment", "read_configuration", "setup"]
-
 
 def setup() -> None:
     """Called by asv once it has imported this module."""

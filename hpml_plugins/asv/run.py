@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
 
-from hpml_plugins.asv.terminal import RunReport
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Record, decode, point_key
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import lock_machine, read_file, read_object_or_empty
-from hpml_plugins.store.projection import MACHINE, asv_name
+from hpml_plugins.store.asv_results import value_of
+from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.store.records import RECORDS
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -33,18 +36,19 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 
-#: asv's benchmark name → the indices of its points, counted as asv counts them.
-Selection = dict[str, set[int]]
-
 
 class Prepared(msgspec.Struct):
-    """What a measuring command works with. metrics: our benchmark → asv's names of its metrics, in declared order."""
+    """What a measuring command works with.
+
+    scratch: its folder, where points leave their Records.  selection: our benchmark → the indices of its points, as asv
+    counts them.  seen: files of Records that were taken in.
+    """
 
     machine: str
     scratch: Path
-    selection: Selection
-    metrics: dict[str, list[str]]
+    selection: dict[str, set[int]]
     report: RunReport
+    seen: set[Path] = set()
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -52,7 +56,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
 
     args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock the machine's folder
     for this process. Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it
-    is not, and MachineLocked when another process, here or on another node, writes this machine's results.
+    is not, and Locked when another process, here or on another node, writes this machine's results.
     """
     registry = read_registry()
     node = detect_node()
@@ -62,29 +66,19 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         atexit.register(lock_machine(results, machine).release)
     os.environ[MACHINE_VARIABLE] = machine
     scratch = _make_scratch()
-    file = scratch / "suite.json"
-
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
-    suite = declare(
-        host,
-        node,
-        machine,
-        scratch,
-        keep=writes,
-        reuse=_reused_statuses(args),
-    )
-    file.write_bytes(msgspec.json.encode(suite))
+    suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         log.warning(str(problem))
+    file = scratch / "suite.json"
+    file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    metrics = {each.benchmark: [asv_name(each.benchmark, m.name) for m in each.metrics] for each in suite.benchmarks}
-    return Prepared(
-        machine, scratch, select_points(suite), metrics, RunReport(scratch, _past_durations(results / machine))
-    )
+    report = RunReport(durations=_past_durations(results / machine))
+    return Prepared(machine, scratch, select_points(suite), report)
 
 
-def select_points(suite: Suite) -> Selection:
+def select_points(suite: Suite) -> dict[str, set[int]]:
     """The points of each benchmark that this run's profile chooses; those that lack something write a Record why."""
     return {
         declared.benchmark: {index for index, params in enumerate(declared.points()) if declared.is_chosen(params)}
@@ -92,23 +86,45 @@ def select_points(suite: Suite) -> Selection:
     }
 
 
-def narrow(benchmarks: Benchmarks, prepared: Prepared) -> None:
+def narrow(benchmarks: Benchmarks, selection: Mapping[str, set[int]]) -> None:
     """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the profile.
 
     The process of that metric measures the point for all metrics, and the projection gives the others to asv.
     """
-    for name, metrics in prepared.metrics.items():
-        asked = [metric for metric in metrics if metric in benchmarks]
-        for metric in asked[1:]:
-            del benchmarks[metric]
-        if not asked:
+    done: set[str] = set()
+    for name, entry in list(benchmarks.items()):
+        if (benchmark := entry.get("benchmark")) not in selection:
             continue
-        chosen = prepared.selection[name]
-        active = benchmarks.benchmark_selection.get(asked[0])
-        if active is not None:
-            active[:] = [index for index in active if index in chosen]
-        if not (chosen if active is None else active):
-            del benchmarks[asked[0]]
+        points: Collection[int] = selection[benchmark]
+        if (active := benchmarks.benchmark_selection.get(name)) is not None:
+            active[:] = points = [index for index in active if index in points]
+        if benchmark in done or not points:
+            del benchmarks[name]
+        done.add(benchmark)
+
+
+def points_of(benchmarks: Benchmarks) -> list[str]:
+    """The keys (`Record.point`) of the points of ours that asv has selected, in its order."""
+    found = []
+    for name, entry in benchmarks.items():
+        active = benchmarks.benchmark_selection.get(name)
+        for index, values in enumerate(itertools.product(*entry["params"]) if "benchmark" in entry else ()):
+            if active is None or index in active:
+                found.append(point_of(entry, values))
+    return found
+
+
+def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
+    """The key of a point of one of asv's benchmarks. values: as Python's repr."""
+    params = {name: value_of(value) for name, value in zip(benchmark["param_names"], values, strict=True)}
+    return point_key(benchmark["benchmark"], benchmark["version"], params)
+
+
+def read_new_record(prepared: Prepared, point: str) -> Record | None:
+    """The Record that a point has just left; None where its commit has no suite."""
+    new = [path for path in prepared.scratch.rglob(f"{point}.json") if path not in prepared.seen]
+    prepared.seen.update(new)
+    return decode(new[-1].read_bytes()) if new else None
 
 
 def keep_shard(benchmarks: Benchmarks) -> None:

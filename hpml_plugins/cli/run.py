@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +16,8 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, LoadedPlugin, load_sources, make_host
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.record import Record, encode
+from hpml_plugins.model.formatting import format_point
+from hpml_plugins.model.record import encode, point_key
 from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
 from hpml_plugins.store import append_record, check_writable
@@ -44,7 +47,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
-    from hpml_plugins.cli.show import Display
+    from hpml_plugins.report.progress import RunReport
 
     host = make_host(read_registry(settings.registry), facts=True, profile=profile)
     tasks = _tasks(host, name, choices, profile)
@@ -70,23 +73,25 @@ def command(
     )
     needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
-    records: list[Record] = []
-    display = Display(len(points), quiet=as_json, debug=settings.debug)
+    report = RunReport([point_key(benchmark.name, benchmark.version, params) for benchmark, params in points])
     with host.offers.in_force(sources):
-        for benchmark, params in points:
-            display.start(benchmark.name, params)
-            done = measure_point(benchmark, params, context, progress=display.progress)
-            records.append(done)
-            display.finish(done)
-            if record:
-                append_record(record, done)
-            if as_json:
-                print(encode(done).decode(), flush=True)
-    if not as_json:
-        display.table(records)
-    failed = sum(done.status == "failed" for done in records)
+        for name, of_benchmark in itertools.groupby(points, lambda point: point[0].name):
+            for benchmark, params in of_benchmark:
+                point = f"{name} {format_point(params)}"
+                report.start_point(point)
+                done = measure_point(benchmark, params, context, progress=report.progress)
+                report.finish_point(done)
+                if record:
+                    append_record(record, done)
+                if as_json:
+                    print(encode(done).decode(), flush=True)
+                elif done.status == "failed" and settings.debug:
+                    print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
+            if not as_json:
+                print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+    failed = sum(done.status == "failed" for done in report.records)
     if failed:
-        print(f"hpml: {failed} of {len(records)} points failed", file=sys.stderr)
+        print(f"hpml: {failed} of {len(points)} points failed", file=sys.stderr)
     return 1 if failed else 0
 
 

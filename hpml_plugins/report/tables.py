@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from hpml_plugins.model.figure import Cell, Table
-from hpml_plugins.model.formatting import estimate, quantity
+from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 
 #: Characters of a number without unit that is shown as it is.
@@ -92,6 +92,20 @@ def point_tables(records: Sequence[Record], width: int) -> Iterator[str]:
             end -= 1
         yield _table(records, varying, metrics[start:end])
         start = end
+
+
+def describe_points(records: Sequence[Record], width: int) -> Iterator[str]:
+    """The points of one benchmark for a terminal: measured ones as tables, the others and the warnings by reason."""
+    yield from point_tables([record for record in records if record.status == "ok"], width)
+    # Below and not in a column: a reason is longer than all the numbers together.
+    by_remark: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        ended = [] if record.status == "ok" else [(record.status, record.reason)]
+        for remark in [*ended, *(("warning", text) for text in record.warnings)]:
+            by_remark.setdefault(remark, []).append(format_point(record.params))
+    for (kind, text), points in by_remark.items():
+        which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
+        yield f"{kind}: {which}: {text}"
 
 
 def spell_samples(samples: MetricSamples) -> str:

@@ -9,20 +9,22 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.benchmark import Direction, Value
-from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store.files import parse_json
+from hpml_plugins.model.record import MetricSamples, Record, Status
+from hpml_plugins.store.files import read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
-#: asv's names of units → ours. Others are kept.
-_UNITS = {"seconds": "s", "bytes": "B", "unit": "1", "": "1"}
+#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows as its text.
+ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 _REASONS = {
     "ok": "",
     "failed": "no details recorded; check the asv run log",
@@ -32,17 +34,34 @@ _REASONS = {
 _LARGEST = 2**63
 
 
-class _ResultFile(msgspec.Struct):
-    """What is read of one of asv's result files (format 2)."""
+class ResultFile(msgspec.Struct):
+    """What is read of one of asv's result files (format 2). results: asv's name of a benchmark → its columns."""
 
     commit_hash: str
+    env_name: str
     params: dict[str, Any]
     result_columns: list[str]
     results: dict[str, list[Any]]
-    env_name: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.results.values():
+            values = self.row(row).get("result")
+            numbers = isinstance(values, list) and {*map(type, values)} <= {float, int, bool, type(None)}
+            if values is not None and not numbers:  # asv takes means of them: text would end `asv publish`
+                raise ValueError("a result is no number")
+
+    def row(self, columns: Sequence[Any]) -> dict[str, Any]:
+        """A row by the names of its columns."""
+        return dict(zip(self.result_columns, columns, strict=False))
 
 
-_DECODER = msgspec.json.Decoder(_ResultFile)
+def is_result_file(found: Any) -> bool:
+    """Whether it is the JSON of one of asv's result files."""
+    try:
+        msgspec.convert(found, ResultFile)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def is_ours(declaration: Mapping[str, Any]) -> bool:
@@ -57,7 +76,8 @@ def unit_of(declaration: Mapping[str, Any]) -> str:
 
 def symbol_of(asv_unit: str) -> str:
     """Our symbol of one of asv's units; the unit itself where we have none."""
-    return _UNITS.get(asv_unit, asv_unit.partition(" (")[0])
+    ours = {theirs: symbol for symbol, theirs in ASV_UNITS.items()} | {"": "1"}
+    return ours.get(asv_unit, asv_unit.partition(" (")[0])
 
 
 def direction_of(declaration: Mapping[str, Any]) -> Direction | None:
@@ -79,38 +99,20 @@ def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -
     if not foreign:
         return
     for machine in sorted(results.glob("*/machine.json")):
-        for path in sorted(machine.parent.glob("*.json")):
-            file = None if path.name in ("machine.json", "benchmarks.json") else _read(path)
-            if file and file.params.get("machine") == machine.parent.name:
-                yield from _records(file, foreign)
+        for path in sorted({*machine.parent.glob("*.json")} - {machine}):
+            with suppress(HpmlError, msgspec.ValidationError):
+                file = msgspec.convert(read_object(path), ResultFile)
+                if file.params.get("machine") == machine.parent.name:
+                    yield from _records(file, foreign)
 
 
-def _read(path: Path) -> _ResultFile | None:
-    try:
-        content = path.read_bytes()
-        try:
-            return _DECODER.decode(content)
-        except msgspec.ValidationError:
-            return None
-        except msgspec.DecodeError:  # most often NaN, which asv writes and JSON does not have
-            return msgspec.convert(parse_json(content), _ResultFile)
-    except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
-        return None
+def _records(file: ResultFile, foreign: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
+    for name in [name for name in foreign if file.results.get(name)]:
+        with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):  # not of the shape that asv writes
+            yield from list(_points(name, foreign[name], file.row(file.results[name]), file))
 
 
-def _records(file: _ResultFile, foreign: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
-    for name, declaration in foreign.items():
-        row = dict(zip(file.result_columns, file.results.get(name) or (), strict=False))
-        if not row:
-            continue
-        try:
-            found = list(_points(name, declaration, row, file))
-        except (TypeError, ValueError, IndexError, OverflowError, KeyError):
-            continue  # not of the shape that asv writes
-        yield from found
-
-
-def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], file: _ResultFile) -> Iterator[Record]:
+def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], file: ResultFile) -> Iterator[Record]:
     values = row["result"]
     grid = row.get("params") or []
     names = [str(each) for each in declaration.get("param_names") or []]
@@ -123,16 +125,16 @@ def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], f
     unit, direction = unit_of(declaration), direction_of(declaration)
     lows, highs = (row.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
     for point, value, low, high in zip(itertools.product(*grid), values, lows, highs, strict=True):
-        status = "failed" if value is None else "ok" if is_measurement(value) else "skipped"
-        bounded = is_measurement(low) and is_measurement(high)
-        info = {"asv_low": float(low), "asv_high": float(high)} if bounded else {}
-        measured = {METRIC: MetricSamples(unit, direction, [float(value)], info)} if status == "ok" else {}  # type: ignore[arg-type]
+        status: Status = "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
+        bounded = _is_measurement(low) and _is_measurement(high)
+        info: dict[str, str | float] = {"asv_low": float(low), "asv_high": float(high)} if bounded else {}
+        measured = {METRIC: MetricSamples(unit, direction, [float(value)], info)} if status == "ok" else {}
         yield Record(
             benchmark=name,
             plugin="",
             version=str(declaration.get("version") if version is None else version),
             params={key: value_of(str(text)) for key, text in zip(names, point, strict=True)},
-            status=status,  # type: ignore[arg-type]
+            status=status,
             reason=_REASONS[status],
             metrics=measured,
             started=float(row.get("started_at") or 0) / 1000,
@@ -142,13 +144,11 @@ def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], f
         )
 
 
-def is_measurement(value: Any) -> bool:
-    """Whether asv's number is one: finite, and of a size that an array holds."""
-    if not isinstance(value, int | float):
-        if value is None:
-            return False
-        raise TypeError("not a number")
-    return math.isfinite(value) and abs(value) < _LARGEST if isinstance(value, int) else math.isfinite(value)
+def _is_measurement(value: Any) -> bool:
+    """Whether it is a number, finite, and of a size that an array holds."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) < _LARGEST
 
 
 def value_of(text: str) -> Value:

@@ -5,38 +5,75 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from packaging.version import Version
+import msgspec
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
 #: Bytes of a benchmark's name: files are named after it, with a longer name while they are written; 255 is the limit.
 MAX_NAME = 200
-#: What is text where a declaration has it: asv's keys, and ours.
-_TEXTS = ("unit", "type", "version", "pretty_name", "code", "plugin", "benchmark", "metric", "si_unit")
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
 FORMAT = "version"
 DECLARATIONS = "benchmarks.json"
 
 
-def join_benchmarks(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-    """Every benchmark of both, and what was decided between, in words.
+class Declaration(msgspec.Struct, frozen=True):
+    """What is read of an entry of benchmarks.json. params: the values of each parameter, as Python's repr.
 
-    Of two versions of a benchmark the higher one; of one version a grid with the values of both, so that no point that
-    a node measured is missing from the page.
+    plugin, benchmark, metric, si_unit: empty where the benchmark is not ours.
     """
-    joined, decided = dict(ours), []
+
+    version: str
+    param_names: list[str]
+    params: list[list[str]]
+    name: str = ""
+    unit: str = ""
+    type: str = ""
+    pretty_name: str = ""
+    code: str = ""
+    plugin: str = ""
+    benchmark: str = ""
+    metric: str = ""
+    si_unit: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.param_names) != len(self.params):
+            raise ValueError("not as many names of parameters as grids")
+
+
+def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
+    """What asv can read of a benchmarks.json: it ends at the first entry that is no declaration."""
+    return {
+        name: declaration
+        for name, entry in found.items()
+        if (declaration := _declaration(entry))
+        and declaration.name == name
+        and math.prod(map(len, declaration.params)) <= MAX_POINTS
+        and len(name.encode()) <= MAX_NAME
+    }
+
+
+def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+    """The union of two objects of JSON, whatever the order of joining, and what was decided between, in words.
+
+    Of two declarations of a benchmark the one of the higher version counts; of one version, with the values of both
+    grids, so that no point that a node measured is missing from asv's pages. Of two other values the one that sorts
+    last.
+    """
+    joined, decided = {**theirs, **ours}, []
     for name, entry in theirs.items():
-        if name not in joined:
-            joined[name] = entry
-        elif name != FORMAT and joined[name] != entry:
-            joined[name], reasons = _join_entry(joined[name], entry)
-            decided += [f"{name}: {reason}" for reason in reasons]
-        elif name == FORMAT:
-            joined[name] = max(joined[name], entry, key=_format)
+        mine = joined[name]
+        if mine == entry:
+            continue
+        joined[name] = kept = max(mine, entry, key=_rank)
+        if (pairs := _grids_of_one_version(mine, entry)) is not None:
+            values = [one if one == other else sorted_values({*one, *other}) for one, other in pairs]
+            joined[name] = {**kept, "params": values}
+        else:
+            decided.append(f"{name} is {_spell(mine)} and {_spell(entry)}; {_spell(kept)} is kept")
     return joined, decided
 
 
@@ -46,117 +83,63 @@ def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entri
     The writer's declarations override, but nothing is lost: benchmarks that it does not have stay, and a grid of the
     same version keeps its values, the writer's first.
     """
-    kept = dict(written)
-    for name, entry in found.items():
-        if name not in kept:
-            kept[name] = entry
-        elif _is_entry(entry) and _is_entry(kept[name]) and _same_shape(entry, kept[name]):
-            values = [
-                [*mine, *(value for value in theirs if value not in mine)]
-                for mine, theirs in zip(kept[name]["params"], entry["params"], strict=True)
-            ]
-            kept[name] = {**kept[name], "params": values}
+    kept = {**found, **written}
+    for name in written.keys() & found.keys():
+        if (pairs := _grids_of_one_version(written[name], found[name])) is not None:
+            kept[name] = {**kept[name], "params": [list(dict.fromkeys([*mine, *theirs])) for mine, theirs in pairs]}
     return kept
 
 
-def join_machine(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-    """The facts of both. Where they differ the one that sorts last, said in words: no order of merging is better."""
-    joined, decided = dict(ours), []
-    for key, value in theirs.items():
-        if key in joined and joined[key] != value:
-            chosen = max(joined[key], value, key=_canonical)
-            decided.append(f"{key} is {joined[key]!r} and {value!r}; {chosen!r} is kept")
-            joined[key] = chosen
-        else:
-            joined[key] = value
-    return joined, decided
+def sorted_values(spellings: Iterable[str]) -> list[str]:
+    """Values of a parameter, as Python's repr: numbers by size, then the others by name."""
 
-
-def _join_entry(ours: Any, theirs: Any) -> tuple[Any, list[str]]:
-    if not (_is_entry(ours) and _is_entry(theirs)):
-        return max(ours, theirs, key=lambda entry: (_is_entry(entry), _canonical(entry))), ["one is no declaration"]
-    first, second = _rank(ours), _rank(theirs)
-    if first != second:
-        newer = ours if first > second else theirs
-        if first[0] != second[0]:
-            return newer, [f"version {newer['version']} is kept, of {ours['version']} and {theirs['version']}"]
-        return newer, [f"its parameters differ; {', '.join(newer['param_names']) or 'none'} is kept"]
-    params = [_join_values(*pair) for pair in zip(ours["params"], theirs["params"], strict=True)]
-    rest = max((_without_grid(ours), _without_grid(theirs)), key=_canonical)
-    return {**rest, "params": params}, []
-
-
-def _join_values(ours: list[str], theirs: list[str]) -> list[str]:
-    """The values of both: in the order of the one that has them all, else sorted.
-
-    Sorted is the least of all orders: whoever has all values in an order of his own wins over it, whenever he comes.
-    """
-    both = _sorted({*ours, *theirs})
-    orders = [values for values in (ours, theirs) if len(values) == len(both) and _sorted(set(values)) == both]
-    return max([both, *orders], key=lambda values: (values != both, _canonical(values)))
-
-
-def _sorted(values: set[str]) -> list[str]:
-    def key(value: str) -> tuple[int, float, str]:
+    def key(spelling: str) -> tuple[int, float, str]:
         try:
-            number = ast.literal_eval(value)
+            number = ast.literal_eval(spelling)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             number = None
         is_number = isinstance(number, int | float) and number == number
-        return (0, number, value) if is_number else (1, 0.0, value)
+        return (0, number, spelling) if is_number else (1, 0.0, spelling)
 
-    return sorted(values, key=key)
-
-
-def _rank(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return _version(entry["version"]), _canonical(entry["param_names"])
+    return sorted(spellings, key=key)
 
 
-def _version(text: Any) -> tuple[int, Version | str]:
+def _declaration(entry: Any) -> Declaration | None:
     try:
-        return 1, Version(str(text))
+        return msgspec.convert(entry, Declaration)
+    except msgspec.ValidationError:
+        return None
+
+
+def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[str]]] | None:
+    """The values of each parameter in two declarations of one benchmark; None where they do not say the same of it."""
+    first, second = _declaration(one), _declaration(other)
+    same = first and second and (first.version, first.param_names) == (second.version, second.param_names)
+    return list(zip(first.params, second.params, strict=True)) if first and second and same else None
+
+
+def _rank(entry: Any) -> tuple[Any, ...]:
+    declaration = _declaration(entry)
+    if not declaration:
+        return False, (), (), _canonical(entry)
+    rest = {key: value for key, value in entry.items() if key != "params"}
+    return True, _version(declaration.version), declaration.param_names, _canonical(rest)
+
+
+def _version(text: str) -> tuple[int, Any]:
+    from packaging.version import Version  # only merging needs it
+
+    try:
+        return 1, Version(text)
     except ValueError:  # asv's own is a hash of the code; a damaged one has thousands of digits
-        return 0, str(text)
+        return 0, text
 
 
-def _same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(one["version"] == other["version"] and one["param_names"] == other["param_names"])
-
-
-def valid_declarations(found: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-    """What asv can read of a benchmarks.json, and the names of what is no declaration: asv ends at the first."""
-    valid = {
-        name: entry
-        for name, entry in found.items()
-        if _is_entry(entry)
-        and entry.get("name") == name
-        and all(isinstance(entry.get(key, ""), str) for key in _TEXTS)
-        and math.prod(map(len, entry["params"])) <= MAX_POINTS
-        and len(name.encode()) <= MAX_NAME
-    }
-    return valid, [name for name in found if name not in valid and name != FORMAT]
-
-
-def _is_entry(entry: Any) -> bool:
-    """Whether it is a declaration as asv writes them."""
-    if not isinstance(entry, dict) or "version" not in entry:
-        return False
-    names, params = entry.get("param_names"), entry.get("params")
-    return (
-        isinstance(names, list)
-        and all(isinstance(name, str) for name in names)
-        and isinstance(params, list)
-        and len(names) == len(params)
-        and all(isinstance(values, list) and all(isinstance(value, str) for value in values) for values in params)
-    )
-
-
-def _format(version: Any) -> tuple[int, str]:
-    return (version, "") if isinstance(version, int) else (-1, _canonical(version))
-
-
-def _without_grid(entry: Mapping[str, Any]) -> Entries:
-    return {key: value for key, value in entry.items() if key != "params"}
+def _spell(entry: Any) -> str:
+    declaration = _declaration(entry)
+    if not declaration:
+        return repr(entry)[:100]
+    return f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
 
 
 def _canonical(value: Any) -> str:

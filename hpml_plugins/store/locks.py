@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-import msgspec
-
 from hpml_plugins.errors import HpmlError, unwritable
-from hpml_plugins.store.files import atomic_write, read_object_or_empty, refuse_links, remove_partial_files
+from hpml_plugins.store.declarations import DECLARATIONS
+from hpml_plugins.store.files import atomic_write, refuse_links, remove_partial_files
 from hpml_plugins.store.records import RECORDS
 
 #: s to wait for another writer of benchmarks.json, who needs milliseconds.
@@ -26,7 +25,7 @@ class Locked(HpmlError):
     """Another process holds the lock."""
 
 
-class Lock:
+class Lock(AbstractContextManager["Lock"]):
     """A file lock that names its holder to those who wait. Use it as a context manager, or release it."""
 
     def __init__(self, path: Path, timeout: float = 0.0) -> None:
@@ -38,10 +37,14 @@ class Lock:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
-            owner = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}
-            atomic_write(self._owner, msgspec.json.encode(owner), durable=False)
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            owner = f"{socket.gethostname()} (process {os.getpid()}, since {since})"
+            atomic_write(self._owner, owner.encode(), durable=False)
         except Timeout:
-            raise Locked(f"held by {_describe(read_object_or_empty(self._owner))}", str(path)) from None
+            owner = "another process"
+            with suppress(OSError):
+                owner = self._owner.read_text(encoding="utf-8", errors="replace")
+            raise Locked(f"held by {owner}", str(path)) from None
         except NotImplementedError as error:  # filelock's word for a file system without flock
             raise HpmlError(f"cannot be locked: {error}; keep results on a file system with flock", str(path)) from None
         except OSError as error:
@@ -55,25 +58,18 @@ class Lock:
                 self._owner.unlink(missing_ok=True)
         self._lock.release()
 
-    def __enter__(self) -> Lock:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
 
-class MachineLocked(Locked):
-    """Another process writes results under this machine's name."""
-
-
 def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
-    """Lock results/<machine>/ for this process. Raises MachineLocked, saying who holds it and what to do."""
+    """Lock results/<machine>/ for this process. Raises Locked, saying who holds it and what to do."""
     folder = results / machine
     refuse_links(folder, folder / RECORDS)
     try:
         lock = Lock(folder / ".lock", timeout)
     except Locked as locked:
-        raise MachineLocked(
+        raise Locked(
             f"machine {machine!r} is being measured: {locked.what}; wait until it is done, or give this node a name "
             "of its own: asv run --machine NAME",
             str(folder),
@@ -85,11 +81,6 @@ def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
 
 def lock_declarations(results: Path) -> Lock:
     """The lock of benchmarks.json, which every node writes."""
-    return Lock(results / ".benchmarks.lock", DECLARATIONS_TIMEOUT)
-
-
-def _describe(owner: dict[str, object]) -> str:
-    if not isinstance(owner.get("pid"), int) or not isinstance(owner.get("started"), int | float):
-        return "another process"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(str(owner["started"]))))
-    return f"{owner.get('host')} (process {owner['pid']}, since {since})"
+    lock = Lock(results / ".benchmarks.lock", DECLARATIONS_TIMEOUT)
+    remove_partial_files(results, DECLARATIONS)
+    return lock

@@ -5,22 +5,25 @@ The result does not depend on the order of merging, and merging twice changes no
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.record import Record, decode
-from hpml_plugins.store.declarations import DECLARATIONS, join_benchmarks, join_machine
-from hpml_plugins.store.files import atomic_write, read_object, remove_partial_files
-from hpml_plugins.store.locks import lock_declarations, lock_machine
-from hpml_plugins.store.projection import MACHINE, join_results, measured_here, project
+from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.declarations import DECLARATIONS, join_entries
+from hpml_plugins.store.files import atomic_write, read_object
+from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
+from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
 from hpml_plugins.store.records import RECORDS, decode_file
 
-Join = Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], list[str]]]
+#: The files of a results folder, and how deep they lie.
+_RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 @dataclass
@@ -45,18 +48,17 @@ def find_results(folder: Path) -> Path:
 def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> MergeReport:
     """Put the union of all into one results folder; the others are only read.
 
-    A machine that is being measured in `into` is not waited for: MachineLocked says so. A file that is damaged or not
+    A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
     a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
     """
     merge = _Merge(into, dry_run, MergeReport())
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
-        merge.declarations(source)
-        for folder in sorted(path for path in source.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            if not merge.is_link(folder):
-                merge.machine(folder, locked=folder.name == locked)
-        merge.name_others(source, lambda path: path.is_dir() or path.name == DECLARATIONS)
+        for name, places in itertools.groupby(merge.find(source), lambda place: place.parts[0]):
+            with nullcontext() if dry_run or name == locked else merge.lock(name):
+                for place in places:
+                    merge.add(source / place, into / place)
     if not dry_run:
         merge.report.files += project(into, force=True)
     return merge.report
@@ -70,68 +72,41 @@ class _Merge:
     dry_run: bool
     report: MergeReport
 
-    def declarations(self, source: Path) -> None:
-        if not (source / DECLARATIONS).exists() or self.is_link(source / DECLARATIONS):
-            return
-        if self.dry_run:
-            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
-            return
-        with lock_declarations(self.into):
-            remove_partial_files(self.into, DECLARATIONS)
-            self._json(source / DECLARATIONS, self.into / DECLARATIONS, join_benchmarks)
-
-    def machine(self, folder: Path, *, locked: bool) -> None:
-        found = [path for path in (*folder.glob("*.json"), *(folder / RECORDS).glob("*.jsonl")) if path.is_file()]
-        if not found:
-            self.report.skipped.append(f"{folder}: not a machine's folder")
-            return
-        lock = None if self.dry_run or locked else lock_machine(self.into, folder.name)
-        try:
-            self._files_of_machine(folder)
-        finally:
-            if lock:
-                lock.release()
-        self.name_others(folder, lambda path: path.suffix == ".json" or path.name == RECORDS)
-        if (folder / RECORDS).is_dir():
-            self.name_others(folder / RECORDS, lambda path: path.suffix == ".jsonl")
-
-    def _files_of_machine(self, folder: Path) -> None:
-        target = self.into / folder.name
-        if (folder / RECORDS).is_dir() and not self.is_link(folder / RECORDS):
-            for path in sorted((folder / RECORDS).glob("*.jsonl")):
-                if not self.is_link(path):
-                    self._records(path, target / RECORDS / path.name)
-        for path in sorted(folder.glob("*.json"), key=lambda path: (path.name != MACHINE, path.name)):
-            if self.is_link(path):
+    def find(self, source: Path) -> list[Path]:
+        """The files of a results folder by machine, Records first; everything else is named and left alone."""
+        found = []
+        places = [path.relative_to(source) for path in source.rglob("*")]
+        for place in sorted(places, key=lambda place: (place.parts[0], place.suffix != ".jsonl", place)):
+            if any(part.startswith(".") for part in place.parts) or place.suffix == ".damaged":
                 continue
-            if path.name == MACHINE:
-                self._json(path, target / MACHINE, join_machine, machine=folder.name)
-            else:
-                join = partial(join_results, measured_here(target, path.name))
-                self._json(path, target / path.name, join, machine=folder.name)
+            if (source / place).is_symlink():  # it may point at anything of this machine
+                self.report.skipped.append(f"{source / place}: a symbolic link; ignored")
+            elif any(place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS):
+                found.append(place)
+            elif not (source / place).is_dir():
+                self.report.skipped.append(f"{source / place}: not a result; ignored")
+        return found
 
-    def _json(self, source: Path, target: Path, join: Join, machine: str = "") -> None:
+    def lock(self, name: str) -> Lock:
+        return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
+
+    def add(self, source: Path, target: Path) -> None:
+        if target.is_symlink():
+            self._put_aside(target, f"{target}: a symbolic link")
+        if source.suffix == ".jsonl":
+            self._records(source, target)
+        else:
+            self._json(source, target)
+
+    def _json(self, source: Path, target: Path) -> None:
         try:
-            theirs = read_object(source)
-            join({}, theirs)  # refuses what is not of the shape
-            facts = theirs.get("params", theirs)
-            if machine and facts.get("machine") != machine:
-                raise HpmlError(f"it is of machine {facts.get('machine')!r}", str(source))
+            theirs, ours = _read(source), self._read_target(target)
+            if target.name in (DECLARATIONS, MACHINE):
+                joined, decided = join_entries(ours, theirs)
+            else:
+                joined, decided = join_results(measured_here(target.parent, target.name), ours, theirs), []
         except HpmlError as error:
             self.report.skipped.append(str(error) if error.where else f"{source}: {error}")
-            return
-        ours: dict[str, Any] = {}
-        if self._exists(target):
-            try:
-                ours = read_object(target)
-                join({}, ours)
-            except HpmlError as error:
-                ours = {}
-                self._put_aside(target, f"{target}: {error.what}")
-        try:
-            joined, decided = join(ours, theirs)
-        except HpmlError as error:
-            self.report.skipped.append(f"{source}: {error}")
             return
         self.report.conflicts += [f"{target}: {each}" for each in decided]
         if joined != ours:
@@ -141,13 +116,21 @@ class _Merge:
                 text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
                 atomic_write(target, text.encode())
 
+    def _read_target(self, target: Path) -> dict[str, Any]:
+        """The file to unite with. A damaged one is put aside; a link is neither read nor written through."""
+        try:
+            return _read(target) if target.exists() and not target.is_symlink() else {}
+        except HpmlError as error:
+            self._put_aside(target, str(error))
+            return {}
+
     def _records(self, source: Path, target: Path) -> None:
         machine = target.parent.parent.name
         theirs = self._lines(source)
         foreign = {line for line, record in theirs.items() if record.machine != machine}
         if foreign:
             self.report.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
-        ours = self._lines(target) if self._exists(target) else {}
+        ours = {} if target.is_symlink() else self._lines(target)
         joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
         new = len(joined) - len(ours)
         if not new:
@@ -167,30 +150,45 @@ class _Merge:
 
         return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), damaged))
 
-    def is_link(self, path: Path) -> bool:
-        """Whether it is a symbolic link: it may point at anything of this machine, so it is named and left alone."""
-        if path.is_symlink():
-            self.report.skipped.append(f"{path}: a symbolic link; ignored")
-        return path.is_symlink()
-
-    def _exists(self, target: Path) -> bool:
-        """Whether there is a file to unite with; a link in its place is put aside, neither read nor written through."""
-        if target.is_symlink():
-            self._put_aside(target, f"{target}: a symbolic link")
-            return False
-        return target.exists()
-
     def _put_aside(self, target: Path, problem: str) -> None:
         aside = target.with_name(f"{target.name}.damaged")
         self.report.skipped.append(f"{problem}; renamed to {aside.name}")
         if not self.dry_run:
             target.replace(aside)
 
-    def name_others(self, folder: Path, expected: Callable[[Path], bool]) -> None:
-        """Report files that no results folder has."""
-        for path in sorted(folder.iterdir()):
-            if not path.name.startswith(".") and not expected(path) and not path.name.endswith(".damaged"):
-                self.report.skipped.append(f"{path}: not a result; ignored")
+
+def _read(path: Path) -> dict[str, Any]:
+    """One of asv's files. Raises HpmlError for what is not of its shape, or of another machine than its folder."""
+    found = read_object(path)
+    if path.name != DECLARATIONS:
+        if path.name != MACHINE and not is_result_file(found):
+            raise HpmlError("not an asv result file", str(path))
+        machine = (found if path.name == MACHINE else found["params"]).get("machine")
+        if machine != path.parent.name:
+            raise HpmlError(f"it is of machine {machine!r}", str(path))
+    return found
+
+
+def join_results(measured: set[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Two result files of one machine, commit and environment: of each benchmark the row that was started last.
+
+    measured: benchmarks with Records, whose rows `project` writes; ours stay as they are.  Raises HpmlError for files
+    of different commits or environments.
+    """
+    for key in ("commit_hash", "env_name", "result_columns"):
+        if ours and ours[key] != theirs[key]:
+            raise HpmlError(f"{key} is {theirs[key]!r}, but {ours[key]!r} in the file to join it with")
+    rows = dict(ours.get("results", {}))
+    for name, row in theirs["results"].items():
+        if name.partition(".track_")[0] not in measured:
+            rows[name] = max(rows.get(name, row), row, key=_started)
+    head = max((each for each in (ours, theirs) if each), key=lambda each: json.dumps({**each, "results": {}}))
+    return {**head, "results": dict(sorted(rows.items()))}
+
+
+def _started(row: list[Any]) -> tuple[float, str]:
+    at = COLUMNS.index("started_at")
+    return row[at] if len(row) > at and isinstance(row[at], int | float) else 0, json.dumps(row)
 
 
 def _contradictions(records: Iterable[Record]) -> list[str]:

@@ -21,10 +21,9 @@ from hpml_plugins.model.record import Record, decode, encode, point_key
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, read_file, record_file
+from hpml_plugins.store.asv_results import ASV_UNITS
 from hpml_plugins.suite.declaration import Suite, load_suite
 
-#: asv formats these two by itself and leaves "unit" away; anything else it shows as a number and the unit's text.
-_ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
 GRACE = 30.0
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.
@@ -56,7 +55,7 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
     attributes = {
         "__name__": f"track_{metric.name}",
         "benchmark_name": name,
-        "unit": _ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
+        "unit": ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
         "version": declared.version,
         "timeout": declared.timeout + GRACE,
         # asv shows this as the benchmark's code, and would otherwise read the source of the generated function

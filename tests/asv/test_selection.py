@@ -11,8 +11,7 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.run import Prepared, keep_shard, narrow, select_points, shard
-from hpml_plugins.asv.terminal import RunReport
+from hpml_plugins.asv.run import keep_shard, narrow, select_points, shard
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.suite.declaration import declare
@@ -28,13 +27,14 @@ PLUGIN = TOY + (
 
 def asv_benchmarks(selection: dict[str, int], regex: list[str] | None = None) -> Any:
     entries = [
-        {"name": name, "params": [[str(i) for i in range(count)]] if count else []} for name, count in selection.items()
+        {
+            "name": name,
+            "params": [[str(i) for i in range(count)]] if count else [],
+            **({} if name.startswith("foreign") else {"benchmark": name.partition(".")[0]}),
+        }
+        for name, count in selection.items()
     ]
     return Benchmarks(SimpleNamespace(benchmark_dir="benchmarks"), entries, regex)
-
-
-def prepared(selection: dict[str, set[int]], metrics: dict[str, list[str]]) -> Prepared:
-    return Prepared("m", Path(), selection, metrics, RunReport(Path(), {}))
 
 
 def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path, node: Node) -> None:
@@ -54,25 +54,25 @@ def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:
     points = {"a.track_x": 3, "b.track_x": 2, "c.track_x": 0, "foreign.track_y": 2}
     found = asv_benchmarks(points, [r"^a.*\([12]\)", "^b", "^c", "^foreign"])
     selection = {"a": {0, 1}, "b": set(), "c": {0}}
-    narrow(found, prepared(selection, {name: [f"{name}.track_x"] for name in "abc"}))
+    narrow(found, selection)
     assert sorted(found) == ["a.track_x", "c.track_x", "foreign.track_y"]
     assert found.benchmark_selection["a.track_x"] == [1]
     assert found.benchmark_selection["foreign.track_y"] == [0, 1]
 
 
 def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
-    metrics = {"a": ["a.track_x", "a.track_y", "a.track_z"]}
-    found = asv_benchmarks(dict.fromkeys(metrics["a"], 2))
-    narrow(found, prepared({"a": {0, 1}}, metrics))
+    metrics = ["a.track_x", "a.track_y", "a.track_z"]
+    found = asv_benchmarks(dict.fromkeys(metrics, 2))
+    narrow(found, {"a": {0, 1}})
     assert list(found) == ["a.track_x"]
-    found = asv_benchmarks(dict.fromkeys(metrics["a"], 2), ["track_[yz]"])
-    narrow(found, prepared({"a": {0, 1}}, metrics))
+    found = asv_benchmarks(dict.fromkeys(metrics, 2), ["track_[yz]"])
+    narrow(found, {"a": {0, 1}})
     assert list(found) == ["a.track_y"]
 
 
 def test_a_benchmark_without_parameters_that_is_left_out_is_not_run() -> None:
     found = asv_benchmarks({"c.track_x": 0})
-    narrow(found, prepared({"c": set()}, {"c": ["c.track_x"]}))
+    narrow(found, {"c": set()})
     assert not found
 
 

@@ -118,7 +118,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
     write("toy.py", TOY.replace("// 2", "// 3"))
     done = hpml("run", "toy", "-p", "size=10")
     assert done.returncode == 1
-    assert "failed: check failed: sum differs from Gauss" in done.stdout
+    assert "failed: size=10: check failed: sum differs from Gauss" in done.stdout
     assert "hpml: 1 of 1 points failed" in done.stderr
     write("toy.py", TOY.replace("bench.check(", "unknown("))
     assert "Traceback" not in hpml("run", "toy").stderr

@@ -139,7 +139,8 @@ def _as_asv(folder: Path) -> None:
 
 
 def _read_results(data: bytes, folder: Path) -> str:
-    from hpml_plugins.store.asv_results import _read
+    from hpml_plugins.store import read_object_or_empty
+    from hpml_plugins.store.asv_results import is_result_file
 
     _project(folder)
     path = folder / "source" / _result_file()[0]
@@ -149,7 +150,7 @@ def _read_results(data: bytes, folder: Path) -> str:
         name: {key: value for key, value in entry.items() if key != "metric"} for name, entry in _declared().items()
     }
     _write_pages(folder, folder / "source", foreign)
-    read = _read(path)
+    read = is_result_file(read_object_or_empty(path))
     _merge(folder)
     return "read" if read else "stepped over"
 

@@ -13,7 +13,7 @@ from support import ROOT
 
 from hpml_plugins.cli.results import merge as command
 from hpml_plugins.errors import UsageError
-from hpml_plugins.store import MachineLocked, lock_machine, merge_results
+from hpml_plugins.store import Locked, lock_machine, merge_results
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[
     said = "\n".join(report.skipped)
     assert "0bad0bad-env.json: cannot be read" in said
     assert "notes.txt: not a result" in said
-    assert "elsewhere: not a machine's folder" in said
+    assert "elsewhere/readme: not a result" in said
     assert f"{records}:" in said and "no line break at its end" in said
     assert len(report.skipped) == 4
     assert len(list(into.glob("*/records/*.jsonl"))) == len(list(source.glob("*/records/*.jsonl")))
@@ -109,7 +109,7 @@ def test_a_machine_that_is_being_measured_is_not_merged_into(parts: list[Path], 
     into = tmp_path / "into"
     with (
         lock_machine(into, "h200-x1"),
-        pytest.raises(MachineLocked, match=r"machine 'h200-x1' is being measured: held by .*process"),
+        pytest.raises(Locked, match=r"machine 'h200-x1' is being measured: held by .*process"),
     ):
         merge_results([parts[0]], into)
 

@@ -17,7 +17,8 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.store import declarations as declared
 from hpml_plugins.store import merge_results, read_file
-from hpml_plugins.store.projection import COLUMNS, join_results
+from hpml_plugins.store.merge import join_results
+from hpml_plugins.store.projection import COLUMNS
 
 NAMES = st.sampled_from(["a.track_x", "a.track_y", "b.track_x"])
 VALUES = st.one_of(st.none(), st.just(float("nan")), st.sampled_from([1.0, 2.5]))
@@ -41,7 +42,7 @@ def result(draw: st.DrawFn) -> dict[str, Any]:
 @given(st.lists(result(), min_size=1, max_size=3))
 def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[str, Any]]) -> None:
     def union(parts: tuple[dict[str, Any], ...]) -> str:
-        return json.dumps(functools.reduce(lambda one, other: join_results(set(), one, other)[0], parts))
+        return json.dumps(functools.reduce(lambda one, other: join_results(set(), one, other), parts))
 
     expected = union(tuple(items))
     assert {union(order) for order in itertools.permutations(items)} == {expected}
@@ -51,12 +52,10 @@ def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[s
 def test_rows_of_benchmarks_with_records_are_left_to_the_projection() -> None:
     ours = {**HEAD, "results": {"b.track_x": [[1.0], [], "1", 5], "c.time_y": [[1.0], [], "1", 5]}}
     theirs = {**HEAD, "results": {"b.track_x": [[9.0], [], "1", 6], "c.time_y": [[2.0], [], "1", 6]}}
-    joined, _ = join_results({"b"}, ours, theirs)
+    joined = join_results({"b"}, ours, theirs)
     assert (joined["results"]["b.track_x"][0], joined["results"]["c.time_y"][0]) == ([1.0], [2.0])
     with pytest.raises(HpmlError, match=r"commit_hash is '1{40}', but '0{40}' in the file to join it with"):
         join_results(set(), ours, {**theirs, "commit_hash": "1" * 40})
-    with pytest.raises(HpmlError, match="not an asv result file"):
-        join_results(set(), {}, {"results": 1})
 
 
 ENTRIES = st.dictionaries(
@@ -77,7 +76,7 @@ ENTRIES = st.dictionaries(
 @given(st.lists(ENTRIES, min_size=1, max_size=3))
 def test_declarations_join_to_the_same_whatever_the_order_and_lose_nothing(items: list[dict[str, Any]]) -> None:
     def union(parts: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        return functools.reduce(lambda one, other: declared.join_benchmarks(one, other)[0], parts)
+        return functools.reduce(lambda one, other: declared.join_entries(one, other)[0], parts)
 
     expected = union(tuple(items))
     for order in itertools.permutations(items):
@@ -95,7 +94,7 @@ def test_declarations_join_to_the_same_whatever_the_order_and_lose_nothing(items
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")), min_size=1, max_size=3))
 def test_facts_of_a_machine_join_to_the_same_whatever_the_order(items: list[dict[str, str]]) -> None:
     def union(parts: tuple[dict[str, str], ...]) -> dict[str, Any]:
-        return functools.reduce(lambda one, other: declared.join_machine(one, other)[0], parts)
+        return functools.reduce(lambda one, other: declared.join_entries(one, other)[0], parts)
 
     assert len({json.dumps(union(order), sort_keys=True) for order in itertools.permutations(items)}) == 1
     assert union((*items, *items)) == union(tuple(items))
@@ -139,13 +138,13 @@ def test_records_are_a_set_of_lines_in_the_order_started(items: list[set[tuple[i
     assert len(started) == len(set().union(*items))
 
 
-def test_a_grid_keeps_the_order_of_the_one_that_has_all_values() -> None:
+def test_grids_that_differ_are_joined_in_the_order_of_size_and_equal_ones_keep_theirs() -> None:
     def entry(*values: str) -> dict[str, Any]:
         return {"t": {"version": "1", "param_names": ["n"], "params": [list(values)]}}
 
-    # the second has all values of both, so its order stays; of two that each lack one, numbers are sorted
-    assert declared.join_benchmarks(entry("1", "2"), entry("3", "2", "1"))[0] == entry("3", "2", "1")
-    assert declared.join_benchmarks(entry("10", "2"), entry("2", "1"))[0] == entry("1", "2", "10")
+    assert declared.join_entries(entry("3", "2", "1"), entry("3", "2", "1"))[0] == entry("3", "2", "1")
+    assert declared.join_entries(entry("1", "2"), entry("3", "2", "1"))[0] == entry("1", "2", "3")
+    assert declared.join_entries(entry("10", "2"), entry("2", "1", "'a'"))[0] == entry("1", "2", "10", "'a'")
 
 
 def test_a_writer_of_benchmarks_json_keeps_what_others_declared() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.store import Lock, Locked, MachineLocked, lock_machine
+from hpml_plugins.store import Lock, Locked, lock_machine
 
 FORK = multiprocessing.get_context("fork")
 
@@ -62,9 +62,7 @@ def test_a_machine_that_is_being_measured_is_refused_with_what_to_do(tmp_path: P
     left.write_text("{")
     with lock_machine(tmp_path, "h200-x1"):
         assert not left.exists()
-        with pytest.raises(
-            MachineLocked, match=r"'h200-x1' is being measured: held by .* name of its own: asv run --machine"
-        ):
+        with pytest.raises(Locked, match=r"'h200-x1' is being measured: held by .* name of its own: asv run --machine"):
             lock_machine(tmp_path, "h200-x1")
         lock_machine(tmp_path, "h200-x2").release()
 

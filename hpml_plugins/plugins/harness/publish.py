@@ -47,7 +47,7 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
         bench.progress(f"making {history.values} values", 0.05)
         make_history(project, history)
         configure(project)
-        project_results(project / "results", repository=project)
+        project_results(project / "results")
         bench.progress("asv alone", 0.2)
         alone = publish(project, "alone.json")
         bench.progress("with our pages", 0.6)

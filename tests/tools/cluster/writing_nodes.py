@@ -18,7 +18,7 @@ from asv.results import Results
 
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import MachineLocked, append_record, lock_machine, record_file
+from hpml_plugins.store import Locked, append_record, lock_machine, record_file
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 
@@ -145,7 +145,7 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
                 missing.append(f"result {point}")
         try:
             lock_machine(results, name, timeout=5).release()
-        except MachineLocked as error:
+        except Locked as error:
             missing.append(str(error))
     if left := list(results.rglob("*.partial")):
         missing.append(f"left over: {left}")

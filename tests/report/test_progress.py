@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from hpml_plugins.cli.show import Display
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.progress import RunReport
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
 
@@ -18,26 +19,23 @@ def point(number: int, without: str = "") -> Record:
     )  # fmt: skip
 
 
-def shown(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, *records: Record
-) -> list[str]:
-    monkeypatch.setenv("COLUMNS", str(width))
-    Display(len(records)).table(records)
-    return capsys.readouterr().out.splitlines()
+def shown(width: int, *records: Record) -> list[str]:
+    report = RunReport()
+    for record in records:
+        report.finish_point(record)
+    return report.finish_benchmark(width).splitlines()
 
 
-def test_with_room_a_row_is_a_point(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    title, fixed, header, *rows = shown(capsys, monkeypatch, 220, point(0), point(1))
-    assert (title, fixed) == ("many", "kind=[red]")
+def test_with_room_a_row_is_a_point() -> None:
+    fixed, header, *rows = shown(220, point(0), point(1))
+    assert fixed == "kind=[red]"
     assert header.split() == ["number", *NAMES]
     assert [row.count(f"{number + 1}.000 ms") for number, row in enumerate(rows)] == [len(NAMES)] * 2
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_without_room_there_are_several_tables_and_nothing_is_cut(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = shown(capsys, monkeypatch, width, *(point(number) for number in range(9)))
+def test_without_room_there_are_several_tables_and_nothing_is_cut(width: int) -> None:
+    lines = shown(width, *(point(number) for number in range(9)))
     assert max(map(len, lines)) <= width
     assert not any("…" in line for line in lines)
     for number in range(9):
@@ -45,8 +43,13 @@ def test_without_room_there_are_several_tables_and_nothing_is_cut(
     assert "[red]" in "".join(lines)
 
 
-def test_a_number_that_a_point_lacks_is_a_dash(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = shown(capsys, monkeypatch, 220, point(0), point(1, without=NAMES[2]))
+def test_a_number_that_a_point_lacks_is_a_dash() -> None:
+    lines = shown(220, point(0), point(1, without=NAMES[2]))
     assert lines[-1].count("–") == 1 and lines[-1].count("2.000 ms") == len(NAMES) - 1
+
+
+def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> None:
+    slow = msgspec.structs.replace(point(0), warnings=["other work"])
+    failed = [msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)]
+    lines = shown(220, slow, *failed)
+    assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]

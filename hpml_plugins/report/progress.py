@@ -1,0 +1,105 @@
+"""What a run prints: a line of status with the time left, the points of a benchmark as a table, a summary."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hpml_plugins.errors import one_line
+from hpml_plugins.model import formatting
+from hpml_plugins.model.record import Record
+from hpml_plugins.report.tables import describe_points, spell_samples
+
+#: s between two lines of status where the output is no terminal.
+INTERVAL = 30.0
+#: Numbers that the summary shows, and reasons for having none.
+HEADLINES, REASONS = 4, 2
+
+
+class RunReport:
+    """Follows the points of one run, of `hpml run` or `asv run`. durations: point → s that it took the last time."""
+
+    def __init__(self, points: Sequence[str] = (), durations: Mapping[str, float] | None = None) -> None:
+        #: The points that will be measured, in order, as `Record.point` has them.
+        self.points = points
+        self.records: list[Record] = []
+        self._of_benchmark: list[Record | None] = []
+        self._durations = durations or {}
+        self._done = 0
+        self._current = ""
+        self._started = self._spoke = time.monotonic()
+
+    def start_point(self, name: str) -> None:
+        """Say which point is measured now, how many are left and about how long they take."""
+        total = max(len(self.points), self._done + 1)
+        left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
+        self._current = f"point {self._done + 1} of {total}{left}: {name}"
+        self.progress("…", None)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Say what the point is doing: on a terminal in place of the line before, elsewhere at times."""
+        if not (terminal := sys.stderr.isatty()) and time.monotonic() - self._spoke < INTERVAL:
+            return
+        self._spoke = time.monotonic()
+        line = one_line(f"{self._current} {text}{f' {share:.0%}' if share is not None else ''}")
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    def finish_point(self, record: Record | None) -> None:
+        """Take in what the point gave; a commit from before the suite gives nothing."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        self._done += 1
+        self._of_benchmark.append(record)
+        self.records += [record] if record else []
+
+    def finish_benchmark(self, width: int) -> str:
+        """The points since the last benchmark: measured ones as a table, the others by reason."""
+        records, self._of_benchmark = self._of_benchmark, []
+        lines = list(describe_points([record for record in records if record], width))
+        if None in records:
+            lines.append(f"skipped: {records.count(None)} of {len(records)} points: not available at this commit")
+        return "\n".join(lines)
+
+    def summary(self, results: Path) -> Iterator[str]:
+        """Ten lines at most: what was measured, some numbers, what was not measured and why, where to look."""
+        if not self.records:
+            return
+        by_status = Counter(record.status for record in self.records)
+        benchmarks = len({record.benchmark for record in self.records if record.status == "ok"})
+        seconds = _spell_time(time.monotonic() - self._started)
+        machine = self.records[-1].machine
+        yield f"Measured {by_status['ok']} points of {benchmarks} benchmarks on {machine} in {seconds}."
+        seen: set[str] = set()
+        for record in self.records:
+            if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
+                seen.add(record.plugin)
+                name, samples = next(iter(record.metrics.items()))
+                point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
+                yield f"  {point}: {name} {spell_samples(samples)}"
+        for status in ("failed", "skipped"):
+            reasons = Counter(record.reason for record in self.records if record.status == status)
+            if reasons:
+                shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
+                more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
+                yield f"{status.capitalize()} {by_status[status]} points: {'; '.join(shown)}{more}."
+        yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
+
+    def _time_left(self) -> float:
+        """s: what each point took the last time it was measured; others like the mean of this run."""
+        measured = [record.duration for record in self.records] or list(self._durations.values()) or [0.0]
+        usual = sum(measured) / len(measured)
+        return sum(self._durations.get(point, usual) for point in self.points[self._done :])
+
+
+def _spell_time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
