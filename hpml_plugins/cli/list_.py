@@ -67,10 +67,10 @@ def _print_available(registry: Registry, as_json: bool) -> int:
 
 def _listing(host: Host) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for plugin, benchmark in host.benchmarks():
+    for benchmark in host.benchmarks():
         rows.append(
             {
-                "plugin": plugin.entry.name,
+                "plugin": benchmark.plugin.name,
                 "benchmark": benchmark.name,
                 "version": benchmark.version,
                 "description": benchmark.description,

@@ -69,8 +69,11 @@ def hash_of(file: Path) -> str:
     return digest.hexdigest()
 
 
-def check_pins(source: PluginSource, origin: Origin) -> None:
+def check_pins(source: PluginSource, folder: Path) -> None:
     """Raise PluginError, with what was expected, what was found and how to fix it, where a pin does not hold."""
+    if source.version is None and source.sha256 is None:
+        return
+    origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
         raise PluginError(

@@ -114,6 +114,11 @@ class Registry:
     lines: YamlLines
 
     @property
+    def folder(self) -> Path:
+        """Where it lies: paths in it are relative to this folder."""
+        return self.path.resolve().parent
+
+    @property
     def enabled(self) -> list[PluginEntry]:
         """The plugins that are on."""
         return [entry for entry in self.plugins if entry.enabled]

@@ -248,11 +248,11 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
     numbers = itertools.count()
     found: dict[str, TrackedMetric] = {}
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-    for plugin, benchmark in host.benchmarks() if host else ():
+    for benchmark in host.benchmarks() if host else ():
         grid = {name: [repr(value) for value in values] for name, values in benchmark.grid.items()}
         points = _declared_points(benchmark.version, grid, numbers)
         for metric in benchmark.metrics:
-            name, where = asv_name(benchmark.name, metric.name), (plugin.entry.name, metric.unit, metric.direction)
+            name, where = asv_name(benchmark.name, metric.name), (benchmark.plugin.name, metric.unit, metric.direction)
             found[name] = TrackedMetric(name, benchmark.name, metric.name, *where, benchmark.name, points)
     shared: dict[str, Points] = {}
     for name, entry in declarations.items():
