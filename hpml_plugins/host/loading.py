@@ -98,20 +98,8 @@ def _import(entry: PluginSource, folder: Path) -> Any:
     return module
 
 
-class _Manager(pluggy.PluginManager):
-    """Looks only at names that may be hooks: looking at all of them took most of the time of loading."""
-
-    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        """Ours all begin with the project's name."""
-        return super().parse_hookspec_opts(module_or_class, name) if name.startswith("hpml_") else None
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        """Any name that a function may have, so that a misspelt hook is reported."""
-        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
-
-
 def _hooks(name: str, module: Any) -> Any:
-    manager = _Manager(hookspecs.PROJECT)
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(module, name)
     manager.check_pending()
