@@ -129,11 +129,5 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
 
 
 def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    found = [
-        f"{key} was {before[key]}, is {now[key]}"
-        for key in ("path", "module", "entry_point", "distribution", "version")
-        if key in before and key in now and before[key] != now[key]
-    ]
-    if not found and before.get("sha256") != now.get("sha256"):
-        found = [f"its code, sha256 was {before.get('sha256', 'none')[:12]}, is {now.get('sha256', 'none')[:12]}"]
-    return "; ".join(found)
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in changed)

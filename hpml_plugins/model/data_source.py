@@ -10,16 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 from hpml_plugins.errors import nearest
 
 
-class LoadedData(Protocol):
-    """A data set in memory."""
-
-    def take(self, train: int | None, test: int | None, seed: int) -> LoadedData:
-        """A part of it with so many samples for training and testing, chosen by the seed; None takes all."""
-
-    def facts(self) -> dict[str, str | float]:
-        """What a Record says of it: digest, sizes, which part."""
-
-
 @runtime_checkable
 class LoadableData(Protocol):
     """A data set by name; plugins offer them through the hook `hpml_data`."""
@@ -32,9 +22,10 @@ class LoadableData(Protocol):
         """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at file names only."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
-        """The data set as a LoadedData; nothing is downloaded. Raises DataError where it is missing or damaged.
+        """The data set in memory; nothing is downloaded. Raises DataError where it is missing or damaged.
 
-        progress: told what takes time.
+        progress: told what takes time. The data set has `take(train, test, seed)`, a part of it with so many samples
+        chosen by the seed, None for all, and `facts()`, what a Record says of it: digest, sizes, which part.
         """
 
 

@@ -94,7 +94,7 @@ def test_changes_since_the_last_run_are_said_once_there_was_one(host_of: HostOf,
 
     ran(86400.0, path="toy.py", sha256="0" * 64)
     assert changes(host.plugins, results) == {
-        "toy": f"its code, sha256 was {'0' * 12}, is {host.plugins[0].source['sha256'][:12]} (last run 1970-01-02)"
+        "toy": f"sha256 was {'0' * 64}, is {host.plugins[0].source['sha256']} (last run 1970-01-02)"
     }
     ran(2 * 86400.0, **host.plugins[0].source)
     assert changes(host.plugins, results) == {}
