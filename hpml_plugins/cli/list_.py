@@ -23,12 +23,9 @@ from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_regist
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
 @click.option("--available", "only_available", is_flag=True, help="Show installed plugins that no entry enables.")
 @click.option("--changed", is_flag=True, help="Show also which plugins' code differs from that of their last Records.")
-@click.option("--results", type=click.Path(path_type=Path), help="asv's results folder; default: beside the registry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def command(
-    settings: Settings, profile: str, only_available: bool, changed: bool, results: Path | None, as_json: bool
-) -> int:
+def command(settings: Settings, profile: str, only_available: bool, changed: bool, as_json: bool) -> int:
     """Show plugins, benchmarks and points, and what this node would skip."""
     registry = read_registry(settings.registry)
     if only_available:
@@ -36,7 +33,7 @@ def command(
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
     rows = _listing(host)
-    found = changes(host.plugins, results or settings.registry.parent / "results") if changed else {}
+    found = changes(host.plugins, registry.folder / "results") if changed else {}
     if as_json:
         rows = [row | ({"changed": found[row["plugin"]]} if row["plugin"] in found else {}) for row in rows]
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")

@@ -16,7 +16,7 @@ from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, meas
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.node import data_used, detect_node, machine_name
-from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
+from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.store import append_record, check_writable
 
 Task = tuple[Declared, Params]
@@ -111,7 +111,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         (benchmark, params)
         for benchmark in found
         for params in benchmark.chosen_points()
-        if all(key in params and is_one_of(_formatted(params[key]), values) for key, values in wanted.items())
+        if all(key in params and _formatted(params[key]) in values for key, values in wanted.items())
     ]
     if not tasks:
         raise UsageError(
