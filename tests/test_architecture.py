@@ -11,7 +11,7 @@ from support import ROOT
 from hpml_plugins.store import count_missing
 
 #: Lines of Python, a step on the way to 9,000 and 3,500. Lower them with the code; never raise them.
-CORE, WORKLOADS_AND_TOOLS = 12_010, 4_010
+CORE, WORKLOADS_AND_TOOLS = 11_889, 4_009
 LONGEST = 60
 
 

@@ -118,7 +118,7 @@ class Registry:
     @property
     def folder(self) -> Path:
         """Where it lies: paths in it are relative to this folder."""
-        return self.path.resolve().parent
+        return self.path.parent.resolve()
 
     @property
     def enabled(self) -> list[PluginEntry]:
