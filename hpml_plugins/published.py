@@ -68,7 +68,7 @@ _SPELLINGS = {"double": "float64", "float": "float32", "half": "float16", "uint8
 
 def gpu_types() -> list[GpuType]:
     """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first, then those that plugins bring."""
-    return [*_read(), *_GPU_TYPES.get()]
+    return [*_read(), *_OFFERED.get()[0]]
 
 
 def find_gpu(nvml_name: str) -> GpuType | None:
@@ -84,24 +84,23 @@ def _read() -> tuple[GpuType, ...]:
     return read_data("gpus.yaml", tuple[GpuType, ...])
 
 
-_GPU_TYPES: ContextVar[tuple[GpuType, ...]] = ContextVar("GPU types of plugins", default=())
-_FIGURES: ContextVar[tuple[Any, ...]] = ContextVar("published figures of plugins", default=())
+#: GPU types and published figures of plugins.
+_OFFERED: ContextVar[tuple[Sequence[GpuType], Sequence[Any]]] = ContextVar("offered by plugins", default=((), ()))
 
 
 @contextmanager
 def use_published(gpu_types: Sequence[GpuType], figures: Sequence[Any]) -> Iterator[None]:
     """Let what plugins bring be found while the block runs, here and in processes forked in it."""
-    tokens = _GPU_TYPES.set((*_GPU_TYPES.get(), *gpu_types)), _FIGURES.set((*_FIGURES.get(), *figures))
+    token = _OFFERED.set((gpu_types, figures))
     try:
         yield
     finally:
-        _GPU_TYPES.reset(tokens[0])
-        _FIGURES.reset(tokens[1])
+        _OFFERED.reset(token)
 
 
-def offered_figures() -> tuple[Any, ...]:
+def offered_figures() -> Sequence[Any]:
     """The published figures that plugins bring: PublishedFigure, or mappings with its fields."""
-    return _FIGURES.get()
+    return _OFFERED.get()[1]
 
 
 def read_data(name: str, kind: type[T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import sys
 from collections import Counter
@@ -18,16 +17,15 @@ from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
-from hpml_plugins.store import decode_file, record_files
 
 
 @click.command("list")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
 @click.option("--available", "only_available", is_flag=True, help="Show installed plugins that no entry enables.")
-@click.option("--results", type=click.Path(path_type=Path), help="asv's results folder; default: beside the registry.")
+@click.option("--changed", is_flag=True, help="Show also which plugins' code differs from that of their last Records.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def command(settings: Settings, profile: str, only_available: bool, results: Path | None, as_json: bool) -> int:
+def command(settings: Settings, profile: str, only_available: bool, changed: bool, as_json: bool) -> int:
     """Show plugins, benchmarks and points, and what this node would skip."""
     registry = read_registry(settings.registry)
     if only_available:
@@ -35,13 +33,13 @@ def command(settings: Settings, profile: str, only_available: bool, results: Pat
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
     rows = _listing(host)
-    changed = changes(host.plugins, results or settings.registry.parent / "results")
+    found = changes(host.plugins, registry.folder / "results") if changed else {}
     if as_json:
-        rows = [row | ({"changed": changed[row["plugin"]]} if row["plugin"] in changed else {}) for row in rows]
+        rows = [row | ({"changed": found[row["plugin"]]} if row["plugin"] in found else {}) for row in rows]
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")
     else:
         _print(rows, host, node, profile)
-        for name, change in changed.items():
+        for name, change in found.items():
             print(f"changed since its last run: {name}: {change}")
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         print(f"hpml: {problem}", file=sys.stderr)
@@ -66,10 +64,10 @@ def _print_available(registry: Registry, as_json: bool) -> int:
 
 def _listing(host: Host) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for plugin, benchmark in host.benchmarks():
+    for benchmark in host.benchmarks():
         rows.append(
             {
-                "plugin": plugin.entry.name,
+                "plugin": benchmark.plugin.name,
                 "benchmark": benchmark.name,
                 "version": benchmark.version,
                 "description": benchmark.description,
@@ -107,46 +105,26 @@ def _shorten(values: list[Any]) -> str:
     return ", ".join(shown) if len(shown) <= 12 else f"{', '.join(shown[:10])}, … {len(shown) - 10} more"
 
 
-class _RunFacts(msgspec.Struct, frozen=True):
-    """The part of a Record that `changes` needs."""
-
-    plugin: str
-    started: float = 0.0
-    source: dict[str, str] = {}
-
-
 def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
     """Plugin → how its code differs from that of its newest Record. Plugins that never ran, or did not change, are out.
 
     results: asv's folder; the Records of every machine count.
     """
-    measuring = {plugin.entry.name: plugin for plugin in plugins if plugin.declared}
-    last = _last_runs(results, set(measuring))
+    import datetime
+
+    from hpml_plugins.store import read_records
+
+    runs = sorted((each for each in read_records(results) if each.source), key=lambda each: each.started)
+    last = {record.plugin: record for record in runs}
     found = {}
-    for name, run in last.items():
-        if difference := _difference(run.source, measuring[name].source):
+    for plugin in plugins:
+        run = last.get(plugin.entry.name)
+        if run and plugin.declared and (difference := _difference(run.source, plugin.source)):
             day = datetime.datetime.fromtimestamp(run.started, datetime.UTC).date()
-            found[name] = f"{difference} (last run {day})"
+            found[run.plugin] = f"{difference} (last run {day})"
     return found
 
 
-def _last_runs(results: Path, plugins: set[str]) -> dict[str, _RunFacts]:
-    """Plugin → its newest Record."""
-    decoder = msgspec.json.Decoder(_RunFacts)
-    last: dict[str, _RunFacts] = {}
-    for record in (record for file in record_files(results) for _, record in decode_file(file, decoder.decode)):
-        known = last.get(record.plugin)
-        if record.plugin in plugins and record.source and (known is None or record.started >= known.started):
-            last[record.plugin] = record
-    return {name: last[name] for name in sorted(last)}
-
-
 def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    found = [
-        f"{key} was {before[key]}, is {now[key]}"
-        for key in ("path", "module", "entry_point", "distribution", "version")
-        if key in before and key in now and before[key] != now[key]
-    ]
-    if not found and before.get("sha256") != now.get("sha256"):
-        found = [f"its code, sha256 was {before.get('sha256', 'none')[:12]}, is {now.get('sha256', 'none')[:12]}"]
-    return "; ".join(found)
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in changed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import HpmlError, UsageError, nearest
+from hpml_plugins.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
@@ -62,11 +62,8 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
             print(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
         path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(drawn)
-        except OSError as error:
-            raise HpmlError(f"cannot be written: {error.strerror}", str(path)) from None
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(drawn)
         print(path)
     return 0
 

@@ -13,16 +13,16 @@ import msgspec
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared, Host, LoadedPlugin, load_sources, make_host
+from hpml_plugins.host import Declared, Host, load_sources, make_host
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import encode, point_key
 from hpml_plugins.node import data_used, detect_node, machine_name
-from hpml_plugins.registry import EVERYTHING, is_one_of, read_registry
+from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.store import append_record, check_writable
 
-Task = tuple[LoadedPlugin, Declared, Params]
+Task = tuple[Declared, Params]
 
 
 @click.command("run")
@@ -54,16 +54,16 @@ def command(
     node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
-    plugin = host.load(tasks[0][0])  # a name is of one plugin or of one of its benchmarks: no other is imported here
+    sampling, _ = tasks[0]
+    plugin = host.load(sampling.plugin.name)  # a name is of one plugin or of one of its benchmarks
     if plugin.error:
         raise plugin.error
     benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
-    points = [(benchmarks[info.name], params) for _, info, params in tasks]
+    points = [(benchmarks[info.name], params) for info, params in tasks]
     if record:
         check_writable(record)
     if len(points) > 1:
         import_before_fork(shared(module for benchmark, _ in points for module in benchmark.requires.modules))
-    sampling = tasks[0][1]
     context = Context(
         node=node,
         plugin=plugin.entry.name,
@@ -102,21 +102,21 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     """
     found = host.find(name)
     wanted = dict(_split(choice) for choice in choices)
-    known = {key for _, benchmark in found for key in benchmark.grid}
+    known = {key for benchmark in found for key in benchmark.grid}
     for key, values in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {_formatted(value) for _, benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {_formatted(value) for benchmark in found for value in benchmark.grid.get(key, ())}
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
                 f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
                 "grids are widened in registry.yaml"
             )
     tasks = [
-        (plugin, benchmark, params)
-        for plugin, benchmark in found
+        (benchmark, params)
+        for benchmark in found
         for params in benchmark.chosen_points()
-        if all(key in params and is_one_of(_formatted(params[key]), values) for key, values in wanted.items())
+        if all(key in params and _formatted(params[key]) in values for key, values in wanted.items())
     ]
     if not tasks:
         raise UsageError(

@@ -39,23 +39,17 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     return 0
 
 
-@click.command()
-@click.argument("range_", metavar="[RANGE]", required=False)
-@click.option("--html-dir", "-o", metavar="DIR", help="Where to write; default: html_dir of asv.conf.json.")
+@click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
-@click.option("--no-pull", is_flag=True, help="Do not pull the repository.")
-def publish(range_: str | None, html_dir: str | None, config: str, no_pull: bool) -> None:
-    """Write the site, as `asv publish` does."""
+@click.argument("words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED)
+def publish(config: str, words: tuple[str, ...]) -> None:
+    """Write the site: `asv publish`, with its options."""
     from asv.main import main
 
     from hpml_plugins.asv.configuration import read_configuration
 
     read_configuration(Path(config))  # asv would end with another exit status
-    words = ["publish", "--config", config]
-    words += ["--html-dir", html_dir] if html_dir else []
-    words += ["--no-pull"] if no_pull else []
-    words += [range_] if range_ else []
-    sys.argv = ["asv", *words]
+    sys.argv = ["asv", "publish", "--config", config, *words]
     main()
 
 

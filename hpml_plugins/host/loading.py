@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,38 +29,42 @@ from hpml_plugins.registry.reader import ProfileChoice, is_one_of
 class LoadedPlugin:
     """A plugin and what it offers; `error` is set, and nothing offered, where it is broken.
 
-    where: file and line of its entry.  source: where the code came from.  benchmarks, hooks: of one that was imported
-    into this process.  declared: its benchmarks as data, of one that the host imported in another.
+    folder: of the registry.  where: file and line of its entry.  benchmarks, hooks: of one that was imported into this
+    process.  declared: its benchmarks as data, of one that the host imported in another.
     """
 
     entry: PluginSource
+    folder: Path
     where: str
     benchmarks: tuple[Benchmark, ...] = ()
-    source: dict[str, str] = field(default_factory=dict)
     error: HpmlError | None = None
     hooks: Any = None
     declared: tuple[Declared, ...] = ()
 
+    @functools.cached_property
+    def source(self) -> dict[str, str]:
+        """Where the code comes from, as every Record has it: the declared source, distribution, version, hash."""
+        return locate(self.entry, self.folder).provenance(self.entry)
+
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
-    """Hold the plugin against its pins, import it and call its hook.
+    """Hold the plugin against its pins, import it and call its hook.  folder: of the registry.
 
     A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to stderr: stdout may
     be a table or JSON.
     """
+    folder = folder.resolve()  # the plugin may change the working directory
     try:
-        origin = locate(entry, folder)
-        check_pins(entry, origin)
+        check_pins(entry, folder)
         with redirect_stdout(sys.stderr):
             hooks = _hooks(entry.name, _import(entry, folder))
-            return LoadedPlugin(entry, where, _ask(hooks), origin.provenance(entry), hooks=hooks)
+            return LoadedPlugin(entry, folder, where, _ask(hooks), hooks=hooks)
     except HpmlError as error:
-        placed = error if error.where else type(error)(f"plugin {entry.name!r}: {error.what}", where)
-        return LoadedPlugin(entry, where, error=placed)
+        fault = error if error.where else PluginError(f"plugin {entry.name!r}: {error.what}", where)
     except (Exception, SystemExit) as error:
         fault = PluginError(f"plugin {entry.name!r} cannot be loaded: {describe(error)}", where)
         fault.__cause__ = error
-        return LoadedPlugin(entry, where, error=fault)
+    return LoadedPlugin(entry, folder, where, error=fault)
 
 
 def _import(entry: PluginSource, folder: Path) -> Any:
@@ -93,20 +98,8 @@ def _import(entry: PluginSource, folder: Path) -> Any:
     return module
 
 
-class _Manager(pluggy.PluginManager):
-    """Looks only at names that may be hooks: looking at all of them took most of the time of loading."""
-
-    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        """Ours all begin with the project's name."""
-        return super().parse_hookspec_opts(module_or_class, name) if name.startswith("hpml_") else None
-
-    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        """Any name that a function may have, so that a misspelt hook is reported."""
-        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
-
-
 def _hooks(name: str, module: Any) -> Any:
-    manager = _Manager(hookspecs.PROJECT)
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(module, name)
     manager.check_pending()

@@ -69,8 +69,11 @@ def hash_of(file: Path) -> str:
     return digest.hexdigest()
 
 
-def check_pins(source: PluginSource, origin: Origin) -> None:
+def check_pins(source: PluginSource, folder: Path) -> None:
     """Raise PluginError, with what was expected, what was found and how to fix it, where a pin does not hold."""
+    if source.version is None and source.sha256 is None:
+        return
+    origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
         raise PluginError(
@@ -125,22 +128,8 @@ def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
         return "hpml-plugins", __version__
     import importlib.metadata
 
-    try:
-        found = importlib.metadata.distribution(package)  # as most are called; the table below takes 0.1 s
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        names = _packages(path).get(package, [])
-        if not names:
-            return "", ""
-        found = importlib.metadata.distribution(names[0])
-    return found.name, found.version
-
-
-@functools.cache
-def _packages(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Package → distributions. path: sys.path, on which the answer depends."""
-    import importlib.metadata
-
-    return importlib.metadata.packages_distributions()
+    names = importlib.metadata.packages_distributions().get(package)
+    return (names[0], importlib.metadata.version(names[0])) if names else ("", "")
 
 
 def _same_version(wanted: str, found: str) -> bool:

@@ -102,20 +102,20 @@ def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
 def load_sources(
     offers: Offers, folder: Path, names: Iterable[str], own: LoadedPlugin | None = None
 ) -> dict[str, LoadableData]:
-    """Load the plugins that offer the data sets of these names, and return these data sets.
+    """The data sets of these names, from the plugins that offer them, which are loaded.
 
     folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named. A
     broken plugin gives none: the point is skipped.
     """
-    names = list(names)
+    loaded = {own.entry.name: own} if own else {}
+    offered = {name: offers.data[name] for name in names if name in offers.data}
+    if own:  # another plugin's of the same name stands where that plugin comes first in the registry
+        offered = {name: own.entry for name in own_sources(own) if name not in offers.data} | offered
+        offered |= {name: entry for name, entry in offers.data.items() if entry.name == own.entry.name}
     found: dict[str, LoadableData] = {}
-    if own is not None:  # another plugin's of the same name stands where that plugin comes first in the registry
-        stands = {name: offers.data[name].name == own.entry.name for name in offers.data}
-        found = {name: source for name, source in own_sources(own).items() if stands.get(name, True)}
-    for name in names:
-        if name not in found and (offered := offers.data.get(name)):
-            theirs = own_sources(load_plugin(offered, folder))
-            found |= {each: theirs[each] for each in names if offers.data.get(each) == offered and each in theirs}
+    for name, entry in offered.items():
+        plugin = loaded[entry.name] = loaded.get(entry.name) or load_plugin(entry, folder)
+        found |= {each: source for each, source in own_sources(plugin).items() if each == name}
     return found
 
 

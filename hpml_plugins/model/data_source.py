@@ -10,16 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 from hpml_plugins.errors import nearest
 
 
-class LoadedData(Protocol):
-    """A data set in memory."""
-
-    def take(self, train: int | None, test: int | None, seed: int) -> LoadedData:
-        """A part of it with so many samples for training and testing, chosen by the seed; None takes all."""
-
-    def facts(self) -> dict[str, str | float]:
-        """What a Record says of it: digest, sizes, which part."""
-
-
 @runtime_checkable
 class LoadableData(Protocol):
     """A data set by name; plugins offer them through the hook `hpml_data`."""
@@ -32,41 +22,40 @@ class LoadableData(Protocol):
         """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at file names only."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
-        """The data set as a LoadedData; nothing is downloaded. Raises DataError where it is missing or damaged.
+        """The data set in memory; nothing is downloaded. Raises DataError where it is missing or damaged.
 
-        progress: told what takes time.
+        progress: told what takes time. The data set has `take(train, test, seed)`, a part of it with so many samples
+        chosen by the seed, None for all, and `facts()`, what a Record says of it: digest, sizes, which part.
         """
 
 
 #: The line of registry.yaml that brings the project's own data sets.
 BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
 
-_SOURCES: ContextVar[Mapping[str, LoadableData]] = ContextVar("data sources", default={})  # noqa: B039  (never changed)
-#: Name → why it is missing, of the sources in force.
-_REASONS: ContextVar[dict[str, str]] = ContextVar("why data is missing")
+Sources = Mapping[str, LoadableData]
+#: The sources in force by name, and why each is missing, as far as it was asked.
+_KNOWN: ContextVar[tuple[Sources, dict[str, str]]] = ContextVar("data sources", default=({}, {}))
 
 
-def available_sources() -> Mapping[str, LoadableData]:
+def available_sources() -> Sources:
     """Name → data source, of those in force here."""
-    return _SOURCES.get()
+    return _KNOWN.get()[0]
 
 
 @contextmanager
-def use_sources(sources: Mapping[str, LoadableData]) -> Iterator[None]:
+def use_sources(sources: Sources) -> Iterator[None]:
     """Let these be known too while the block runs, here and in processes forked in it."""
-    tokens = _SOURCES.set({**_SOURCES.get(), **sources}), _REASONS.set({})
+    token = _KNOWN.set(({**available_sources(), **sources}, {}))
     try:
         yield
     finally:
-        _SOURCES.reset(tokens[0])
-        _REASONS.reset(tokens[1])
+        _KNOWN.reset(token)
 
 
 def why_no_data(name: str) -> str:
     """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty when it can."""
-    sources = available_sources()
+    sources, reasons = _KNOWN.get()
     if name in sources:
-        reasons = _REASONS.get()
         if name not in reasons:  # looked for once, asked for by every point
             reasons[name] = sources[name].why_missing()
         return reasons[name]

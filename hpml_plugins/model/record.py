@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.samples import interval_rank
+from hpml_plugins.model.samples import Samples
 
 Status = Literal["ok", "failed", "skipped"]
 SCHEMA = 1
@@ -60,9 +60,8 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
             return Estimate(self.samples[0], float(self.info["asv_low"]), float(self.info["asv_high"]), 1)
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
-        ordered = sorted(self.samples)
-        rank = interval_rank(len(ordered), 0.95)
-        return Estimate(statistics.median(ordered), ordered[rank], ordered[-1 - rank], len(ordered))
+        low, high = Samples(tuple(self.samples)).interval()
+        return Estimate(self.median, low, high, len(self.samples))
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):

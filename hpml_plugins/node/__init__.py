@@ -2,4 +2,4 @@
 
 from hpml_plugins.node.detect import detect_node, machine_name, visible
 from hpml_plugins.node.needs import data_used, gpus_used, unmet
-from hpml_plugins.node.nvml import read_gpus, read_health, read_users
+from hpml_plugins.node.nvml import read_gpus, read_state

@@ -187,18 +187,15 @@ def _read_gpus() -> Found:
         return Found(problem=f"NVML: {error}")
 
 
-def read_users(gpus: Sequence[Gpu]) -> list[GpuUser]:
-    """The processes on these GPUs; none where NVML refuses, which `read_gpus` reports."""
-    with suppress(Exception):
-        return [user for card in open_cards(gpus) for user in card.users()]
-    return []
+def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
+    """The processes on these GPUs, and what those with ECC tell of their memory.
 
-
-def read_health(gpus: Sequence[Gpu]) -> list[GpuHealth]:
-    """What these GPUs tell of their memory; nothing of those that have no ECC."""
+    Nothing where NVML refuses, which `read_gpus` reports.
+    """
     with suppress(Exception):
-        return [health for card in open_cards(gpus) if (health := card.health())]
-    return []
+        cards = open_cards(gpus)
+        return [user for card in cards for user in card.users()], list(filter(None, [card.health() for card in cards]))
+    return [], []
 
 
 def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:

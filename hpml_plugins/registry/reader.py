@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from hpml_plugins.registry.lines import YamlLines, read_yaml
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
+#: s; no time in the file is longer, and none is infinite.
+LONGEST = 1e9
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$", description="lower-case letters, digits and _")]
 Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
@@ -69,9 +70,10 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         ]
         | None
     ) = None
-    budget: Annotated[float, msgspec.Meta(gt=0, description="s of sampling, at most, for each timed step")] | None = (
-        None
-    )
+    budget: (
+        Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
+        | None
+    ) = None
 
 
 class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -81,7 +83,7 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
     grid: Annotated[
         GridChoice, msgspec.Meta(description="benchmark → parameter → values that replace the plugin's own")
     ] = {}
-    timeout: Annotated[float, msgspec.Meta(gt=0, description="s, for each point")] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
     profiles: Annotated[
         dict[str, ProfileChoice],
@@ -112,6 +114,11 @@ class Registry:
     path: Path
     plugins: tuple[PluginEntry, ...]
     lines: YamlLines
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies: paths in it are relative to this folder."""
+        return self.path.parent.resolve()
 
     @property
     def enabled(self) -> list[PluginEntry]:
@@ -178,11 +185,6 @@ def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
                 f"plugin {entry.name!r}: a file has no version to pin; pin it by sha256: (`sha256sum {entry.path}`)",
                 lines.at(("plugins", index, "version")),
             )
-        for key, seconds in (("timeout", entry.timeout), ("sampling", entry.sampling.budget)):
-            if seconds is not None and not math.isfinite(seconds):
-                raise RegistryError(
-                    f"plugin {entry.name!r}: {key} is {seconds}; give seconds", lines.at(("plugins", index, key))
-                )
         if EVERYTHING in entry.profiles:
             raise RegistryError(
                 f"profile {EVERYTHING!r} always means every point and cannot be redefined",

@@ -220,8 +220,8 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
     found: dict[str, TrackedMetric] = {}
     benchmarks: dict[str, TrackedBenchmark] = {}
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-    for plugin, benchmark in host.benchmarks() if host else ():
-        tracked = TrackedBenchmark(benchmark.name, plugin.entry.name, benchmark.name, benchmark.version)
+    for benchmark in host.benchmarks() if host else ():
+        tracked = TrackedBenchmark(benchmark.name, benchmark.plugin.name, benchmark.name, benchmark.version)
         tracked.declare({name: [repr(value) for value in values] for name, values in benchmark.grid.items()})
         benchmarks[benchmark.name] = tracked
         for metric in benchmark.metrics:

@@ -1,4 +1,4 @@
-"""What runs in asv's benchmark processes: the generated `track_` functions and the Record each of them reads.
+"""What runs in asv's benchmark processes: the generated `track_` functions.
 
 This package is imported there at the commit under test, so it must not import asv, and `track_functions` is kept
 compatible with suites that newer commits wrote.

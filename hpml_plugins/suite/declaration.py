@@ -60,10 +60,9 @@ def declare(
     reuse: Sequence[str] = (),
 ) -> Suite:
     """The suite of a host."""
-    benchmarks = [benchmark for _, benchmark in host.benchmarks()]
-    folder = str(host.registry.path.parent.resolve())
-    offers = msgspec.to_builtins(host.offers)
+    folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
+    benchmarks = list(host.benchmarks())
     return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers)
 
 

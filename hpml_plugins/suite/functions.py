@@ -1,4 +1,4 @@
-"""The generated asv benchmarks, one `track_` function for each metric, and the Record that each of them reads."""
+"""The generated asv benchmarks: one `track_` function for each metric, which measures a point and stores its Record."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared, unmeasured
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
-from hpml_plugins.model.record import Record, decode, encode, point_key
+from hpml_plugins.model.record import Record, encode, point_key
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
-from hpml_plugins.store import append_record, read_file, record_file
+from hpml_plugins.store import append_record, atomic_write, read_file, record_file
 from hpml_plugins.store.asv_results import ASV_UNITS
 from hpml_plugins.suite.declaration import Suite, load_suite
 
@@ -99,7 +99,7 @@ def _fail(reason: str) -> NoReturn:
 
 
 def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
-    """The Record of this point in this run; measured now if no metric asked before. None outside the run's profile.
+    """The Record of this point, measured now: asv asks for one metric of each point. None outside the run's profile.
 
     With --skip-existing a stored Record of this commit and environment is given: asv saves its results when a commit is
     done, and what an interrupted run had measured by then is in the Records alone.
@@ -118,31 +118,20 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
     if not suite.scratch:
         return _measure(suite, declared, params, context)
     point = point_key(declared.benchmark, declared.version, params)
-    finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
-    if finished.exists():
-        return decode(finished.read_bytes())
     file = record_file(suite.results, suite.machine, context.commit)
     if suite.reuse:
         stored = [each for each in read_file(file) if (each.point, each.environment) == (point, context.environment)]
         if stored and stored[-1].status in suite.reuse:
             return stored[-1]
-    started = finished.with_suffix(".started")
-    if started.exists():
-        reason = "its process was ended before it could report (by asv's timeout, or from outside)"
-        record = unmeasured(declared.benchmark, declared.version, params, context, reason=reason)
-    else:
-        started.parent.mkdir(parents=True, exist_ok=True)
-        started.touch()
-        record = _measure(suite, declared, params, context)
+    record = _measure(suite, declared, params, context)
     if suite.keep:
         try:
             append_record(file, record)
         except Unwritable as error:
             Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
             raise
-    partial = finished.with_suffix(".partial")
-    partial.write_bytes(encode(record))
-    partial.replace(finished)
+    finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
+    atomic_write(finished, encode(record), durable=False)  # for what asv's own process prints
     return record
 
 

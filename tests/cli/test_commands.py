@@ -70,6 +70,29 @@ def test_list_and_discovery_import_nothing_heavy() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_declaring_the_built_in_benchmarks_imports_nothing_that_only_measuring_needs() -> None:
+    code = (
+        "import sys; from hpml_plugins.host import load_plugin; from hpml_plugins.registry import read_registry; "
+        "entries = read_registry().enabled; from pathlib import Path; "
+        "print([entry.name for entry in entries if load_plugin(entry, Path()).error]); "
+        "print([name for name in sys.modules if name.startswith('hpml_plugins.workloads.complexity')])"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
+
+
+@pytest.mark.usefixtures("toy")
+def test_list_compares_with_the_last_run_only_when_asked(hpml: Hpml, write: Write) -> None:
+    assert hpml("run", "toy", "-p", "size=10", "--record", "results/here/records/c.jsonl").returncode == 0
+    assert "changed since" not in hpml("list", "--changed").stdout
+    write("toy.py", TOY + "\n")
+    assert "changed since" not in hpml("list").stdout
+    assert "changed since its last run: toy: sha256 was " in hpml("list", "--changed").stdout
+    (row,) = json.loads(hpml("list", "--changed", "--json").stdout)
+    assert row["changed"].startswith("sha256 was ")
+
+
 @pytest.mark.usefixtures("toy")
 def test_a_broken_plugin_is_listed_as_broken_and_the_others_as_they_are(hpml: Hpml, write: Write) -> None:
     write("registry.yaml", REGISTRY + "  - {name: bad, module: no_such_module}\n")

@@ -35,7 +35,7 @@ def test_a_file_a_module_and_an_entry_point_all_give_a_plugin(
         toy_entry=TOY.replace('"toy"', '"toy_c"'),
     )
     assert host.broken == []
-    assert [(plugin.entry.name, benchmark.name) for plugin, benchmark in host.benchmarks()] == [
+    assert [(benchmark.plugin.name, benchmark.name) for benchmark in host.benchmarks()] == [
         ("a", "toy"),
         ("b", "toy_b"),
         ("c", "toy_c"),
@@ -95,7 +95,7 @@ def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(host_of
     assert message in str(error)
     assert ".py:" in error.where or "registry.yaml:3" in error.where
     assert "\n" not in str(error)
-    assert [benchmark.name for _, benchmark in host.benchmarks()] == ["toy"]
+    assert [benchmark.name for benchmark in host.benchmarks()] == ["toy"]
     with pytest.raises(HpmlError, match="bad"):
         host.find("bad")
 
@@ -103,7 +103,7 @@ def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(host_of
 def test_two_plugins_offering_one_name_names_both(host_of: HostOf) -> None:
     host = host_of("version: 1\nplugins:\n  - {name: a, path: a.py}\n  - {name: b, path: b.py}\n", a=TOY, b=TOY)
     assert "benchmark 'toy' is offered by plugin 'a' and by 'b'" in str(host.broken[0].error)
-    assert [plugin.entry.name for plugin, _ in host.benchmarks()] == ["a"]
+    assert [benchmark.plugin.name for benchmark in host.benchmarks()] == ["a"]
 
 
 #: what the registry says of a good plugin → what the error must say
@@ -128,7 +128,7 @@ def test_a_grid_and_a_timeout_of_the_registry_replace_the_plugins(host_of: HostO
     host = host_of(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, timeout: 7, grid: {toy: {size: [1, 2, 3]}}}\n", toy=TOY
     )
-    (_, benchmark), *_ = host.benchmarks()
+    benchmark, *_ = host.benchmarks()
     assert (benchmark.timeout, list(benchmark.points())) == (7.0, [{"size": 1}, {"size": 2}, {"size": 3}])
 
 
@@ -140,7 +140,7 @@ def test_a_profile_chooses_points_and_never_changes_the_grid(host_of: HostOf) ->
         (host, [{"size": 10}, {"size": 1000}]),
         (make_host(host.registry, profile="quick"), [{"size": 10}]),
     ):
-        ((_, benchmark),) = each.benchmarks()
+        (benchmark,) = each.benchmarks()
         assert benchmark.chosen_points() == points
         assert list(benchmark.points()) == [{"size": 10}, {"size": 1000}]
     with pytest.raises(UsageError, match=r"no profile 'quik'; did you mean 'quick'\?"):

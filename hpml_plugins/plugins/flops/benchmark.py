@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from hpml_plugins import Bench, Benchmark, Metric, ModelCount, Requires, Work, count_model
-from hpml_plugins.plugins.flops import series
+from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.flops.classifiers import CLASSIFIERS
+
+if TYPE_CHECKING:
+    from hpml_plugins import ModelCount, Work
 
 #: Share by which a count may differ from torchvision's before the record says so.
 AGREES = 0.01
@@ -26,6 +29,9 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
     of them in convolutions.
     Raises HpmlError for an unknown model, a factory that fails and a model that cannot be traced.
     """
+    from hpml_plugins import count_model
+    from hpml_plugins.plugins.flops import series
+
     count = count_model(model)
     bench.check(count.total.multiply_adds > 0, "no multiply-add was counted")
     bench.check(not count.has_negative, "an operation has a negative count")
@@ -55,6 +61,8 @@ def measure(bench: Bench, *, model: str) -> dict[str, float]:
 
 def say_what_is_left_out(bench: Bench, operators: Mapping[str, Work]) -> None:
     """Name what is not in the numbers: what fvcore counts otherwise than in multiply-adds, and what it does not."""
+    from hpml_plugins.plugins.flops import series
+
     if apart := {name: row.apart for name, row in operators.items() if row.apart}:
         bench.warn(f"left out, not multiply-adds (fvcore's counts): {series.formatted(apart)}")
     if uncounted := {name: row.calls for name, row in operators.items() if not row.counted}:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import hpml_plugins
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.harness.made_history import History, make_history
 
 _CONF = {"version": 1, "project": "made", "repo": ".", "branches": ["main"], "project_url": "#", "show_commit_url": "#"}
 
@@ -39,6 +38,7 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
 
     The two are timed one after the other on the same machine; their ratio says more than either where other work runs.
     """
+    from hpml_plugins.plugins.harness.made_history import History, make_history
     from hpml_plugins.store import project as project_results  # not when the plugin is loaded
 
     history = History(commits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.memory.networks import CLASSES, MODELS, SIDE, build
-from hpml_plugins.plugins.memory.search import largest_that_fits
 from hpml_plugins.plugins.memory.trials import CARD, Trials, set_limit
 
 #: Batches whose peaks tell how much an image needs, and so where the search begins.
@@ -22,6 +21,8 @@ def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict
     again, and one at most 0.5 % (at least one image) larger has failed. Raises HpmlError for another dtype or limit.
     """
     import torch
+
+    from hpml_plugins.plugins.memory.search import largest_that_fits
 
     if dtype not in ("float32", "bfloat16"):
         raise HpmlError(f"memory_batch has no dtype {dtype!r}; use float32 or bfloat16")

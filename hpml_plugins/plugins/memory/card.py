@@ -8,7 +8,6 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.memory.holdings import PARTS, Holdings
 from hpml_plugins.plugins.memory.networks import MODELS, build, build_optimiser, parameter_bytes, pictures
-from hpml_plugins.plugins.memory.snapshot import occupied
 
 #: Everything that a card holds, in the order in which the chart stacks it.
 ON_CARD = (*PARTS, "other", "working", "slack", "context")
@@ -57,6 +56,7 @@ def _train_and_look(bench: Bench, model: str, batch: int, gpus: int) -> tuple[in
     import torch
 
     from hpml_plugins.plugins.memory.recorder import Recorder
+    from hpml_plugins.plugins.memory.snapshot import occupied
 
     torch.manual_seed(bench.seed)
     devices = [f"cuda:{number}" for number in range(gpus)]

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
-from hpml_plugins.plugins.memory.search import largest_that_fits
 from hpml_plugins.plugins.memory.stack import SHAPE, Stack
 from hpml_plugins.plugins.memory.trials import CARD, Trials, set_limit
 
@@ -27,6 +26,8 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
     "card". time: of one pass at the most layers.
     """
     import torch
+
+    from hpml_plugins.plugins.memory.search import largest_that_fits
 
     torch.manual_seed(bench.seed)
     devices = [f"cuda:{number}" for number in range(gpus)]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins import Bench, Metric
-from hpml_plugins.plugins.mlp.job import REG, Product
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.job import Product
     from hpml_plugins.plugins.mlp.learning import Images, Learner
 
 DATA = ("made", "digits", "mnist", "fashion-mnist")
@@ -119,6 +119,7 @@ def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, f
 def _numpy_too(bench: Bench, images: Images) -> None:
     """What the reference predicts with the same weights, batches and rates, where that takes seconds only."""
     from hpml_plugins.plugins.mlp import reference
+    from hpml_plugins.plugins.mlp.job import REG
 
     sizes = images.sizes(HIDDEN)
     work = 2.0 * EPOCHS * len(images.labels) * HIDDEN * (sizes.inputs + sizes.classes)

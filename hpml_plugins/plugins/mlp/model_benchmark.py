@@ -6,23 +6,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log
+from typing import TYPE_CHECKING
 
 from hpml_plugins import Bench, Metric, Rank
-from hpml_plugins.plugins.mlp.formulas import (
-    Sizes,
-    copied_bytes,
-    counted_flops,
-    image_bytes,
-    intensity,
-    left_out,
-    on_curve,
-    on_line,
-    product_flops,
-    reduced_bytes,
-    seconds_of_batch,
-    share,
-)
-from hpml_plugins.plugins.mlp.job import Job, Product, Way
 from hpml_plugins.plugins.mlp.phase_benchmark import RATE_UNITS, rates_of
 from hpml_plugins.plugins.mlp.phases import (
     ELEMENTWISE,
@@ -35,6 +21,10 @@ from hpml_plugins.plugins.mlp.phases import (
     TO_HOST,
     added_up,
 )
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.formulas import Sizes
+    from hpml_plugins.plugins.mlp.job import Job, Product, Way
 
 METRICS = (
     Metric("compute_rate", "FLOP/s", "higher", "P_flops at the exercise's hidden size and batch"),
@@ -81,6 +71,7 @@ class Point:
 
 def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Mapping[str, float]:
     """Measure the grid in float32, and hold predictions against it. way: "mpi" or "gloo", both through the host."""
+    from hpml_plugins.plugins.mlp.job import Job
 
     on_gpu = bench.device == "cuda"
     grid = ON_GPU if on_gpu else ON_CPU
@@ -116,6 +107,16 @@ def predicted_rows(
     points: list[Point], ranks: int, job: Job, rates: Mapping[str, float], *, on_gpu: bool
 ) -> list[dict[str, float]]:
     """Each point with its counts, and what the models say of it."""
+    from hpml_plugins.plugins.mlp.formulas import (
+        Sizes,
+        counted_flops,
+        intensity,
+        left_out,
+        on_curve,
+        on_line,
+        seconds_of_batch,
+        share,
+    )
 
     works = [work_of(Sizes(job.inputs, p.hidden, job.classes), share(p.batch, ranks), job.item, ranks) for p in points]
     taken = [point.times for point in points]
@@ -158,6 +159,8 @@ def by_neighbours(points: list[Point], index: int) -> dict[str, float]:
     1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by the next smaller and
     larger batch of the same hidden size. A phase without such points is left out.
     """
+    from hpml_plugins.plugins.mlp.formulas import on_curve
+
     point = points[index]
     others = [each for i, each in enumerate(points) if i != index]
     told = {}
@@ -179,6 +182,8 @@ def next_batches(points: list[Point], batch: int) -> list[Point]:
 
 def work_of(sizes: Sizes, images: int, item: int, ranks: int) -> dict[str, float]:
     """What each phase's time should be in proportion to: FLOP of products, B of all else; 0 for the launching."""
+    from hpml_plugins.plugins.mlp.formulas import copied_bytes, image_bytes, product_flops, reduced_bytes
+
     hidden_layer = float(images * sizes.hidden * item)
     return {
         **product_flops(sizes, images),

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hpml_plugins import Bench, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import pipeline_seconds, share
-from hpml_plugins.plugins.mlp.job import Job, Product, Way
 from hpml_plugins.plugins.mlp.phases import IMAGES, ORDER, PRODUCTS, REDUCE, TO_DEVICE, TO_HOST
 
 if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.job import Job, Product, Way
     from hpml_plugins.plugins.mlp.training import Trainer
 
 LAST = PRODUCTS[-1]
@@ -37,6 +36,8 @@ def measure_overlap(
     bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
 ) -> Mapping[str, Samples | float]:
     """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and all together."""
+    from hpml_plugins.plugins.mlp.formulas import share
+    from hpml_plugins.plugins.mlp.job import Job
 
     share(batch, ranks)
     job = Job(hidden, batch, "float32", product, way)
@@ -117,6 +118,8 @@ def predictions(times: Mapping[str, float], pieces: int) -> dict[str, float]:
     Pieces: the last product, the copies and the adding up are a pipeline. Ahead: copying images takes only what the
     rest of the batch leaves of it.
     """
+    from hpml_plugins.plugins.mlp.formulas import pipeline_seconds
+
     whole = sum(times[name] for name in ORDER)
     stages = [times[name] for name in (LAST, TO_HOST, REDUCE, TO_DEVICE)]
     saved = sum(stages) - pipeline_seconds(stages, pieces)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hpml_plugins import Bench, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import copied_bytes, counted_flops, reduced_bytes, share
-from hpml_plugins.plugins.mlp.job import Job, Product, Way
 from hpml_plugins.plugins.mlp.phases import COMPUTED, COUNTED, LAUNCHING, REDUCE, SETUP, TO_DEVICE, TO_HOST, added_up
 from hpml_plugins.plugins.mlp.tiles import Dtype
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.job import Job, Product, Way
 
 METRICS = (
     Metric("batch", "s", "lower", "a batch: copy images, forward, backward, add up, step; the slowest rank's"),
@@ -44,6 +46,9 @@ def measure_phases(
     way: who adds gradients up: "mpi" (through the host, as the exercise does), "cuda_mpi" (an MPI that takes GPU
     memory), "nccl" or "gloo".  product: "own" (the tiled kernel) or "torch".
     """
+    from hpml_plugins.plugins.mlp.formulas import counted_flops, share
+    from hpml_plugins.plugins.mlp.job import Job
+
     share(batch, ranks)
     job = Job(hidden, batch, dtype, product, way)
     found: Found = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
@@ -72,6 +77,8 @@ RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
 def rates_of(job: Job, ranks: int, times: Mapping[str, float]) -> dict[str, float]:
     """P_flops, P_pci and P_mpi from a batch's phases; what a way does not do is left out."""
+    from hpml_plugins.plugins.mlp.formulas import copied_bytes, counted_flops, reduced_bytes, share
+
     rates = {"flops": counted_flops(job.sizes, share(job.batch, ranks)) / sum(times[name] for name in COUNTED)}
     if copies := times[TO_HOST] + times[TO_DEVICE]:
         rates["pci"] = copied_bytes(job.sizes, job.item) / copies

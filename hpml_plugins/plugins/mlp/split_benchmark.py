@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from hpml_plugins import Bench, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import (
-    copied_bytes,
-    share,
-    split_copied_bytes,
-    split_reduced_bytes,
-)
-from hpml_plugins.plugins.mlp.job import RATE, REG, Job, Product, Way
 from hpml_plugins.plugins.mlp.phase_benchmark import RATE_UNITS, rates_of
 from hpml_plugins.plugins.mlp.phases import COMPUTED, REDUCE, STEP, TO_DEVICE, TO_HOST
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.job import Job, Product, Way
 
 METRICS = (
     Metric("data", "s", "lower", "a batch, data parallel; images lie on the device in both"),
@@ -30,6 +27,8 @@ def measure_split(
     bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
 ) -> Mapping[str, Samples | float]:
     """A batch of the network 784 – hidden – 10 both ways, in float32; their weights are checked."""
+    from hpml_plugins.plugins.mlp.formulas import share
+    from hpml_plugins.plugins.mlp.job import Job
 
     share(batch, ranks)
     job = Job(hidden, batch, "float32", product, way)
@@ -63,6 +62,8 @@ def predictions(job: Job, ranks: int, times: Mapping[str, float], rates: Mapping
 
     Both compute as much, for H / p rows of all images are as many as H rows of 1 / p of them; a rank's step is a p-th.
     """
+    from hpml_plugins.plugins.mlp.formulas import copied_bytes, split_copied_bytes, split_reduced_bytes
+
     compute = sum(times[name] for name in COMPUTED)
     copies = times[TO_HOST] + times[TO_DEVICE]
     copied = split_copied_bytes(job.sizes, job.batch, job.item) / copied_bytes(job.sizes, job.item)
@@ -76,6 +77,7 @@ def predictions(job: Job, ranks: int, times: Mapping[str, float], rates: Mapping
 def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, tuple[int, int], dict[str, float]]:
     """Time both, count what they hand over, check their weights; the data-parallel phases too."""
     from hpml_plugins.plugins.mlp import reference
+    from hpml_plugins.plugins.mlp.job import RATE, REG
     from hpml_plugins.plugins.mlp.phases import Phases
     from hpml_plugins.plugins.mlp.profiling import profiled
     from hpml_plugins.plugins.mlp.split import SplitTrainer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples, build_model
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.paleo.formulas import FLOAT32, ring_all_reduce_time
 
 
@@ -12,6 +12,8 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
     """Sum the gradients of a model over the ranks, all in one buffer; their bytes, and the time of one all-reduce."""
     import torch
     import torch.distributed as dist
+
+    from hpml_plugins import build_model
 
     elements = sum(parameter.numel() for parameter in build_model(model)[0].parameters())
     gradients = torch.full((elements,), float(rank.index + 1), device=rank.device)

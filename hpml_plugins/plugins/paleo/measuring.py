@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples, count_model
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.plugins.paleo import precisions
-from hpml_plugins.plugins.paleo.costs import LayerCost, layer_costs
 from hpml_plugins.plugins.paleo.predicting import MODELS
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.paleo.costs import LayerCost
 
 #: s of sampling a whole pass.
 BUDGET = 0.3
@@ -22,6 +24,9 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
     Raises HpmlError for an unknown model or precision, and for a model that cannot be traced or taken apart; skips
     where the node lacks the precision, and batches on a CPU.
     """
+    from hpml_plugins import count_model
+    from hpml_plugins.plugins.paleo.costs import layer_costs
+
     if batch < 1:
         raise HpmlError(f"batch is {batch}; use 1 or more")
     capability = bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires, count_model, gpu_types
-from hpml_plugins.plugins.paleo.costs import layer_costs, predict
+from hpml_plugins import Bench, Benchmark, Metric, Requires, gpu_types
 from hpml_plugins.plugins.paleo.precisions import default_ppp, require_precision
 
 #: Of which the metrics are: one CUDA device of it, half of the board.
@@ -18,6 +17,9 @@ def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
     Raises HpmlError for an unknown model or precision; skips where the K80 of the metrics has no peak in that
     precision, and names the other types that have none.
     """
+    from hpml_plugins import count_model
+    from hpml_plugins.plugins.paleo.costs import layer_costs, predict
+
     require_precision(dtype)
     ppp = default_ppp("compute")
     count = count_model(model)

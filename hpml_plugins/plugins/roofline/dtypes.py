@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hpml_plugins import Bench, HpmlError
-from hpml_plugins.plugins.roofline.counters import major
 
 #: Precision → the least compute capability (its first number) that computes it in hardware.
 LEAST_CAPABILITY = {"float32": 0, "tf32": 8, "bfloat16": 8, "float16": 5}
@@ -18,6 +17,8 @@ def lacks(dtype: str, device: str, capability: str) -> str:
 
     Raises HpmlError for an unknown precision.
     """
+    from hpml_plugins.plugins.roofline.counters import major
+
     if dtype not in LEAST_CAPABILITY:
         raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
     if device == "cpu":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, HpmlError, Samples, count_kernels
 from hpml_plugins.plugins.roofline import formulas
-from hpml_plugins.plugins.roofline.counters import Counts, add_up, counters
 from hpml_plugins.plugins.roofline.dtypes import capability
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.roofline.counters import Counts
 
 NCU, ESTIMATE = "ncu", "estimate"
 PROGRAM = "hpml_plugins.plugins.roofline.program"
@@ -46,6 +48,8 @@ def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | N
     arguments: of the program.  dtype: whose tensor cores are counted, all when left out. Caches are emptied before each
     kernel, so bytes are those of a kernel that finds nothing.
     """
+    from hpml_plugins.plugins.roofline.counters import add_up, counters
+
     if bench.device != "cuda":
         bench.warn("FLOP and bytes are estimated, not counted: no GPU")
         return None

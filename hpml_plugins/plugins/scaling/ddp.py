@@ -10,7 +10,6 @@ from hpml_plugins import Bench, HpmlError, Rank, Samples
 from hpml_plugins.plugins.scaling.formulas import Scaling
 from hpml_plugins.plugins.scaling.results import FLOAT32, PROFILE_UNITS, Measured, metrics, profile_columns
 from hpml_plugins.plugins.scaling.single import check_graph, per_step, time_alone
-from hpml_plugins.plugins.scaling.trace import cpu_activity, gpu_activities, mean_activity
 from hpml_plugins.plugins.scaling.workloads import CIFAR, SMALL, VGG, Dtype, Workload
 
 Result = Mapping[str, Samples | float]
@@ -81,6 +80,8 @@ def share_of(batch: int, ranks: int) -> int:
 
 def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling, nodes: int = 1, *, backend: Any = None) -> Result:
     """Run the job on so many ranks, shared out over the nodes, and make metrics of what they found."""
+    from hpml_plugins.plugins.scaling.trace import mean_activity
+
     found: list[Measured] = bench.ranks(on_rank, ranks, job, nodes=nodes, backend=backend)
     activities = [one.activity for one in found]
     times = {name: [asdict(activity)[name] for activity in activities] for name in asdict(activities[0])}
@@ -117,6 +118,7 @@ def _together(rank: Rank, job: Job, single: Samples) -> Measured:
 
     from hpml_plugins.plugins.scaling import training
     from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
+    from hpml_plugins.plugins.scaling.trace import cpu_activity, gpu_activities, mean_activity
 
     synchronize = training.synchronizer(rank.device)
     on_gpu = rank.backend == "nccl"

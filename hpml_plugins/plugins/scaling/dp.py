@@ -10,7 +10,6 @@ from hpml_plugins.plugins.scaling.ddp import share_of
 from hpml_plugins.plugins.scaling.formulas import Scaling
 from hpml_plugins.plugins.scaling.results import PROFILE_UNITS, Measured, metrics, profile_columns
 from hpml_plugins.plugins.scaling.single import per_step, time_alone
-from hpml_plugins.plugins.scaling.trace import gpu_activities, host_ranges, mean_activity
 from hpml_plugins.plugins.scaling.workloads import CIFAR, Dtype
 
 #: What a step does on the host, in order; the first four are DataParallel's own parts of the forward pass.
@@ -36,6 +35,7 @@ def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scal
 
     from hpml_plugins.plugins.scaling import training
     from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
+    from hpml_plugins.plugins.scaling.trace import gpu_activities, host_ranges, mean_activity
 
     # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and DataParallel starts its
     # threads anew in every step: trying took 0.67 s of each on two H200s.

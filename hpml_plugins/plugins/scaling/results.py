@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hpml_plugins import Metric, Samples
 from hpml_plugins.plugins.scaling.formulas import Scaling, efficiency, ring_bandwidth, speedup, steps_in_epoch
-from hpml_plugins.plugins.scaling.trace import Activity
 from hpml_plugins.plugins.scaling.workloads import Workload
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.scaling.trace import Activity
 
 FLOAT32 = 4  # B: gradients are float32 under autocast too
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hpml_plugins import Bench, HpmlError, Rank, Samples
 from hpml_plugins.plugins.tta.measuring import about_of, attach, metrics_of, progress_text, seed_of
-from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
-from hpml_plugins.plugins.tta.running import Run
-from hpml_plugins.plugins.tta.runset import RunSet
-from hpml_plugins.plugins.tta.workers import Crew
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.tta.recipes import Recipe
+    from hpml_plugins.plugins.tta.running import Run
 
 
 def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float]:
@@ -28,6 +28,9 @@ def measure_ddp_cpu(bench: Bench, *, recipe: str, data: str, runs: int, ranks: i
 
 def _measure(bench: Bench, name: str, data: str, count: int, ranks: int) -> Mapping[str, Samples | float]:
     # Compiled functions and buckets do not go together without more ado; the graph holds the reductions.
+    from hpml_plugins.plugins.tta.recipes import read_recipe
+    from hpml_plugins.plugins.tta.runset import RunSet
+
     recipe = msgspec.structs.replace(read_recipe(name, data).on(bench.device), compile="")
     if recipe.muon:
         raise HpmlError(f"recipe {name!r} cannot be shared out: Muon's step is not")
@@ -60,7 +63,9 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
     from hpml_plugins.plugins.tta.energy import Counter
     from hpml_plugins.plugins.tta.replaying import own_stream
     from hpml_plugins.plugins.tta.running import run
+    from hpml_plugins.plugins.tta.runset import RunSet
     from hpml_plugins.plugins.tta.training import Trainer
+    from hpml_plugins.plugins.tta.workers import Crew
 
     images = rank.data(recipe.data)
     about = about_of(rank, recipe, images, count, rank.count)

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, HpmlError, Metric, Samples
-from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
-from hpml_plugins.plugins.tta.runset import RunSet, code_digest
-from hpml_plugins.plugins.tta.spread import METHOD, coefficient_of_variation, success_interval, variation_interval
 
 if TYPE_CHECKING:
     from hpml_plugins import DataSet
+    from hpml_plugins.plugins.tta.recipes import Recipe
     from hpml_plugins.plugins.tta.running import Run
     from hpml_plugins.plugins.tta.training import Trainer
 
@@ -37,6 +35,8 @@ ROOM = 1.3
 
 def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[str, Samples | float]:
     """Train `runs` times by the recipe, each from another seed, until the target accuracy."""
+    from hpml_plugins.plugins.tta.recipes import read_recipe
+
     wanted = read_recipe(recipe, data).on(bench.device)
     images = bench.data(data)
     from hpml_plugins.plugins.tta.replaying import own_stream
@@ -49,6 +49,7 @@ def _measure(bench: Bench, recipe: Recipe, images: DataSet, count: int) -> Mappi
     from hpml_plugins.plugins.tta.energy import counter_of
     from hpml_plugins.plugins.tta.out_of_distribution import Elsewhere
     from hpml_plugins.plugins.tta.running import run
+    from hpml_plugins.plugins.tta.runset import RunSet
     from hpml_plugins.plugins.tta.training import Trainer
 
     bench.progress(f"{recipe.name}: loading, compiling and warming up", 0.0)
@@ -100,6 +101,8 @@ def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: i
     """What runs must have in common to be of one set."""
     import torch
 
+    from hpml_plugins.plugins.tta.runset import code_digest
+
     return {
         "recipe": recipe.fingerprint(),
         "data": images.fingerprint,
@@ -127,6 +130,8 @@ def metrics_of(
     """All metrics of a set. Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError
     where no run reached the target: there is no time to it then.
     """
+    from hpml_plugins.plugins.tta.spread import METHOD, coefficient_of_variation, success_interval, variation_interval
+
     for run in runs:
         bench.check(
             abs(bench.result(run.accuracy) - run.apart) <= AGREE,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, HpmlError, Metric
-from hpml_plugins.plugins.tta.meter import INTERVAL, UNITS, Meter
-from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
 from hpml_plugins.plugins.tta.tricks import BASE, rows, with_trick
 
 if TYPE_CHECKING:
     from hpml_plugins import DataSet
+    from hpml_plugins.plugins.tta.meter import Meter
+    from hpml_plugins.plugins.tta.recipes import Recipe
     from hpml_plugins.plugins.tta.training import Trainer
 
 THROUGHPUT = Metric("throughput", "1/s", "higher", "images trained on")
@@ -39,6 +39,8 @@ MOST_LOOKS = 300
 
 def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) -> Mapping[str, float]:
     """Train ResNet-50, batch 128, for so many seconds by the exercise's recipe with one trick, and watch the GPU."""
+    from hpml_plugins.plugins.tta.meter import UNITS
+    from hpml_plugins.plugins.tta.recipes import read_recipe
     from hpml_plugins.plugins.tta.replaying import own_stream
 
     recipe = with_trick(read_recipe(BASE, data), trick).on(bench.device)
@@ -57,6 +59,7 @@ def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) 
 
 def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -> Mapping[str, float]:
     """Each trick alone and added to those before it, trained for so many seconds each, in one process."""
+    from hpml_plugins.plugins.tta.recipes import read_recipe
     from hpml_plugins.plugins.tta.replaying import own_stream
 
     base = read_recipe(BASE, data)
@@ -106,6 +109,7 @@ def watch(
 ) -> tuple[dict[str, float], Meter]:
     """Train for so long by the recipe: rate, mean utilisation, power, energy an image, and the meter."""
     from hpml_plugins.plugins.tta.energy import Counter
+    from hpml_plugins.plugins.tta.meter import INTERVAL, Meter
     from hpml_plugins.plugins.tta.training import Trainer
 
     trainer = Trainer(recipe, images, bench.device, evaluates=False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.vecadd.configurations import Configuration, tune
 from hpml_plugins.plugins.vecadd.vectors import FLOAT32, METRICS, MILLION, bandwidth, bytes_moved, is_sum, vectors
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.vecadd.configurations import Configuration
 
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
@@ -88,6 +90,7 @@ def speed_against(own: Step, other: Step, seconds: Callable[[Step], float], roun
 
 def _tuned(bench: Bench, candidates: Any) -> tuple[Step, Info]:
     """The fastest configuration's step and what it is; every time that was tried becomes a series."""
+    from hpml_plugins.plugins.vecadd.configurations import tune
 
     def seconds(configuration: Configuration, budget: float) -> float:
         return _quick(bench, candidates.step(configuration), budget)

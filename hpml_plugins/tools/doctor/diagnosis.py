@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
-from hpml_plugins.node import detect_node, machine_name, read_health, read_users
+from hpml_plugins.node import detect_node, machine_name, read_state
 from hpml_plugins.registry import read_registry
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
@@ -109,7 +109,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
                 yield finding
                 torch = replace(torch, **facts)
     if node.gpus:
-        users, health = read_users(node.gpus), read_health(node.gpus)
+        users, health = read_state(node.gpus)
         yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
