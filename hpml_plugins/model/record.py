@@ -32,16 +32,17 @@ class Estimate:
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     """The raw samples of one metric, in SI base units.
 
-    direction: None where neither is better, or where a foreign asv project does not tell.  throttled: indices of
-    samples taken while the card held its clocks down for heat or power.  info: how the samples were taken; imported
-    results of a foreign asv project have one sample, and asv's interval as `asv_low` and `asv_high`.
+    direction: None where neither is better, or where a foreign asv project does not tell.  boost: of a step that the
+    GPU's power regulator holds down, the samples before it acts; `samples` are then those at settled clocks.  info: how
+    the samples were taken; imported results of a foreign asv project have one sample, and asv's interval as `asv_low`
+    and `asv_high`.
     """
 
     unit: str
     direction: Direction | None
     samples: list[float]
     info: dict[str, str | float] = {}
-    throttled: list[int] = []
+    boost: list[float] = []
 
     def __post_init__(self) -> None:
         if not self.samples:
