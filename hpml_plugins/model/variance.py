@@ -12,6 +12,7 @@ variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,17 +175,16 @@ def _freedom_of(excess: float) -> float:
     return float(brentq(difference, LEAST_FREEDOM, MOST_FREEDOM))
 
 
-def half_width(variance: Array, freedom: Array, confidence: float = 0.95) -> Array:
+@functools.cache
+def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
     """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
     from scipy.stats import t
 
-    found: Array = t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance)
-    return found
+    return float(t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance))
 
 
-def p_values(difference: Array, variance: Array, freedom: Array) -> Array:
-    """Two-sided p-values of the differences of two runs' logarithms. variance: of each difference."""
+def p_value(difference: float, variance: float, freedom: float) -> float:
+    """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
     from scipy.stats import t
 
-    found: Array = 2 * t.sf(np.abs(difference) / np.sqrt(variance), freedom)
-    return found
+    return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom))

@@ -15,7 +15,7 @@ from hpml_plugins.model.variance import (
     estimate_variances,
     fit_prior,
     half_width,
-    p_values,
+    p_value,
 )
 
 
@@ -63,14 +63,15 @@ def test_a_class_that_nobody_repeated_has_the_variance_of_its_kind_and_a_kind_al
 def test_identical_runs_do_not_give_an_interval_of_nothing() -> None:
     observed, _ = made(3, points=10, cards=1, runs=5, within=0.0, between=0.0)
     found = estimate_variances(observed)
-    assert (half_width(found.same_card, found.same_freedom) > FLOOR / 2).all()
+    assert half_width(found.same_card.min(), found.same_freedom.max()) > FLOOR / 2
 
 
 @pytest.mark.parametrize("deviation", [0.001, 0.03])
 def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(deviation: float) -> None:
     observed, values = made(4, points=400, cards=3, runs=2, within=deviation, between=2 * deviation)
     found = estimate_variances(observed)
-    width = half_width(found.any_card, found.any_freedom).reshape(values.shape)
+    widths = np.vectorize(half_width)(found.any_card, found.any_freedom)
+    width = widths.reshape(values.shape)
     covered = np.abs(values[:, 0, 0] - values[:, 1, 1]) <= width[:, 0, 0]
     assert 0.92 <= covered.mean() <= 0.985
 
@@ -81,8 +82,9 @@ def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_fo
     same = found.same_card.reshape(values.shape)[:, 0, 0]
     freedom = found.same_freedom.reshape(values.shape)[:, 0, 0]
     difference = values[:, 0, 0] - values[:, 0, 1]
-    assert (p_values(difference, 2 * same, freedom) < 0.05).mean() <= 0.07
-    assert (p_values(difference + 0.05, 2 * same, freedom) < 0.05).mean() >= 0.95
+    test = np.vectorize(p_value)
+    assert (test(difference, 2 * same, freedom) < 0.05).mean() <= 0.07
+    assert (test(difference + 0.05, 2 * same, freedom) < 0.05).mean() >= 0.95
 
 
 def test_a_run_measured_again_counts_once_with_its_last_value() -> None:
