@@ -22,7 +22,7 @@ import msgspec
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
-from hpml_plugins.node.nvml import Card, GpuLost, open_cards
+from hpml_plugins.node.nvml import Card, GpuLost, open_cards, open_others
 
 #: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
@@ -53,7 +53,8 @@ UNITS = {
 
 
 class Seen(msgspec.Struct):
-    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it did.
+    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it did.  conditions: of
+    the machine's other GPUs (`Record.conditions`).
 
     fault: why what was measured does not count, where a card was lost or its memory failed.
     """
@@ -62,6 +63,7 @@ class Seen(msgspec.Struct):
     energy: float = 0.0
     warnings: list[str] = []
     throttled: str = ""
+    conditions: dict[str, float] = {}
     fault: str = ""
 
 
@@ -169,8 +171,11 @@ class Sampler:
         self.seen = Seen()
         self._started = time.monotonic()
         self._cards: list[Card] = []
+        self._others: list[Card] = []
         try:
             self._cards = open_cards(gpus)
+            with suppress(Exception):  # of others nothing is promised
+                self._others = open_others(gpus)
         except GpuLost as lost:
             self.seen.fault = lost.what
         except Exception as error:
@@ -184,6 +189,7 @@ class Sampler:
         users = [user for card in self._cards for user in card.users()]
         self._users = {user.pid for user in users}
         self.seen.warnings += [f"{user} when the point began" for user in users]
+        self._others_before = [card.row() for card in self._others]
 
     def measure(self, telemetry: Telemetry) -> None:
         """Write the telemetry of each GPU."""
@@ -221,9 +227,21 @@ class Sampler:
             self._count_memory_errors(card, errors_before)
         users = [user for card in self._cards for user in card.users()]
         seen.warnings += [f"{user} when the point ended" for user in users if user.pid not in self._users]
+        seen.conditions = self._conditions()
         seen.throttled = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
         seen.series = {f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows}
         return seen
+
+    def _conditions(self) -> dict[str, float]:
+        """What the machine's other GPUs did when the point began and when it ended: means over both and over all."""
+        if not self._others:
+            return {}
+        rows = [*self._others_before, *(card.row() for card in self._others)]
+        found = {"other_gpus": float(len(self._others))}
+        for name in ("power", "utilization"):
+            if known := [value for row in rows if (value := row[name]) is not None]:
+                found[f"other_gpus_{name}"] = sum(known) / len(known)
+        return found
 
     def _count_memory_errors(self, card: Card, before: tuple[int | None, int | None]) -> None:
         """A corrected error costs nothing but trust in the card; an uncorrected one has changed what was computed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -174,7 +175,13 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     warnings = record.warnings + seen.warnings
     if seen.throttled and not any(metric.boost for metric in record.metrics.values()):
         warnings.append(f"the GPU held its clocks down while this was measured: {seen.throttled}")
-    record = replace(record, series={**record.series, **seen.series}, energy=seen.energy, warnings=warnings)
+    record = replace(
+        record,
+        series={**record.series, **seen.series},
+        energy=seen.energy,
+        warnings=warnings,
+        conditions={**record.conditions, **seen.conditions},
+    )
     if not seen.fault or record.status == "skipped" or seen.fault == record.reason:
         return record
     # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
@@ -208,4 +215,14 @@ def unmeasured(
         run=context.run,
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
+        conditions=_conditions(context.node),
     )
+
+
+def _conditions(node: Node) -> dict[str, float]:
+    """What can be said of the host before the point begins."""
+    try:
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return {"cores": float(node.num_cpu)}
+    return {"load": round(load, 3), "cores": float(node.num_cpu)}

@@ -128,8 +128,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
     node at that moment.  source: where the plugin's code came from.  data: what was loaded, by the data set's name:
-    fingerprint, sizes, the part of it.  packages: versions of the libraries that matter.  commit and machine are
-    empty outside asv.
+    fingerprint, sizes, the part of it.  conditions: what else the machine did meanwhile: `load`, the load average over
+    the number of cores when the point began; `cores` that this process may use; and, of the GPUs that the point did not
+    use, `other_gpus` (how many), `other_gpus_power` (W) and `other_gpus_utilization` (0 to 1), means of when it began
+    and when it ended.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -156,6 +158,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
     data: dict[str, dict[str, str | float]] = {}
+    conditions: dict[str, float] = {}
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""

@@ -178,9 +178,9 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
 
 
 def card_of(record: Record) -> str:
-    """Which cards measured it, or which host where it has none; a host that does not tell is another each run."""
+    """Which cards measured it; without any, which start of the host, and each run another where that does not tell."""
     cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
-    return ",".join(cards) if any(cards) else str(record.node.get("host") or record.run)
+    return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)
 
 
 def _key(record: Record, name: str, metric: MetricSamples) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -129,7 +130,20 @@ class Card:
             mig=bool(mig[0]) if mig else None,
             links=self._links(),
             capability=".".join(map(str, self._ask("GetCudaComputeCapability") or ())),
+            numa=self._numa(),
         )
+
+    def _numa(self) -> int | None:
+        bus = getattr(self._ask("GetPciInfo"), "busId", None)
+        if bus is None:
+            return None
+        # NVML writes the domain with eight digits, the system with four.
+        place = Path("/sys/bus/pci/devices", _text(bus).lower()[-12:], "numa_node")
+        try:
+            node = int(place.read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
 
     def _links(self) -> str:
         links = range(getattr(self._nvml, "NVML_NVLINK_MAX_LINKS", 18))
@@ -168,6 +182,18 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
                 raise GpuLost(why) from None
             raise
     return cards
+
+
+def open_others(gpus: Sequence[Gpu]) -> list[Card]:
+    """The GPUs of this machine that are not among these; as `open_cards`, after which it is called."""
+    import pynvml
+
+    known, others = {gpu.uuid for gpu in gpus}, []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        if (uuid := _text(pynvml.nvmlDeviceGetUUID(handle))) not in known:
+            others.append(Card(pynvml, handle, Gpu(_text(pynvml.nvmlDeviceGetName(handle)), uuid=uuid), number))
+    return others
 
 
 def read_gpus() -> Found:

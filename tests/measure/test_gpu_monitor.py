@@ -89,6 +89,18 @@ class Nvml(types.ModuleType):
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
         raise RuntimeError("not supported here")
 
+    def nvmlDeviceGetCount(self) -> int:
+        return 1 + len(self.answers.get("others", ()))
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        return ("GPU-1", *self.answers.get("others", ()))[number]
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle
+
     def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> Any:
         return types.SimpleNamespace(violationTime=self.answers["violations"].get(policy, 0))
 
@@ -294,6 +306,17 @@ def test_a_point_that_was_measured_in_both_regimes_is_not_warned_of_throttling(
     record = measure_point(benchmark, {}, Context(on_one_card(node)))
     assert (record.metrics["time"].samples, record.metrics["time"].boost) == ([2.0, 2.1], [1.0])
     assert record.warnings == []
+
+
+def test_the_record_tells_what_the_machine_did_beside_the_point(nvml: Callable[..., None], node: Node) -> None:
+    nvml(others=("GPU-2", "GPU-3"))
+    conditions = measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
+    assert (conditions["other_gpus"], conditions["other_gpus_utilization"]) == (2.0, 0.9)
+    assert "other_gpus_power" not in conditions  # these cards do not tell
+    assert conditions["cores"] == 2.0
+    assert 0.0 <= conditions["load"] < 1000.0
+    nvml()
+    assert "other_gpus" not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
 
 
 def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[..., None], node: Node) -> None:

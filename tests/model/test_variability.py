@@ -152,5 +152,5 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
 
 def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run() -> None:
     assert card_of(record(1.0, node={}, run="x")) == "x"
-    assert card_of(record(1.0, node={"host": "h"}, run="x")) == "h"
+    assert card_of(record(1.0, node={"boot": "h"}, run="x")) == "h"
     assert card_of(record(1.0, node={"gpus": [{"uuid": "b"}, {"uuid": "a"}]})) == "a,b"
