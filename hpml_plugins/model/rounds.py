@@ -5,13 +5,16 @@ samples of one process are therefore narrower than what the next process gives. 
 take in what changes slowly, such as temperature and neighbours. pyperf and asv have rounds for the same reasons.
 Sources: Stinner, pyperf documentation, Analyze benchmark results; Kalibera and Jones, Rigorous benchmarking in
 reasonable time, ISMM 2013.
+
+Each round is stored as soon as it is measured, as a Record of its own: a run that is killed loses the round under way.
+Records of one run, commit, environment and point are its rounds, and are read as one Record.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -32,6 +35,16 @@ def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str)
         due = [point for point in points if rounds(point) > number]
         order.shuffle(due)
         yield from due
+
+
+def join_rounds(records: Iterable[Record]) -> list[Record]:
+    """The Records with the rounds of each point joined, in the order in which each was begun."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for number, record in enumerate(records):
+        # A Record without a run, such as one measured before there were runs, is of no other's point.
+        run = record.run or f"#{number}"
+        groups.setdefault((run, record.machine, record.commit, record.environment, record.point), []).append(record)
+    return [combine(rounds) for rounds in groups.values()]
 
 
 def combine(rounds: Sequence[Record]) -> Record:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.measure.rounds import combine, schedule
 from hpml_plugins.model.record import MetricSamples, Record, decode, encode
+from hpml_plugins.model.rounds import combine, join_rounds, schedule
 
 
 def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> None:
@@ -86,3 +86,15 @@ def test_one_round_is_the_record_as_it_was_before_there_were_rounds() -> None:
 def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
     with pytest.raises(ValueError, match="do not make 3"):
         MetricSamples("s", "lower", [1.0, 2.0, 3.0], rounds=rounds)
+
+
+def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
+    rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m")]
+    others = [
+        one([5.0], run="s", machine="m"), one([5.0], run="r", machine="n"), one([5.0], run="r", machine="m", commit="c"),
+        one([5.0], run="r", machine="m", environment="e"), one([5.0], run="r", machine="m", params={"n": 2}),
+        one([5.0]), one([5.0]),
+    ]  # fmt: skip
+    joined = join_rounds([rounds[0], *others, rounds[1]])
+    assert joined == [combine(rounds), *others]
+    assert join_rounds(joined) == joined
