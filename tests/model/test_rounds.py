@@ -91,10 +91,14 @@ def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
 def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
     rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m")]
     others = [
-        one([5.0], run="s", machine="m"), one([5.0], run="r", machine="n"), one([5.0], run="r", machine="m", commit="c"),
-        one([5.0], run="r", machine="m", environment="e"), one([5.0], run="r", machine="m", params={"n": 2}),
-        one([5.0]), one([5.0]),
-    ]  # fmt: skip
+        one([5.0], run="s", machine="m"),
+        one([5.0], run="r", machine="n"),
+        one([5.0], run="r", machine="m", commit="c"),
+        one([5.0], run="r", machine="m", environment="e"),
+        one([5.0], run="r", machine="m", params={"n": 2}),
+        one([5.0]),
+        one([5.0]),
+    ]
     joined = join_rounds([rounds[0], *others, rounds[1]])
     assert joined == [combine(rounds), *others]
     assert join_rounds(joined) == joined
