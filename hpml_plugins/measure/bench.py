@@ -17,6 +17,7 @@ from hpml_plugins.model.samples import Samples
 from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
+    from hpml_plugins.measure.gpu_monitor import Telemetry
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.ranks.group import Backend, Launcher
 
@@ -30,7 +31,7 @@ class Bench:
 
     device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
     facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
-    the point will be ended, s of the monotonic clock.
+    the point will be ended, s of the monotonic clock.  telemetry: of the point's GPUs, None where nobody watches them.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Bench:
         plan: SamplingPlan | None = None,
         report: Progress | None = None,
         deadline: float | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.node = node
         self.params = dict(params)
@@ -51,6 +53,7 @@ class Bench:
         self.seed = seed
         self.plan = plan or SamplingPlan()
         self.deadline = deadline
+        self.telemetry = telemetry
         self.checks: list[str] = []
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
@@ -73,7 +76,8 @@ class Bench:
         The step is warmed up until it is stable, then sampled until the 95 % interval of the median is narrow enough
         or the budget ends; the samples' info says which, and an unstable measurement puts a warning into the Record.
         Short steps are batched. On "cuda" the time is the GPU's own, between events on the current stream; the timer
-        synchronises, the step need not.
+        synchronises, the step need not. A step that the GPU's power regulator holds down is measured in two regimes:
+        the samples are those at settled clocks (`sustained`), and `Samples.boost` has those before the regulator acts.
 
         cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each, "dirty" leaves
         it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
@@ -84,7 +88,7 @@ class Bench:
         if (device or self.device) == "cuda":
             from hpml_plugins.measure.gpu_timer import time_on_gpu
 
-            samples = time_on_gpu(step, plan, cache=cache, launch=launch)
+            samples = time_on_gpu(step, plan, cache=cache, launch=launch, telemetry=self.telemetry)
         else:
             from hpml_plugins.measure.cpu_timer import time_on_cpu
 

@@ -1,5 +1,7 @@
 """Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory, throttling, faults.
 
+What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads from `Telemetry`.
+
 A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter lock with it. And
 a process that has once opened NVML must not fork one that uses CUDA: with driver 580 the fork crashes at the first
 error that CUDA reports (out of memory, an illegal address), even after NVML was closed.
@@ -13,17 +15,20 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import msgspec
 
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
-from hpml_plugins.node.nvml import Card, GpuLost, open_cards
+from hpml_plugins.node.nvml import Card, GpuLost, open_cards, open_others
 
 #: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
 MOST_ROWS = 300
+#: s between two readings of the telemetry: the power regulator's own period is about a second.
+TELEMETRY_INTERVAL = 0.02
 #: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the driver hangs.
 PATIENCE = 10.0
 #: Clock event reasons that mean heat or power, as NVML's bits.
@@ -48,7 +53,8 @@ UNITS = {
 
 
 class Seen(msgspec.Struct):
-    """What was seen. energy: J.  throttled: metric → indices of the samples taken while a card was held down.
+    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it did.  conditions: of
+    the machine's other GPUs (`Record.conditions`).
 
     fault: why what was measured does not count, where a card was lost or its memory failed.
     """
@@ -56,8 +62,39 @@ class Seen(msgspec.Struct):
     series: dict[str, Series] = {}
     energy: float = 0.0
     warnings: list[str] = []
-    throttled: dict[str, list[int]] = {}
+    throttled: str = ""
+    conditions: dict[str, float] = {}
     fault: str = ""
+
+
+class Reading(NamedTuple):
+    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power or heat held it down.
+
+    clock: of the SMs, Hz.  power: W.  Both are 0 where the card does not tell.
+    """
+
+    at: float
+    throttled: float
+    clock: float
+    power: float
+
+
+class Telemetry:
+    """The last reading of each watched GPU, in memory that the watching process shares with those that measure."""
+
+    def __init__(self, count: int) -> None:
+        self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
+
+    def write(self, number: int, reading: Reading) -> None:
+        """Replace the reading of a GPU. Called by the watching process only."""
+        start = number * len(reading)
+        self._values[start : start + len(reading)] = reading
+
+    def read(self, number: int = 0) -> Reading | None:
+        """The last reading of a GPU; None where it is not watched, or has not been read yet."""
+        size = len(Reading._fields)
+        values = self._values[number * size : (number + 1) * size]
+        return Reading(*values) if len(values) == size and values[0] else None
 
 
 class GpuMonitor:
@@ -65,9 +102,11 @@ class GpuMonitor:
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._process = None
+        self.telemetry = Telemetry(len(gpus))
         if gpus:
             self._pipe, theirs = multiprocessing.Pipe()
-            self._process = multiprocessing.get_context("fork").Process(target=_watch, args=(gpus, self._pipe, theirs))
+            order = (gpus, self._pipe, theirs, self.telemetry)
+            self._process = multiprocessing.get_context("fork").Process(target=_watch, args=order)
             self._process.start()
             theirs.close()
 
@@ -78,12 +117,12 @@ class GpuMonitor:
                 if self._pipe.poll():
                     raise GpuLost(self._pipe.recv())
 
-    def finish(self, at: Mapping[str, Sequence[float]]) -> Seen:
-        """What was seen.  at: metric → when each of its samples ended, s of the monotonic clock."""
+    def finish(self) -> Seen:
+        """What was seen."""
         if self._process is None:
             return Seen()
         try:
-            self._pipe.send(at)
+            self._pipe.send("finish")
             while self._pipe.poll(PATIENCE):
                 if isinstance(seen := self._pipe.recv(), Seen):  # else a fault that nobody asked for in time
                     return seen
@@ -102,18 +141,23 @@ class GpuMonitor:
             self._process = None
 
 
-def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection) -> None:
+def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry: Telemetry) -> None:
     parents.close()  # else this process would keep open what tells it of its parent's end
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when it is over
-    sampler, reported = Sampler(gpus), False
-    sampler.look()
-    while not pipe.poll(sampler.interval):
-        sampler.look()
+    sampler, reported, next_look = Sampler(gpus), False, 0.0
+    while True:
+        sampler.measure(telemetry)
+        if time.monotonic() >= next_look:
+            sampler.look()
+            next_look = time.monotonic() + sampler.interval
         if sampler.seen.fault and not reported:
             pipe.send(sampler.seen.fault)
             reported = True
-    pipe.send(sampler.finish(pipe.recv()))
+        if pipe.poll(TELEMETRY_INTERVAL):
+            break
+    pipe.recv()
+    pipe.send(sampler.finish())
 
 
 class Sampler:
@@ -127,21 +171,35 @@ class Sampler:
         self.seen = Seen()
         self._started = time.monotonic()
         self._cards: list[Card] = []
+        self._others: list[Card] = []
         try:
             self._cards = open_cards(gpus)
+            with suppress(Exception):  # of others nothing is promised
+                self._others = open_others(gpus)
         except GpuLost as lost:
             self.seen.fault = lost.what
         except Exception as error:
             self.seen.warnings.append(f"measured without watching the GPU: {error}")
         self._rows: list[list[dict[str, float | None]]] = [[] for _ in self._cards]
-        # Kept apart from the rows, which are thinned: no look that saw the card held down may be lost.
-        self._held_down: list[tuple[float, float]] = []
         self._reasons = 0
+        #: Of a card that does not count how long it throttled: since when it is known, and how long by its reasons.
+        self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
         users = [user for card in self._cards for user in card.users()]
         self._users = {user.pid for user in users}
         self.seen.warnings += [f"{user} when the point began" for user in users]
+        self._others_before = [card.row() for card in self._others]
+
+    def measure(self, telemetry: Telemetry) -> None:
+        """Write the telemetry of each GPU."""
+        for number, card in enumerate(self._cards):
+            now, throttled = time.monotonic(), card.throttled()
+            if throttled is None:
+                before, total = self._throttled[number]
+                throttled = total + (now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0)
+                self._throttled[number] = now, throttled
+            telemetry.write(number, Reading(now, throttled, card.sm_clock() or 0.0, card.power() or 0.0))
 
     def look(self) -> None:
         """Take one row of each GPU."""
@@ -151,16 +209,13 @@ class Sampler:
             rows.append(row)
             if row["throttle_reasons"] is None and not self.seen.fault:
                 self.seen.fault = card.lost()
-            reasons = int(row["throttle_reasons"] or 0) & sum(REASONS)
-            if reasons:
-                self._held_down.append((now - self.interval, now + self.interval))
-                self._reasons |= reasons
+            self._reasons |= int(row["throttle_reasons"] or 0) & sum(REASONS)
         if self._rows and len(self._rows[0]) >= MOST_ROWS:
             self._rows = [rows[::2] for rows in self._rows]
             self.interval *= 2
 
-    def finish(self, at: Mapping[str, Sequence[float]]) -> Seen:
-        """All that was seen.  at: metric → when each of its samples ended, ascending, s of the monotonic clock.
+    def finish(self) -> Seen:
+        """All that was seen.
 
         Asked when the point's processes are gone: who is on a card then is somebody else.
         """
@@ -172,15 +227,21 @@ class Sampler:
             self._count_memory_errors(card, errors_before)
         users = [user for card in self._cards for user in card.users()]
         seen.warnings += [f"{user} when the point ended" for user in users if user.pid not in self._users]
-        if self._reasons:
-            why = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
-            seen.warnings.append(f"the GPU held its clocks down while this was measured: {why}")
+        seen.conditions = self._conditions()
+        seen.throttled = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
         seen.series = {f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows}
-        seen.throttled = {
-            name: [i for i, when in enumerate(ends) if any(start <= when <= end for start, end in self._held_down)]
-            for name, ends in at.items()
-        }
         return seen
+
+    def _conditions(self) -> dict[str, float]:
+        """What the machine's other GPUs did when the point began and when it ended: means over both and over all."""
+        if not self._others:
+            return {}
+        rows = [*self._others_before, *(card.row() for card in self._others)]
+        found = {"other_gpus": float(len(self._others))}
+        for name in ("power", "utilization"):
+            if known := [value for row in rows if (value := row[name]) is not None]:
+                found[f"other_gpus_{name}"] = sum(known) / len(known)
+        return found
 
     def _count_memory_errors(self, card: Card, before: tuple[int | None, int | None]) -> None:
         """A corrected error costs nothing but trust in the card; an uncorrected one has changed what was computed."""

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
+from hpml_plugins.measure.gpu_monitor import Telemetry
+from hpml_plugins.measure.regimes import Regulator, measure_regimes
 from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
@@ -42,10 +44,15 @@ OTHER_STREAMS = {
 
 
 def time_on_gpu(
-    step: Callable[[], object], plan: SamplingPlan, *, cache: Cache = "hot", launch: Launch = "hidden"
+    step: Callable[[], object],
+    plan: SamplingPlan,
+    *,
+    cache: Cache = "hot",
+    launch: Launch = "hidden",
+    telemetry: Telemetry | None = None,
 ) -> Samples:
-    """Samples of the GPU's time for one call of `step`, s; see Bench.time."""
-    timer = GpuTimer(step, cache, launch)
+    """Samples of the GPU's time for one call of `step`, s; see Bench.time. telemetry: of GPU 0."""
+    timer = GpuTimer(step, cache, launch, Regulator(telemetry))
     timer.first_call()
     if not timer.uses_other_streams():
         return timer.measure(plan)
@@ -65,11 +72,12 @@ class GpuTimer:
     The timer of several ranks overrides what is marked as overridable.
     """
 
-    def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch) -> None:
+    def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch, regulator: Regulator) -> None:
         import torch
 
         self.torch = torch
         self.step = step
+        self.regulator = regulator
         self.cache = cache
         self.launch: str = launch
         self.batch = 1
@@ -85,11 +93,16 @@ class GpuTimer:
             self._cycles = self._clock_rate()
 
     def measure(self, plan: SamplingPlan, **info: str | float) -> Samples:
-        """The samples: batch chosen, warmed up, launches hidden."""
+        """The samples: batch chosen, warmed up, launches hidden; of both regimes where the card throttles."""
         self.choose_batch()
+        self.regulator.begin()
         info |= {"timer": "cuda events", "cache": self.cache, **warm_up(self.round, plan, least=LEAST_WARM_UP)}
         self.fit()
-        samples = sample(self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING)
+        throttles = self.regulator.throttles
+        if not throttles():
+            samples = sample(self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING, interrupted=throttles)
+        if throttles():
+            samples = measure_regimes(self, self.regulator, info)
         return replace(samples, info={**samples.info, "launch": self.launch})
 
     def uses_other_streams(self) -> bool:
@@ -115,7 +128,7 @@ class GpuTimer:
 
     def round(self) -> float:
         """One sample, its launch visible: for warming up. Returns seconds of one step."""
-        return self._enqueue(1)[0][0]
+        return self.enqueue(1)[0][0]
 
     def fit(self) -> None:
         """Choose the sleep that hides the launches of a group, or find that they cannot be hidden."""
@@ -126,7 +139,7 @@ class GpuTimer:
             self._sleep = 0.0
             return
         # While launches showed, the step seemed longer than it is: with its own time the batch may have to grow.
-        seconds = self._enqueue(self._group)[0][0]
+        seconds = self.enqueue(self._group)[0][0]
         if self.cache == "hot" and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
             self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
             self._fit_sleep()
@@ -135,13 +148,13 @@ class GpuTimer:
         """Find a sleep that outlasts the enqueueing of a group. False where none does."""
         self._sleep = 0.0
         started = time.perf_counter()
-        self._enqueue(1, wait=False)
+        self.enqueue(1, wait=False)
         self._sleep = 1.5 * (time.perf_counter() - started) + 2e-5
         self.torch.cuda.synchronize()
         for _ in range(6):
             if self._sleep > LONGEST_SLEEP:
                 return False
-            if all(hidden for _, hidden in self._enqueue(self._group)):
+            if all(hidden for _, hidden in self.enqueue(self._group)):
                 return True
             self._sleep *= 2
         return False
@@ -149,7 +162,7 @@ class GpuTimer:
     def take(self) -> Iterable[float]:
         """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a little later."""
         for _ in range(5):
-            taken = self._enqueue(self._group)
+            taken = self.enqueue(self._group)
             hidden = [seconds for seconds, was_hidden in taken if was_hidden or not self._sleep]
             if hidden:
                 return hidden
@@ -161,7 +174,7 @@ class GpuTimer:
     def _group(self) -> int:
         return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
 
-    def _enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
+    def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         """Enqueue so many samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
         if self._sleep:
             self.torch.cuda._sleep(int(self._sleep * self._cycles))

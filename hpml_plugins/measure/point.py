@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
 from hpml_plugins.isolation import ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
-from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
+from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Benchmark, Params
@@ -62,12 +63,12 @@ def measure_point(
     if reasons := unmet(benchmark, params, context.node):
         return replace(record, status="skipped", reason="; ".join(reasons))
 
-    answers: list[tuple[Record, dict[str, list[float]]]] = []
+    answers: list[Record] = []
     warnings: list[str] = []
 
     def on_message(kind: str, payload: bytes) -> None:
         if kind == "answer":
-            answers.append(msgspec.json.decode(payload, type=tuple[Record, dict[str, list[float]]]))
+            answers.append(msgspec.json.decode(payload, type=Record))
         elif kind == "warning":
             warnings.append(payload.decode())
         elif kind == "progress" and progress:
@@ -80,15 +81,15 @@ def measure_point(
     try:
         try:
             outcome = run_isolated(
-                lambda send: _measure_here(benchmark, params, context, record, send, deadline),
+                lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
                 limit,
                 on_message,
                 monitor.check,
             )
         except GpuLost as lost:
             answers, outcome = [], ProcessOutcome(lost.what, "")
-        measured, at = answers[-1] if answers else (replace(record, reason=outcome.fault or "reported nothing"), {})
-        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish(at))
+        measured = answers[-1] if answers else replace(record, reason=outcome.fault or "reported nothing")
+        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish())
     finally:
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
@@ -96,7 +97,13 @@ def measure_point(
 
 
 def _measure_here(
-    benchmark: Benchmark, params: Params, context: Context, record: Record, send: Send, deadline: float
+    benchmark: Benchmark,
+    params: Params,
+    context: Context,
+    record: Record,
+    send: Send,
+    deadline: float,
+    telemetry: Telemetry,
 ) -> None:
     bench = Bench(
         context.node,
@@ -106,15 +113,14 @@ def _measure_here(
         plan=context.plan,
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
         deadline=deadline,
+        telemetry=telemetry,
     )
     metrics: dict[str, MetricSamples] = {}
-    at: dict[str, tuple[float, ...]] = {}
     status: Status = "failed"
     reason = ""
     try:
         returned = benchmark.measure(bench, **params)
         metrics, status = to_metrics(benchmark, returned), "ok"
-        at = {name: value.at for name, value in returned.items() if isinstance(value, Samples)}
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except HpmlError as error:
@@ -134,7 +140,7 @@ def _measure_here(
         packages=package_versions(),
         data=bench.used_data,
     )
-    send("answer", msgspec.json.encode((record, at)))
+    send("answer", msgspec.json.encode(record))
 
 
 def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSamples]:
@@ -155,23 +161,26 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
         samples = value if isinstance(value, Samples) else _plain(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
-        if bad := [number for number in samples.values if not math.isfinite(number)]:
+        if bad := [number for number in samples.values + samples.boost if not math.isfinite(number)]:
             raise ResultError(f"metric {name!r} is not finite: {bad[0]}")
         if samples.dimension and not samples.in_unit(unit(metric.unit)):
             raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
-        result[name] = MetricSamples(metric.unit, metric.direction, list(samples.values), dict(samples.info))
+        values, boost = list(samples.values), list(samples.boost)
+        result[name] = MetricSamples(metric.unit, metric.direction, values, dict(samples.info), boost=boost)
     return result
 
 
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
-    metrics = {name: replace(metric, throttled=seen.throttled.get(name, [])) for name, metric in record.metrics.items()}
+    warnings = record.warnings + seen.warnings
+    if seen.throttled and not any(metric.boost for metric in record.metrics.values()):
+        warnings.append(f"the GPU held its clocks down while this was measured: {seen.throttled}")
     record = replace(
         record,
-        metrics=metrics,
         series={**record.series, **seen.series},
         energy=seen.energy,
-        warnings=record.warnings + seen.warnings,
+        warnings=warnings,
+        conditions={**record.conditions, **seen.conditions},
     )
     if not seen.fault or record.status == "skipped" or seen.fault == record.reason:
         return record
@@ -206,4 +215,14 @@ def unmeasured(
         run=context.run,
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
+        conditions=_conditions(context.node),
     )
+
+
+def _conditions(node: Node) -> dict[str, float]:
+    """What can be said of the host before the point begins."""
+    try:
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return {"cores": float(node.num_cpu)}
+    return {"load": round(load, 3), "cores": float(node.num_cpu)}

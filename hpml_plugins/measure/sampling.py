@@ -62,21 +62,23 @@ def sample(
     *,
     batch: int,
     least: float = 0.0,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Samples:
     """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped.
 
     info: what else the samples say of themselves.  batch: how many steps one number is the mean of.  least: s, the
-    shortest time over which samples are spread, within the budget.
+    shortest time over which samples are spread, within the budget.  interrupted: ends the sampling once it is true.
     """
     values: list[float] = []
-    at: list[float] = []
     started = time.perf_counter()
     check_at = plan.fewest
     while True:
         taken = _checked(list(take()))
         values += taken
-        at += [time.monotonic()] * len(taken)
         count = len(values)
+        if interrupted():
+            stopped = "interrupted"
+            break
         # A step over a second repeats less: ten of them would be a long wait for what three show.
         enough = count >= (3 if values[0] * batch >= 1.0 else plan.fewest)
         elapsed = time.perf_counter() - started
@@ -100,7 +102,7 @@ def sample(
         "outliers": done.outliers,
         "drift": drift(values),
     }
-    return replace(done, info=all_info, at=tuple(at))
+    return replace(done, info=all_info)
 
 
 def _checked(taken: list[float]) -> list[float]:
@@ -125,6 +127,8 @@ def drift(values: Sequence[float]) -> float:
 
 def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
     """What a reader should know of these samples before believing their median; empty for a stable measurement."""
+    if samples.info.get("regime") == "sustained":  # they follow the regulator, and cover a period of it
+        return [] if samples.info["stopped"] == "settled" else [f"{name}: {samples.info['stopped']}"]
     found = []
     if samples.relative_precision > plan.precision:
         found.append(

@@ -72,7 +72,9 @@ class Benchmark:
 
     name: unique over all plugins, a Python identifier in lower case.  measure: called as `measure(bench, **point)`;
     returns {metric name: Samples or number}.  grid: parameter → values; its keys are exactly measure's keyword
-    arguments.  version: changes when the definition does, not when the code gets faster.  timeout: s, one point.
+    arguments.  version: changes when the definition does, not when the code gets faster.  timeout: s, one round of a
+    point.  rounds: how often a point is measured, each time in a fresh process; 1 for what is counted, and for long
+    trainings, whose runs are their rounds.
     Raises DefinitionError with the place of `measure` when any of this does not hold.
     """
 
@@ -84,6 +86,7 @@ class Benchmark:
     version: str = "1"
     timeout: float = 60.0
     description: str = ""
+    rounds: int = 3
 
     def __post_init__(self) -> None:
         where = _place(self.measure)
@@ -93,6 +96,8 @@ class Benchmark:
         _check_unique(f"benchmark {self.name!r}: metric", [metric.name for metric in self.metrics], where)
         if not self.timeout > 0:
             raise DefinitionError(f"benchmark {self.name!r}: timeout is {self.timeout} s, not above 0", where)
+        if not isinstance(self.rounds, int) or self.rounds < 1:
+            raise DefinitionError(f"benchmark {self.name!r}: {self.rounds!r} rounds; give a whole number from 1", where)
         check_grid(self, self.grid, where)
         for need in (self.requires.gpus, self.requires.gpu_memory, self.requires.data):
             if isinstance(need, str) and need not in self.grid:

@@ -9,6 +9,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """One CUDA device as NVML sees it.
 
     memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.  capability: compute capability, "9.0".
+    numa: the NUMA node that it is attached to, where the system tells.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     mig: bool | None = None
     links: str = ""
     capability: str = ""
+    numa: int | None = None
 
 
 class GpuUser(msgspec.Struct, frozen=True):
@@ -51,7 +53,9 @@ class GpuHealth(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not.
 
-    facts: what plugins add (`hpml_node_facts`).
+    host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system does not tell.
+    virtual: a virtual machine, which shares its host with others that it cannot see.  facts: what plugins add
+    (`hpml_node_facts`).
     """
 
     os: str
@@ -64,6 +68,9 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     driver: str = ""
     cuda: str = ""
     gpu_problem: str = ""
+    host: str = ""
+    boot: str = ""
+    virtual: bool = False
     facts: dict[str, str | int | float | bool] = {}
 
     @property

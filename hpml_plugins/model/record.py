@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import statistics
 from typing import Any, Literal
 
@@ -28,40 +29,67 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The raw samples of one metric, in SI base units.
+    """The raw samples of one metric, in SI base units, of one round after the other.
 
-    direction: None where neither is better, or where a foreign asv project does not tell.  throttled: indices of
-    samples taken while the card held its clocks down for heat or power.  info: how the samples were taken; imported
-    results of a foreign asv project have one sample, and asv's interval as `asv_low` and `asv_high`.
+    rounds: how many of the samples are of each round; empty where there was one.  boost_rounds: likewise of `boost`.
+    direction: None where neither is better, or where a foreign asv project does not tell.  boost: of a step that the
+    GPU's power regulator holds down, the samples before it acts; `samples` are then those at settled clocks.  info: how
+    the samples were taken; imported results of a foreign asv project have one sample, and asv's interval as `asv_low`
+    and `asv_high`.
     """
 
     unit: str
     direction: Direction | None
     samples: list[float]
     info: dict[str, str | float] = {}
-    throttled: list[int] = []
+    boost: list[float] = []
+    rounds: list[int] = []
+    boost_rounds: list[int] = []
 
     def __post_init__(self) -> None:
         if not self.samples:
             raise ValueError("a metric without samples")
+        for samples, rounds in ((self.samples, self.rounds), (self.boost, self.boost_rounds)):
+            if rounds and (sum(rounds) != len(samples) or min(rounds) < 1):
+                raise ValueError(f"rounds of {rounds} samples do not make {len(samples)}")
+
+    @property
+    def round_medians(self) -> list[float]:
+        """The median of each round."""
+        return _medians(self.samples, self.rounds)
 
     @property
     def median(self) -> float:
-        """The median of the samples."""
-        return statistics.median(self.samples)
+        """The median of the rounds' medians: a round that something disturbed does not count."""
+        return statistics.median(self.round_medians)
+
+    @property
+    def boost_median(self) -> float | None:
+        """The same of `boost`; None where there is none."""
+        return statistics.median(_medians(self.boost, self.boost_rounds)) if self.boost else None
 
     @property
     def estimate(self) -> Estimate:
         """The median and its interval: the only one that commands, pages and asv's files show.
 
-        The interval is `Samples.interval`'s at 95 %. A single sample that was counted, not timed, has none.
+        The interval is `Samples.interval`'s at 95 %, with several rounds the range of all of theirs. A single sample
+        that was counted, not timed, has none.
         """
         if "asv_low" in self.info and "asv_high" in self.info:
             return Estimate(self.samples[0], float(self.info["asv_low"]), float(self.info["asv_high"]), 1)
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
-        low, high = Samples(tuple(self.samples)).interval()
-        return Estimate(self.median, low, high, len(self.samples))
+        ends = [Samples(tuple(part)).interval() for part in _split(self.samples, self.rounds)]
+        return Estimate(self.median, min(low for low, _ in ends), max(high for _, high in ends), len(self.samples))
+
+
+def _split(samples: list[float], rounds: list[int]) -> list[list[float]]:
+    ends = list(itertools.accumulate(rounds)) or [len(samples)]
+    return [samples[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+
+def _medians(samples: list[float], rounds: list[int]) -> list[float]:
+    return [statistics.median(part) for part in _split(samples, rounds)]
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,8 +120,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
     node at that moment.  source: where the plugin's code came from.  data: what was loaded, by the data set's name:
-    fingerprint, sizes, the part of it.  packages: versions of the libraries that matter.  commit and machine are
-    empty outside asv.
+    fingerprint, sizes, the part of it.  conditions: what else the machine did meanwhile: `load`, the load average over
+    the number of cores when the point began; `cores` that this process may use; and, of the GPUs that the point did not
+    use, `other_gpus` (how many), `other_gpus_power` (W) and `other_gpus_utilization` (0 to 1), means of when it began
+    and when it ended.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -120,6 +150,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
     data: dict[str, dict[str, str | float]] = {}
+    conditions: dict[str, float] = {}
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""

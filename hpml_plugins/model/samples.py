@@ -24,14 +24,15 @@ class Samples:
 
     values: one number a sample, in SI base units.  dimension: base → exponent.  declared_numbers: plain numbers
     (bytes moved, FLOP done) took part.  info: how the samples came about (timer, batch, why sampling stopped).
-    at: when each sample ended, s of the monotonic clock, where the timer knows it.
+    boost: of a step that the GPU's power regulator holds down, the values before it acts; `values` are then those at
+    the settled clocks, the regime `sustained`.
     """
 
     values: tuple[float, ...]
     dimension: Dimension = field(default_factory=dict)
     declared_numbers: bool = False
     info: Mapping[str, str | float] = field(default_factory=dict)
-    at: tuple[float, ...] = ()
+    boost: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
@@ -137,14 +138,17 @@ class Samples:
         return self._with_samples(other, operate, self.dimension)
 
     def _with_number(self, operate: Callable[[float], float], dimension: Dimension) -> Samples:
-        return Samples(tuple(map(operate, self.values)), dimension, True, self.info, self.at)
+        values, boost = (tuple(map(operate, each)) for each in (self.values, self.boost))
+        return Samples(values, dimension, True, self.info, boost)
 
     def _with_samples(self, other: Samples, operate: Operation, dimension: Dimension) -> Samples:
         if len(self) != len(other):
             raise ResultError(f"samples of different length: {len(self)} and {len(other)}; use their medians instead")
         declared = self.declared_numbers or other.declared_numbers
         values = tuple(map(operate, self.values, other.values))
-        return Samples(values, dimension, declared, {**other.info, **self.info}, self.at or other.at)
+        # Of two quantities one of which has no boost, or another number of them, there is none.
+        boost = tuple(map(operate, self.boost, other.boost)) if len(self.boost) == len(other.boost) else ()
+        return Samples(values, dimension, declared, {**other.info, **self.info}, boost)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -28,6 +29,9 @@ def detect_node() -> Node:
         driver=found.driver,
         cuda=found.cuda,
         gpu_problem=found.problem,
+        host=_hash_of("/etc/machine-id"),
+        boot=_hash_of("/proc/sys/kernel/random/boot_id"),
+        virtual=_is_virtual(),
     )
 
 
@@ -71,6 +75,22 @@ def _cpu_model() -> str:
     except OSError:
         match = None
     return match.group(1).strip() if match else platform.processor() or platform.machine()
+
+
+def _hash_of(path: str) -> str:
+    """Ten hexadecimal digits for what a file says: enough to tell machines apart, and nobody learns which they are."""
+    try:
+        content = Path(path).read_bytes().strip()
+    except OSError:
+        return ""
+    return hashlib.sha256(b"hpml" + content).hexdigest()[:10] if content else ""
+
+
+def _is_virtual() -> bool:
+    try:
+        return re.search(r"^flags\s*:.*\bhypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) is not None
+    except OSError:
+        return False
 
 
 def _cpu_count() -> int:

@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,10 @@ from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
 _LOST = {15: "GPU is lost", 16: "GPU requires restart"}
 #: And of one that was there when the node was asked, and is not any more.
 _NOT_FOUND = 6
+#: NVML_FI_DEV_POWER_INSTANT.
+_INSTANT_POWER = 186
+#: NVML_PERF_POLICY_POWER and NVML_PERF_POLICY_THERMAL.
+_THROTTLING = (0, 1)
 
 
 class GpuLost(HpmlError):
@@ -46,15 +51,35 @@ class Card:
         nvml = self._nvml
         utilization, memory = self._ask("GetUtilizationRates"), self._ask("GetMemoryInfo")
         return {
-            "sm_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_SM),
+            "sm_clock": self.sm_clock(),
             "memory_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_MEM),
             "utilization": utilization.gpu / 100 if utilization else None,
             "memory_utilization": utilization.memory / 100 if utilization else None,
             "power": self._number(1e-3, "GetPowerUsage"),
             "temperature": self._number(1, "GetTemperature", nvml.NVML_TEMPERATURE_GPU),
             "memory_used": float(memory.used) if memory else None,
-            "throttle_reasons": self._number(1, "GetCurrentClocksEventReasons"),
+            "throttle_reasons": self.throttle_reasons(),
         }
+
+    def sm_clock(self) -> float | None:
+        """Of the SMs, Hz."""
+        return self._number(1e6, "GetClockInfo", self._nvml.NVML_CLOCK_SM)
+
+    def throttle_reasons(self) -> float | None:
+        """Why the clocks are held down at this moment, as NVML's bits."""
+        return self._number(1, "GetCurrentClocksEventReasons")
+
+    def power(self) -> float | None:
+        """W, at this moment where the card tells, else averaged by the card over its last second."""
+        field = self._ask("GetFieldValues", [_INSTANT_POWER])
+        if field and field[0].nvmlReturn == 0:
+            return float(field[0].value.uiVal) * 1e-3
+        return self._number(1e-3, "GetPowerUsage")
+
+    def throttled(self) -> float | None:
+        """s, since the driver was loaded, for which the card held its clocks down for power or heat."""
+        times = [found.violationTime for policy in _THROTTLING if (found := self._ask("GetViolationStatus", policy))]
+        return sum(times) * 1e-9 if times else None
 
     def energy(self) -> float | None:
         """J, since the driver was loaded."""
@@ -105,7 +130,20 @@ class Card:
             mig=bool(mig[0]) if mig else None,
             links=self._links(),
             capability=".".join(map(str, self._ask("GetCudaComputeCapability") or ())),
+            numa=self._numa(),
         )
+
+    def _numa(self) -> int | None:
+        bus = getattr(self._ask("GetPciInfo"), "busId", None)
+        if bus is None:
+            return None
+        # NVML writes the domain with eight digits, the system with four.
+        place = Path("/sys/bus/pci/devices", _text(bus).lower()[-12:], "numa_node")
+        try:
+            node = int(place.read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
 
     def _links(self) -> str:
         links = range(getattr(self._nvml, "NVML_NVLINK_MAX_LINKS", 18))
@@ -144,6 +182,18 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
                 raise GpuLost(why) from None
             raise
     return cards
+
+
+def open_others(gpus: Sequence[Gpu]) -> list[Card]:
+    """The GPUs of this machine that are not among these; as `open_cards`, after which it is called."""
+    import pynvml
+
+    known, others = {gpu.uuid for gpu in gpus}, []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        if (uuid := _text(pynvml.nvmlDeviceGetUUID(handle))) not in known:
+            others.append(Card(pynvml, handle, Gpu(_text(pynvml.nvmlDeviceGetName(handle)), uuid=uuid), number))
+    return others
 
 
 def read_gpus() -> Found:

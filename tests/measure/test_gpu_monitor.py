@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 import time
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.measure import Context, measure_point
-from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Sampler
+from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Reading, Sampler, Telemetry
 from hpml_plugins.measure.libraries import out_of_gpu_memory
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
@@ -86,6 +89,26 @@ class Nvml(types.ModuleType):
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
         raise RuntimeError("not supported here")
 
+    def nvmlDeviceGetCount(self) -> int:
+        return 1 + len(self.answers.get("others", ()))
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        return ("GPU-1", *self.answers.get("others", ()))[number]
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle
+
+    def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> Any:
+        return types.SimpleNamespace(violationTime=self.answers["violations"].get(policy, 0))
+
+    def nvmlDeviceGetFieldValues(self, handle: str, fields: list[int]) -> list[Any]:
+        assert fields == [186]
+        value = types.SimpleNamespace(uiVal=self.answers["instant_power"])
+        return [types.SimpleNamespace(nvmlReturn=0, value=value)]
+
     def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
         return 55
 
@@ -104,7 +127,7 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvm
     nvml()
     sampler = Sampler([CARD])
     sampler.look()
-    seen = sampler.finish({})
+    seen = sampler.finish()
     series = seen.series["gpu0"]
     assert series.columns["sm_clock"] == [1.98e9]
     assert series.columns["utilization"] == [0.9]
@@ -118,14 +141,11 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvm
 def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x4)
     monitor = GpuMonitor([CARD])
-    started = time.monotonic()
     time.sleep(0.4)
-    ended = time.monotonic()
-    seen = monitor.finish({"time": [(started + ended) / 2], "other": []})
+    seen = monitor.finish()
     assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
     assert seen.energy == 2.0  # 7,000 to 9,000 mJ
-    assert seen.throttled == {"time": [0], "other": []}
-    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+    assert seen.throttled == "power cap"
 
 
 def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callable[..., None]) -> None:
@@ -134,7 +154,7 @@ def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callab
     assert monitor._process is not None
     monitor._process.kill()
     monitor._process.join()
-    assert monitor.finish({}).warnings == ["what the GPUs did is not known: the process that watched them died"]
+    assert monitor.finish().warnings == ["what the GPUs did is not known: the process that watched them died"]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -161,19 +181,58 @@ def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatc
     for _ in range(50_000):
         now[0] += 0.05
         sampler.look()
-    columns = sampler.finish({}).series["gpu0"].columns
+    columns = sampler.finish().series["gpu0"].columns
     assert MOST_ROWS // 2 <= len(columns["time"]) <= MOST_ROWS
     assert columns["time"][-1] > 2400
 
 
-def test_samples_taken_while_throttled_are_marked_and_the_point_warned(nvml: Callable[..., None]) -> None:
+def read_after(*times: float, card: Gpu = CARD) -> list[Reading | None]:
+    """The telemetry of a card after each of these waits, s."""
+    sampler, telemetry = Sampler([card]), Telemetry(1)
+    readings = [telemetry.read()]
+    for seconds in times:
+        time.sleep(seconds)
+        sampler.measure(telemetry)
+        readings.append(telemetry.read())
+    return readings
+
+
+def test_telemetry_tells_how_long_the_card_throttled_by_its_own_counters(nvml: Callable[..., None]) -> None:
+    nvml(violations={0: 3_000_000_000, 1: 500_000_000}, instant_power=650_000)
+    unread, reading = read_after(0.0)
+    assert unread is None
+    assert reading is not None
+    assert (reading.throttled, reading.clock, reading.power) == (3.5, 1.98e9, 650.0)
+    assert 0 <= time.monotonic() - reading.at < 5
+
+
+def test_a_card_that_does_not_count_is_asked_for_its_reasons(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x4)
-    sampler = Sampler([CARD])
-    sampler.look()
-    now = time.monotonic()
-    seen = sampler.finish({"time": [now - 60, now, now + 60]})
-    assert seen.throttled == {"time": [1]}
-    assert seen.warnings == ["the GPU held its clocks down while this was measured: power cap"]
+    _, first, second = read_after(0.05, 0.1)
+    assert first is not None
+    assert second is not None
+    assert second.throttled - first.throttled == pytest.approx(second.at - first.at)
+    assert second.power == 0.0  # it does not tell
+    nvml(reasons=0x1)  # idle is no throttling
+    last = read_after(0.05)[-1]
+    assert last is not None
+    assert last.throttled == 0.0
+
+
+def test_a_forked_process_reads_what_the_watching_process_writes(nvml: Callable[..., None]) -> None:
+    nvml(violations={0: 10**9})
+    monitor = GpuMonitor([CARD])
+    wait = time.monotonic() + 10
+    while monitor.telemetry.read() is None and time.monotonic() < wait:
+        time.sleep(0.01)
+    child = multiprocessing.get_context("fork").Process(
+        target=lambda: os._exit(0 if monitor.telemetry.read().throttled == 1.0 else 1)  # type: ignore[union-attr]
+    )
+    child.start()
+    child.join()
+    monitor.end()
+    assert child.exitcode == 0
+    assert monitor.telemetry.read(1) is None  # not watched
 
 
 def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
@@ -187,24 +246,24 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
         sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]
         now[0] += 0.05
         sampler.look()
-    seen = sampler.finish({"time": [100.4, 200.0]})
+    seen = sampler.finish()
     assert set(seen.series["gpu0"].columns["throttle_reasons"]) == {0.0}
-    assert seen.throttled == {"time": [0]}
-    assert "heat (hardware)" in seen.warnings[0]
+    assert seen.throttled == "heat (hardware)"
 
 
 def test_a_point_without_gpu_has_no_process_that_watches() -> None:
     monitor = GpuMonitor([])
     assert monitor._process is None
-    assert monitor.finish({"time": [1.0]}).series == {}
+    assert monitor.finish().series == {}
+    assert monitor.telemetry.read() is None
 
 
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x1 | 0x2)
     sampler = Sampler([CARD])
     sampler.look()
-    seen = sampler.finish({"time": [time.monotonic()]})
-    assert (seen.throttled, seen.warnings) == ({"time": []}, [])
+    seen = sampler.finish()
+    assert (seen.throttled, seen.warnings) == ("", [])
 
 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
@@ -216,7 +275,11 @@ def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) 
 
 def measure(bench: Bench) -> dict[str, Any]:
     time.sleep(0.3)
-    return {"time": Samples((1.0, 2.0), {"s": 1}, at=(time.monotonic() - 0.1, time.monotonic()))}
+    return {"time": Samples((1.0, 2.0), {"s": 1})}
+
+
+def measure_boost(bench: Bench) -> dict[str, Any]:
+    return {"time": Samples((2.0, 2.1), {"s": 1}, boost=(1.0,))}
 
 
 BENCHMARK = Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
@@ -232,8 +295,28 @@ def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node:
     assert record.status == "ok", record.reason
     assert len(record.series["gpu0"].columns["time"]) >= 4
     assert record.energy == 2.0
-    assert record.metrics["time"].throttled == [0, 1]
-    assert "heat (software)" in record.warnings[0]
+    assert record.warnings == ["the GPU held its clocks down while this was measured: heat (software)"]
+
+
+def test_a_point_that_was_measured_in_both_regimes_is_not_warned_of_throttling(
+    nvml: Callable[..., None], node: Node
+) -> None:
+    nvml(reasons=0x4)
+    benchmark = replace(BENCHMARK, measure=measure_boost)
+    record = measure_point(benchmark, {}, Context(on_one_card(node)))
+    assert (record.metrics["time"].samples, record.metrics["time"].boost) == ([2.0, 2.1], [1.0])
+    assert record.warnings == []
+
+
+def test_the_record_tells_what_the_machine_did_beside_the_point(nvml: Callable[..., None], node: Node) -> None:
+    nvml(others=("GPU-2", "GPU-3"))
+    conditions = measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
+    assert (conditions["other_gpus"], conditions["other_gpus_utilization"]) == (2.0, 0.9)
+    assert "other_gpus_power" not in conditions  # these cards do not tell
+    assert conditions["cores"] == 2.0
+    assert 0.0 <= conditions["load"] < 1000.0
+    nvml()
+    assert "other_gpus" not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
 
 
 def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[..., None], node: Node) -> None:
@@ -315,7 +398,7 @@ def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[...
     sampler = Sampler([CARD])
     simulated: Any = sys.modules["pynvml"]
     simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
-    assert sampler.finish({}).warnings == [
+    assert sampler.finish().warnings == [
         "process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"
     ]
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,14 @@ def test_this_machine_is_described_and_honest_about_gpus() -> None:
     assert node.num_cpu >= 1
     assert node.ram > 2**28
     assert (node.gpu == "none") == (node.num_gpu == 0)
+
+
+def test_machines_and_their_starts_are_told_apart_without_naming_them() -> None:
+    node = detect_node()
+    assert re.fullmatch("[0-9a-f]{10}", node.boot)
+    assert node.boot == detect_node().boot
+    assert node.boot not in Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")
+    assert node.virtual == ("hypervisor" in Path("/proc/cpuinfo").read_text())
 
 
 def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:

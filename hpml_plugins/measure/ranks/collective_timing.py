@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
 from hpml_plugins.measure.gpu_timer import OTHER_STREAMS, STREAM_CHECKS, Cache, GpuTimer
+from hpml_plugins.measure.regimes import Regulator
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.samples import Samples
 
@@ -97,7 +98,8 @@ class CollectiveGpuTimer(GpuTimer):
     """On rank 0 the timer of one process, whose every enqueueing is an order to all; the others carry orders out."""
 
     def __init__(self, rank: Rank, step: Callable[[], object], cache: Cache, launch: RankLaunch, over: Over) -> None:
-        super().__init__(step, cache, "visible" if launch == "visible" else "hidden")
+        regulator = Regulator(rank.telemetry, rank.local)
+        super().__init__(step, cache, "visible" if launch == "visible" else "hidden", regulator)
         self._rank = rank
         self._combine = _COMBINE[over]
         self._wants_graph = launch == "graph"
@@ -125,7 +127,7 @@ class CollectiveGpuTimer(GpuTimer):
         self.batch, self._uses_graph = int(batch), bool(graph)
         if self._uses_graph:
             self._capture()
-        taken = super()._enqueue(int(count), wait=bool(wait))
+        taken = super().enqueue(int(count), wait=bool(wait))
         if not wait:
             return []
         of_ranks = self._rank.gather_numbers([float(part) for pair in taken for part in pair])
@@ -141,13 +143,13 @@ class CollectiveGpuTimer(GpuTimer):
             self._graph.reset()
             self._graph, self._graph_batch = None, 0
 
-    def _enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
+    def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         order = [1.0, float(self.batch), self._sleep, float(count), float(wait), float(self._uses_graph)]
         return self.carry_out(self._rank.share_numbers(order))
 
     def _fit_sleep(self) -> bool:
         self._sleep = 0.0
-        self._enqueue(1)  # captures the batch, which must not count as enqueueing it
+        self.enqueue(1)  # captures the batch, which must not count as enqueueing it
         return super()._fit_sleep()
 
     def _line_up(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.measure.gpu_monitor import Telemetry
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
@@ -39,7 +40,8 @@ class RankGroup:
     sources: the data sets in force.
 
     parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
-    many machines they are; on more than one torch's launcher has given each its place.
+    many machines they are; on more than one torch's launcher has given each its place.  telemetry: of the GPUs of this
+    node, for ranks that are forked from the process that shares it.
     """
 
     folder: str
@@ -54,6 +56,7 @@ class RankGroup:
     sources: Mapping[str, LoadableData]
     nodes: int = 1
     parent: int = 0
+    telemetry: Telemetry | None = None
 
     @property
     def per_node(self) -> int:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def run_ranks(
         group = RankGroup(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
             environment or {}, available_sources(), nodes,
-            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0, telemetry=bench.telemetry,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
@@ -180,10 +181,10 @@ class _Program:
         return output
 
 
-def _pickled(*order: Any) -> bytes:
+def _pickled(group: RankGroup, *order: Any) -> bytes:
     """What ranks in new processes are to do. Raises UsageError where it cannot be sent to them."""
     try:
-        return cloudpickle.dumps(order)  # type: ignore[no-any-return]
+        return cloudpickle.dumps((replace(group, telemetry=None), *order))  # type: ignore[no-any-return]
     except Exception as error:
         raise UsageError(
             f"the ranks' function cannot be sent to new processes: {describe(error)}; "

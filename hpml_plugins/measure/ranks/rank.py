@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 class Rank(Bench):
     """A Bench with a place among others, whose torch.distributed group is up.
 
-    index: 0 to count − 1.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the index
-    among the ranks of its node.
+    index: 0 to count − 1.  local: the index among the ranks of its node.  count: how many ranks.  backend: "nccl" or
+    "gloo".  device: "cpu", or "cuda:" and the local index.
     """
 
     def __init__(self, index: int, group: RankGroup, local: int, report: Progress) -> None:
         gpus = group.per_node if group.backend == "nccl" else 0
-        super().__init__(group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report)
+        super().__init__(
+            group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report,
+            telemetry=group.telemetry,
+        )  # fmt: skip
         self.index = index
+        self.local = local
         self.count = group.count
         self.backend = group.backend
         self.device = f"cuda:{local}" if gpus else "cpu"

@@ -36,20 +36,38 @@ def first_launch() -> None:
 
 
 def step_of(case: str) -> Callable[[], object]:
-    """The step of a case: `vecadd_10m`, `matmul_4096`, `softmax_8192`. Random inputs: zeros run faster than data."""
-    kind, _, size = case.partition("_")
+    """The step of a case, such as `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `softmax_8192`.
+
+    Random inputs: zeros run faster than data.
+    """
+    kind, _, size = case.rpartition("_")
     if kind == "vecadd":
         elements = int(size.rstrip("m")) * MILLION
         a, b, c = (torch.rand(elements, device="cuda") for _ in range(3))
         vectors = [cuda.as_cuda_array(vector) for vector in (a, b, c)]
         launch = add[-(-elements // 256), 256]
         return lambda: launch(*vectors)
-    if kind == "matmul":
-        left, right = (torch.randn(int(size), int(size), device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        result = torch.empty_like(left)
-        return lambda: torch.mm(left, right, out=result)
+    if kind.startswith("matmul"):
+        return _product(int(size), kind.removeprefix("matmul").strip("_") or "bfloat16")
+    if kind == "attention":
+        inputs = [torch.randn(4, 16, int(size), 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        return lambda: torch.nn.functional.scaled_dot_product_attention(*inputs)
     rows = torch.randn(int(size), 4096, device="cuda")
     return lambda: torch.softmax(rows, dim=1)
+
+
+def _product(n: int, precision: str) -> Callable[[], object]:
+    """The product of two n × n matrices: bfloat16, float32, tf32, or fp8 with one scale for each matrix."""
+    if precision == "fp8":
+        left, right = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+        scale = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(left, right.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    left, right = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
+    result = torch.empty_like(left)
+    # Of the process: a point is one case. Under ncu and in `measure` alike.
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    return lambda: torch.mm(left, right, out=result)
 
 
 def main(case: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
+from hpml_plugins.model import MetricSamples
 
 RUNS = 10
 
@@ -15,7 +17,8 @@ def _step_time(bench: Bench, *, case: str) -> dict[str, Samples]:
     return {"time": bench.time(step_of(case))}
 
 
-def _median(bench: Bench, case: str, *, watch: bool) -> float:
+def _measure(bench: Bench, case: str, *, watch: bool = True) -> MetricSamples:
+    """The step's time, measured in a process of its own."""
     from hpml_plugins.testing import Context, measure_point
 
     inner = Benchmark(
@@ -24,17 +27,34 @@ def _median(bench: Bench, case: str, *, watch: bool) -> float:
     record = measure_point(inner, {"case": case}, Context(bench.node, watch=watch))
     if record.status != "ok":
         raise HpmlError(f"the inner point failed: {record.reason}")
-    return statistics.median(record.metrics["time"].samples)
+    return record.metrics["time"]
 
 
 def measure_spread(bench: Bench, *, case: str) -> dict[str, float]:
-    """(largest − smallest) / median of the medians of ten runs of one point, each in a process of its own."""
-    medians = []
+    """Coefficients of variation of the medians of ten runs of one point, each in a process of its own.
+
+    A step that is not held down has one regime: its boost is its time.
+    """
+    runs = []
     for run in range(RUNS):
         bench.progress(f"run {run + 1} of {RUNS}", run / RUNS)
-        medians.append(_median(bench, case, watch=True))
-    bench.series("medians", {"run": list(range(RUNS)), "time": medians}, {"run": "1", "time": "s"})
-    return {"spread": (max(medians) - min(medians)) / statistics.median(medians)}
+        runs.append(_measure(bench, case))
+    times = [statistics.median(run.samples) for run in runs]
+    boosts = [statistics.median(run.boost or run.samples) for run in runs]
+    bench.series("runs", {"time": times, "boost": boosts}, {"time": "s", "boost": "s"})
+    if unsettled := sum(run.info["stopped"] not in ("settled", "converged") for run in runs):
+        bench.warn(f"{unsettled} of {RUNS} runs neither converged nor settled")
+    return {
+        "time": statistics.median(times),
+        "boost": statistics.median(boosts),
+        "time_variation": _variation(times),
+        "boost_variation": _variation(boosts),
+    }
+
+
+def _variation(values: Sequence[float]) -> float:
+    """The coefficient of variation, n − 1."""
+    return statistics.stdev(values) / statistics.fmean(values)
 
 
 def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
@@ -43,20 +63,38 @@ def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
     for pair in range(RUNS // 2):
         bench.progress(f"pair {pair + 1} of {RUNS // 2}", 2 * pair / RUNS)
         order = (True, False) if pair % 2 else (False, True)
-        times = {watch: _median(bench, case, watch=watch) for watch in order}
+        times = {watch: statistics.median(_measure(bench, case, watch=watch).samples) for watch in order}
         ratios.append(times[True] / times[False])
     return {"cost": statistics.median(ratios) - 1}
 
 
-CASES = ("vecadd_100m", "matmul_4096")
+#: The first six throttle on an H200 (700 W), the others do not.
+SPREAD_CASES = (
+    "matmul_4096",
+    "matmul_8192",
+    "matmul_fp8_8192",
+    "matmul_tf32_8192",
+    "attention_2048",
+    "matmul_2048",
+    "matmul_float32_4096",
+    "vecadd_100m",
+)
+#: Watching is needed to tell the regimes of a step that throttles: its cost is that of a step which does not.
+WATCHER_CASES = ("vecadd_100m", "matmul_float32_4096")
 ON_GPU = Requires(gpus=1, modules=("torch", "numba.cuda"))
 
 SPREAD = Benchmark(
     "harness_spread",
     measure_spread,
-    [Metric("spread", "1", "lower", "of the medians of ten runs")],
-    grid={"case": CASES},
+    [
+        Metric("time", "s", "lower", "of one step: median over ten runs; sustained where the card throttles"),
+        Metric("boost", "s", "lower", "of one step before the card throttles"),
+        Metric("time_variation", "1", "lower", "coefficient of variation over ten runs"),
+        Metric("boost_variation", "1", "lower", "coefficient of variation over ten runs"),
+    ],
+    grid={"case": SPREAD_CASES},
     requires=ON_GPU,
+    version="2",  # 1: the range of one regime
     timeout=300,
     description="How far the median of one point moves over ten runs.",
 )
@@ -64,7 +102,7 @@ WATCHER = Benchmark(
     "harness_watcher",
     measure_watcher,
     [Metric("cost", "1", "lower", "share of the step's time")],
-    grid={"case": CASES},
+    grid={"case": WATCHER_CASES},
     requires=ON_GPU,
     timeout=300,
     description="What watching the GPU through NVML costs the step that is measured.",

@@ -64,7 +64,7 @@ def _joined(turns: list[Samples]) -> Samples:
             info[name] = found[0] if len(found) == 1 else "; ".join(map(str, found))
     joined = Samples.of(values, "s", **info, turns=len(turns))
     told = {"variation": joined.coefficient_of_variation, "outliers": joined.outliers}
-    return replace(joined, info={**joined.info, **told}, at=tuple(at for turn in turns for at in turn.at))
+    return replace(joined, info={**joined.info, **told})
 
 
 def _medians(turns: list[Samples]) -> Samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
@@ -54,7 +55,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     best = tiled.chosen[key]
     time = bench.time(tiled.bound(best, own, a, b, variant))
     other = bench.time(lambda: by_torch(theirs, a, b, variant), name="torch")
-    time = Samples(time.values, time.dimension, False, {**time.info, "tile": str(best)}, time.at)
+    time = replace(time, info={**time.info, "tile": str(best)})
     return {"time": time, "rate": flops(m, n, k) / time, "torch": other, "vs_torch": other.median / time.median}
 
 

@@ -112,4 +112,4 @@ def _as_many(first: Samples, second: Samples) -> tuple[Samples, Samples]:
 
 
 def _cut(samples: Samples, count: int) -> Samples:
-    return replace(samples, values=samples.values[:count], at=samples.at[:count])
+    return replace(samples, values=samples.values[:count])

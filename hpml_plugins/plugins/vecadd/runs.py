@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from hpml_plugins import Bench, Samples
 
@@ -58,13 +57,11 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
     """
     plan = bench.plan
     laps: list[dict[str, float]] = []
-    at: list[float] = []
     started = time.perf_counter()
     fewest = plan.fewest
     while True:
         done = dict(run())
         laps.append({**done, "total": sum(done[name] for name in parts_of_total)})
-        at.append(time.monotonic())
         if len(laps) == 1 and laps[0]["total"] > LONG_RUN:
             fewest = min(FEWEST_LONG, fewest)
         bench.progress(f"run {len(laps)} of at least {fewest}", min(0.9, 0.1 + 0.8 * len(laps) / fewest))
@@ -78,4 +75,4 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
         "stopped": "converged" if converged else "budget",
     }
     warn_if_unsure(bench, "total", total, info["stopped"])
-    return {name: replace(Samples.of((lap[name] for lap in laps), "s", **info), at=tuple(at)) for name in laps[0]}
+    return {name: Samples.of((lap[name] for lap in laps), "s", **info) for name in laps[0]}

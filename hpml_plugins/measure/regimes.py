@@ -1,0 +1,164 @@
+"""The two regimes of a step that the GPU's power regulator holds down: boost and sustained.
+
+The regulator of a data-centre card averages power over about a second and lowers the clocks until the average is at
+the limit. A step that needs more power than that runs at the highest clocks for some tens of milliseconds, then below
+the settled rate, then swings around it with the regulator's period. A sample from the first two seconds is of none of
+these; docs/measurement.md has the traces. So such a step is measured twice:
+
+- `sustained`: under continuous load until clocks, power and rate are stationary; the samples cover one period of the
+  regulator, so that it does not matter where in its swing they began.
+- `boost`: in bursts that are over before the regulator acts, with a rest before each.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
+from hpml_plugins.model.samples import Samples
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.gpu_timer import GpuTimer
+
+#: A step is held down when the card throttles for more than this share of the time, once that amounts to ENOUGH s.
+SHARE, ENOUGH = 0.1, 0.03
+#: s over which the regulator averages; means over this long do not depend on where in its swing they begin.
+PERIOD = 1.0
+#: s of load between two looks at the clock; one sample of the sustained regime.
+GROUP = 0.05
+#: Two successive periods that begin OFFSET s apart, or more, must agree this well in time of a step and in power.
+RATE_TOLERANCE, POWER_TOLERANCE = 0.005, 0.02
+#: s under load after which the last period is taken though it has not settled.
+LONGEST_LOAD = 3.0
+#: A burst: s of load before the sample, in which clocks and voltage rise, and of the sample itself; s of rest before.
+#: With 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always did.
+BURST, REST = 5e-3, 0.03
+BURSTS = 12
+#: s of rest between the load and the first burst.
+RECOVERY = 0.25
+#: s: the regulator acts within a longer step, which then has no boost.
+LONGEST_BURST = 0.02
+
+
+class Regulator:
+    """Whether a GPU has been held down since the load began. telemetry: None where nobody watches the GPU."""
+
+    def __init__(self, telemetry: Telemetry | None, gpu: int = 0) -> None:
+        self._telemetry = telemetry
+        self._gpu = gpu
+        self._start = self.reading()
+
+    def reading(self) -> Reading | None:
+        """What the GPU did last."""
+        return self._telemetry.read(self._gpu) if self._telemetry else None
+
+    def begin(self) -> None:
+        """The load begins now."""
+        self._start = self.reading()
+
+    def throttles(self) -> bool:
+        """Whether the card has been held down for a share of the load that matters."""
+        now, start = self.reading(), self._start
+        if now is None or start is None:
+            return False
+        held = now.throttled - start.throttled
+        return held >= max(ENOUGH, SHARE * (now.at - start.at))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one step."""
+
+    end: float
+    seconds: float
+    reading: Reading | None
+
+
+def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str | float]) -> Samples:
+    """Samples of both regimes of a step that is under load already, s.
+
+    info: what else the samples say of themselves.
+    """
+    groups, settled = _sustain(timer, regulator)
+    info = {
+        **info,
+        "batch": timer.batch,
+        "regime": "sustained",
+        "stopped": "settled" if settled else f"not settled after {LONGEST_LOAD:g} s of load",
+        **_state("sustained", [group.reading for group in groups]),
+    }
+    boost, readings = _burst(timer, regulator)
+    info |= _state("boost", readings) if boost else {}
+    return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=tuple(boost))
+
+
+def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[Group], bool]:
+    """The last period under load, and whether it was stationary."""
+    seconds = timer.round()
+    count = max(1, round(GROUP / (seconds * timer.batch)))
+    started = time.monotonic()
+    groups: list[Group] = []
+    while True:
+        taken = timer.enqueue(count)
+        now = time.monotonic()
+        groups.append(Group(now, statistics.fmean(each for each, _ in taken), regulator.reading()))
+        settled = is_settled(groups, started)
+        if settled or now - started > LONGEST_LOAD:
+            return [group for group in groups if group.end > now - PERIOD] or groups[-1:], settled
+
+
+def is_settled(groups: Sequence[Group], started: float) -> bool:
+    """Whether time of a step, clock and power of the last period are those of the one before."""
+    end = groups[-1].end
+    last = [group for group in groups if group.end > end - PERIOD]
+    before = [group for group in groups if end - 2 * PERIOD < group.end <= end - PERIOD]
+    if end - started < 2 * PERIOD or not before:
+        return False
+    return (
+        _change([group.seconds for group in before], [group.seconds for group in last]) <= RATE_TOLERANCE
+        and _change(_column(before, "clock"), _column(last, "clock")) <= POWER_TOLERANCE
+        and _change(_column(before, "power"), _column(last, "power")) <= POWER_TOLERANCE
+    )
+
+
+def _column(groups: Sequence[Group], name: str) -> list[float]:
+    return [float(getattr(group.reading, name)) for group in groups if group.reading]
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float:
+    """The relative change of the mean; 0 for what the card does not tell."""
+    if not before or not after or not statistics.fmean(before):
+        return 0.0
+    return abs(statistics.fmean(after) / statistics.fmean(before) - 1)
+
+
+def _burst(timer: GpuTimer, regulator: Regulator) -> tuple[list[float], list[Reading | None]]:
+    """Seconds of one step in bursts, and what the GPU did; none for a step within which the regulator acts."""
+    seconds = timer.round()
+    if seconds > LONGEST_BURST:
+        return [], []
+    batch = timer.batch
+    lead = max(1, math.ceil(BURST / (seconds * batch)))  # samples of `batch` steps before the one that counts
+    taken, readings = [], []
+    time.sleep(RECOVERY)
+    for _ in range(BURSTS):
+        time.sleep(max(REST, 2 * (lead + 1) * seconds * batch))
+        burst = timer.enqueue(2 * lead)[lead:]
+        taken.append(statistics.fmean(each for each, _ in burst))
+        readings.append(regulator.reading())
+    return taken, readings
+
+
+def _state(regime: str, readings: Sequence[Reading | None]) -> dict[str, str | float]:
+    """The means of clock, Hz, and power, W, over a regime, as its samples' info tells them.
+
+    The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
+    """
+    known = [reading for reading in readings if reading]
+    found = {name: [value for each in known if (value := getattr(each, name))] for name in ("clock", "power")}
+    return {f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values}

@@ -1,0 +1,97 @@
+"""Rounds: each point is measured several times, each time in a process of its own, all points in random order.
+
+What a process happens to get (addresses, the choice of an algorithm, which cores) stays the same while it lives. The
+samples of one process are therefore narrower than what the next process gives. Rounds in turns spread over the run also
+take in what changes slowly, such as temperature and neighbours. pyperf and asv have rounds for the same reasons.
+Sources: Stinner, pyperf documentation, Analyze benchmark results; Kalibera and Jones, Rigorous benchmarking in
+reasonable time, ISMM 2013.
+
+Each round is stored as soon as it is measured, as a Record of its own: a run that is killed loses the round under way.
+Records of one run, commit, environment and point are its rounds, and are read as one Record.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from hpml_plugins.model.record import MetricSamples, Record
+
+Point = TypeVar("Point", bound=Hashable)
+
+
+def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str) -> Iterator[Point]:
+    """Every point as often as it has rounds: all points once, in random order, then all that have a second round, …
+
+    seed: the same one gives the same order.
+    """
+    order = random.Random(seed)
+    most = max(map(rounds, points), default=0)
+    for number in range(most):
+        due = [point for point in points if rounds(point) > number]
+        order.shuffle(due)
+        yield from due
+
+
+def join_rounds(records: Iterable[Record]) -> list[Record]:
+    """The Records with the rounds of each point joined, in the order in which each was begun."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for number, record in enumerate(records):
+        # A Record without a run, such as one measured before there were runs, is of no other's point.
+        run = record.run or f"#{number}"
+        groups.setdefault((run, record.machine, record.commit, record.environment, record.point), []).append(record)
+    return [combine(rounds) for rounds in groups.values()]
+
+
+def combine(rounds: Sequence[Record]) -> Record:
+    """One Record of the rounds of a point. A round that failed or was skipped makes the point what it is.
+
+    rounds: in the order measured, at least one. Series and what the samples say of themselves are those of the first
+    round, but numbers that differ from round to round are their medians, and texts that differ are joined.
+    """
+    first = rounds[0]
+    for number, record in enumerate(rounds, 1):
+        if record.status != "ok":
+            where = f"round {number} of {len(rounds)}: " if len(rounds) > 1 else ""
+            return replace(record, reason=f"{where}{record.reason}", started=first.started, duration=_total(rounds))
+    if len(rounds) == 1:
+        return first
+    return replace(
+        first,
+        metrics={name: _join([record.metrics[name] for record in rounds]) for name in first.metrics},
+        warnings=list(dict.fromkeys(text for record in rounds for text in record.warnings)),
+        checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
+        duration=_total(rounds),
+        energy=sum(record.energy for record in rounds),
+    )
+
+
+def _total(rounds: Sequence[Record]) -> float:
+    return sum(record.duration for record in rounds)
+
+
+def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
+    boosted = [metric.boost for metric in metrics if metric.boost]
+    return replace(
+        metrics[0],
+        samples=[value for metric in metrics for value in metric.samples],
+        rounds=[len(metric.samples) for metric in metrics],
+        boost=[value for boost in boosted for value in boost],
+        boost_rounds=[len(boost) for boost in boosted],
+        info={
+            name: _join_info([metric.info[name] for metric in metrics if name in metric.info])
+            for name in dict.fromkeys(name for metric in metrics for name in metric.info)
+        },
+    )
+
+
+def _join_info(values: Sequence[str | float]) -> str | float:
+    different = list(dict.fromkeys(values))
+    numbers = [value for value in different if not isinstance(value, str)]
+    if len(different) == 1:
+        return different[0]
+    return statistics.median(numbers) if len(numbers) == len(different) else "; ".join(map(str, different))

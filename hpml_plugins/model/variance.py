@@ -1,0 +1,190 @@
+"""How far a metric's value moves from run to run and from card to card, estimated from all Records of a machine type.
+
+Values are compared as logarithms: a relative deviation is what repeats over sizes and cards. Two variances are
+estimated for each value: that of a run on the same card, and that of a run on any card of the type. A new point has no
+repeated runs of its own, so it borrows from its class (the same metric of the same benchmark), and a class with few
+repetitions from its kind (how it was measured). What is borrowed, and how much, follows the empirical Bayes estimator
+of G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression, Statistical
+Applications in Genetics and Molecular Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees
+of freedom are a scaled F distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior
+variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Smallest relative deviation that is believed: two runs that agree to the last digit say little about the third.
+FLOOR = 2e-4
+#: Relative standard deviation of a kind that nobody measured twice, and what that guess is worth in degrees of freedom.
+UNKNOWN, UNKNOWN_FREEDOM = 0.03, 2.0
+#: Bounds of the degrees of freedom that a prior is worth.
+LEAST_FREEDOM, MOST_FREEDOM = 1.0, 50.0
+#: Groups from which a prior is estimated; with fewer nothing is known of how they differ.
+ENOUGH_GROUPS = 3
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Values of runs, one entry each in every array. All but `value` are numbers that stand for a name.
+
+    value: the natural logarithm.  point: what was measured (benchmark, version, parameters, metric).  group: its
+    class.  kind: of the class; the same for all observations of a class.  code: what the plugin's code was.  card:
+    which card, or host.  run: which run; a later entry of the same run replaces an earlier one.
+    """
+
+    value: Array
+    point: Array
+    group: Array
+    kind: Array
+    code: Array
+    card: Array
+    run: Array
+
+
+class Variances(NamedTuple):
+    """Of each observation: variance of the logarithm between runs, and the degrees of freedom behind it.
+
+    same_*: on one card.  any_*: on any card of the type.
+    """
+
+    same_card: Array
+    same_freedom: Array
+    any_card: Array
+    any_freedom: Array
+
+
+def estimate_variances(observed: Observations) -> Variances:
+    """Both variances of each observation."""
+    same = _posterior(observed, np.stack([observed.point, observed.code, observed.card]), observed.run)
+    anywhere = _posterior(observed, np.stack([observed.point, observed.code]), observed.card)
+    # Another card cannot add less than nothing.
+    wider = anywhere[0] >= same[0]
+    return Variances(*same, np.where(wider, anywhere[0], same[0]), np.where(wider, anywhere[1], same[1]))
+
+
+def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple[Array, Array]:
+    """Variance among the last values of the replicates within each set of equal numbers; posterior and freedom.
+
+    within: one column per observation.
+    """
+    point, variance, freedom = _sample_variances(observed.value, within, replicate)
+    group_of, kind_of = _first(observed.point, observed.group), _first(observed.group, observed.kind)
+    group = group_of[point]
+    pooled, pooled_freedom = _pool(variance, freedom, group, len(kind_of))
+    known = pooled_freedom > 0
+    prior, prior_freedom = np.full(len(kind_of), UNKNOWN**2), np.full(len(kind_of), UNKNOWN_FREEDOM)
+    worth = np.full(len(kind_of), UNKNOWN_FREEDOM)
+    for kind in np.unique(kind_of):
+        of_kind = kind_of == kind
+        chosen = of_kind & known
+        if chosen.any():
+            prior[of_kind], prior_freedom[of_kind] = fit_prior(pooled[chosen], pooled_freedom[chosen])
+    total = prior_freedom + pooled_freedom
+    of_group = (prior_freedom * prior + pooled_freedom * pooled) / total
+    for kind in np.unique(kind_of):
+        members = kind_of[group] == kind
+        if members.any():
+            # How much the points of a class differ from one another, all classes of the kind together.
+            worth[kind_of == kind] = fit_prior(
+                np.maximum(variance, FLOOR**2)[members] / of_group[group[members]], freedom[members]
+            )[1]
+    own, own_freedom = _pool(variance, freedom, point, len(group_of))
+    group = observed.group
+    share = np.minimum(worth[group], total[group])
+    more = own_freedom[observed.point]
+    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more
+
+
+def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
+    """(point, sample variance, degrees of freedom) of each set with two replicates or more.
+
+    within: one column per observation, whose first row is the point.
+    """
+    keys = _number(np.concatenate([within, replicate[None]]))
+    last = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]  # the last entry of each replicate
+    sets = _number(within[:, last])
+    count = np.bincount(sets)
+    mean = np.bincount(sets, value[last]) / count
+    squares = np.bincount(sets, (value[last] - mean[sets]) ** 2)
+    chosen = count > 1
+    point = np.zeros(len(count), np.int64)
+    point[sets] = within[0, last]
+    return point[chosen], squares[chosen] / (count[chosen] - 1), (count[chosen] - 1).astype(float)
+
+
+def _number(columns: Array) -> Array:
+    """A number for each column, equal for equal columns."""
+    found = np.zeros(columns.shape[1], np.int64)
+    for row in columns:
+        _, numbered = np.unique(row, return_inverse=True)
+        _, found = np.unique(found * (int(numbered.max(initial=0)) + 1) + numbered, return_inverse=True)
+    return found
+
+
+def _first(key: Array, value: Array) -> Array:
+    """value by key: they belong together."""
+    found = np.zeros(int(key.max(initial=-1)) + 1, np.int64)
+    found[key] = value
+    return found
+
+
+def _pool(variance: Array, freedom: Array, key: Array, size: int) -> tuple[Array, Array]:
+    """The pooled variance of each key, 0 where there is none, and its degrees of freedom."""
+    total = np.bincount(key, freedom, minlength=size)
+    summed = np.bincount(key, variance * freedom, minlength=size)
+    return np.divide(summed, total, out=np.zeros(size), where=total > 0), total
+
+
+def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
+    """The prior variance and the degrees of freedom that it is worth, of sample variances of similar things.
+
+    variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log s², which has the
+    mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) + ψ′(d0/2). Source: Smyth 2004, section 6.2.
+    """
+    from scipy.special import digamma, polygamma
+
+    variance = np.maximum(variance, FLOOR**2)
+    shifted = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
+    if len(shifted) < ENOUGH_GROUPS:
+        return float(np.average(variance, weights=freedom)), UNKNOWN_FREEDOM
+    excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
+    worth = _freedom_of(excess)
+    return float(np.exp(shifted.mean() + digamma(worth / 2) - np.log(worth / 2))), worth
+
+
+def _freedom_of(excess: float) -> float:
+    """d0 with ψ′(d0/2) = excess, within the bounds."""
+    from scipy.optimize import brentq
+    from scipy.special import polygamma
+
+    def difference(freedom: float) -> float:
+        return float(polygamma(1, freedom / 2)) - excess
+
+    if difference(MOST_FREEDOM) >= 0:
+        return MOST_FREEDOM
+    if difference(LEAST_FREEDOM) <= 0:
+        return LEAST_FREEDOM
+    return float(brentq(difference, LEAST_FREEDOM, MOST_FREEDOM))
+
+
+@functools.cache
+def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
+    """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance))
+
+
+def p_value(difference: float, variance: float, freedom: float) -> float:
+    """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
+    from scipy.stats import t
+
+    return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom))

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hpml_plugins.model.record import MetricSamples, Record, decode, encode
+from hpml_plugins.model.rounds import combine, join_rounds, schedule
+
+
+def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> None:
+    rounds = {"counted": 1, "short": 3, "other": 3, "two": 2}
+    order = list(schedule(list(rounds), rounds.__getitem__, "seed"))
+    assert Counter(order) == rounds
+    assert set(order[:4]) == set(rounds)
+    assert set(order[4:7]) == {"short", "other", "two"}
+
+
+def test_the_order_is_random_but_the_same_for_the_same_seed() -> None:
+    points = list(range(50))
+    first = list(schedule(points, lambda point: 2, "a"))
+    assert first == list(schedule(points, lambda point: 2, "a"))
+    assert first != list(schedule(points, lambda point: 2, "b"))
+    assert first[:50] != points
+    assert first[:50] != first[50:]
+    assert list(schedule([], lambda point: 3, "a")) == []
+
+
+def one(samples: list[float], boost: list[float] | None = None, **changes: Any) -> Record:
+    metric = MetricSamples("s", "lower", samples, {"timer": "cuda events", "batch": len(samples)}, boost=boost or [])
+    return Record(
+        **{
+            "benchmark": "b", "plugin": "p", "version": "1", "params": {"n": 1}, "status": "ok",
+            "metrics": {"time": metric}, "duration": 2.0, "energy": 10.0, "started": 100.0, "checks": ["right"],
+            **changes,
+        }
+    )  # fmt: skip
+
+
+def test_rounds_are_kept_apart_and_the_value_is_the_median_of_their_medians() -> None:
+    record = combine([one([1.0, 2.0, 9.0]), one([3.0], started=105.0), one([100.0, 102.0])])
+    metric = record.metrics["time"]
+    assert metric.samples == [1.0, 2.0, 9.0, 3.0, 100.0, 102.0]
+    assert metric.rounds == [3, 1, 2]
+    assert metric.round_medians == [2.0, 3.0, 101.0]
+    assert record.median("time") == metric.estimate.value == 3.0
+    assert (record.duration, record.energy, record.started) == (6.0, 30.0, 100.0)
+    assert record.checks == ["right"]
+    assert metric.info == {"timer": "cuda events", "batch": 2}  # the median of 3, 1 and 2
+    assert decode(encode(record)) == record
+
+
+def test_boost_of_the_rounds_that_have_one() -> None:
+    metric = combine([one([2.0], [1.0, 1.1]), one([2.0]), one([2.2], [1.5])]).metrics["time"]
+    assert (metric.boost, metric.boost_rounds) == ([1.0, 1.1, 1.5], [2, 1])
+    assert metric.boost_median == pytest.approx((1.05 + 1.5) / 2)
+    assert one([1.0]).metrics["time"].boost_median is None
+
+
+def test_texts_that_differ_between_rounds_are_joined() -> None:
+    slow = one([1.0])
+    metric = replace(slow.metrics["time"], info={"timer": "perf_counter", "only": 1.0})
+    joined = combine([one([1.0]), replace(slow, metrics={"time": metric})])
+    assert joined.metrics["time"].info == {"timer": "cuda events; perf_counter", "batch": 1, "only": 1.0}
+
+
+def test_a_round_that_failed_makes_the_point_fail_and_says_which() -> None:
+    failed = one([1.0], status="failed", reason="check failed: wrong", metrics={}, duration=1.0)
+    record = combine([one([1.0]), failed])
+    assert (record.status, record.metrics) == ("failed", {})
+    assert record.reason == "round 2 of 2: check failed: wrong"
+    assert record.duration == 3.0
+    assert combine([failed]).reason == "check failed: wrong"
+
+
+def test_one_round_is_the_record_as_it_was_before_there_were_rounds() -> None:
+    record = one([1.0, 2.0])
+    assert combine([record]) == record
+    assert b"rounds" not in encode(record)
+    assert record.metrics["time"].round_medians == [1.5]
+
+
+@pytest.mark.parametrize("rounds", [[2], [1, 1, 2], [3, 0]])
+def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
+    with pytest.raises(ValueError, match="do not make 3"):
+        MetricSamples("s", "lower", [1.0, 2.0, 3.0], rounds=rounds)
+
+
+def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
+    rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m")]
+    others = [
+        one([5.0], run="s", machine="m"),
+        one([5.0], run="r", machine="n"),
+        one([5.0], run="r", machine="m", commit="c"),
+        one([5.0], run="r", machine="m", environment="e"),
+        one([5.0], run="r", machine="m", params={"n": 2}),
+        one([5.0]),
+        one([5.0]),
+    ]
+    joined = join_rounds([rounds[0], *others, rounds[1]])
+    assert joined == [combine(rounds), *others]
+    assert join_rounds(joined) == joined

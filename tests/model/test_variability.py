@@ -1,0 +1,156 @@
+"""Intervals and verdicts from made Records, whose spread is known."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.variability import EXACT, Variability, card_of, kind_of
+
+EVENTS = {"timer": "cuda events"}
+
+
+def record(value: float, card: str = "A", run: str = "r", size: int = 1, **changes: Any) -> Record:
+    metric = MetricSamples("s", "lower", [value * 0.999, value, value * 1.001], EVENTS)
+    return Record(
+        **{
+            "benchmark": "b", "plugin": "p", "version": "1", "params": {"size": size}, "status": "ok",
+            "metrics": {"time": metric}, "machine": "h200-x1", "run": run, "commit": "c" * 40,
+            "node": {"gpus": [{"name": "NVIDIA H200", "uuid": card}]}, "source": {"sha256": "same code"},
+            **changes,
+        }
+    )  # fmt: skip
+
+
+def history(runs: float, cards: float, seed: int = 0) -> list[Record]:
+    """Of 12 sizes three runs on each of three cards. runs, cards: relative standard deviations between them."""
+    draw = random.Random(seed)
+    made = []
+    for size, card in itertools.product(range(1, 13), "ABC"):
+        level = size * (1 + draw.gauss(0, cards))
+        made += [record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size) for n in range(3)]
+    return made
+
+
+def test_the_interval_is_for_the_next_run_on_another_card() -> None:
+    made = history(0.001, 0.01)
+    known = Variability(made)
+    found = known.estimate(made[0], "time")
+    within = made[0].metrics["time"].estimate
+    assert found.value == within.value
+    assert found.low is not None
+    assert found.high is not None
+    # ± t · √2 · 1 %; t for a few degrees of freedom is 2 to 3
+    assert 0.02 < found.high / found.value - 1 < 0.06
+    assert found.value / found.low == pytest.approx(found.high / found.value)
+    others = [each.median("time") for each in made if each.point == made[0].point and card_of(each) != "A"]
+    assert sum(found.low <= value <= found.high for value in others if value) >= 5  # of six
+
+
+def test_a_difference_on_one_card_is_found_that_would_be_lost_between_cards() -> None:
+    made = history(0.001, 0.02)
+    size = 5
+    a = next(each for each in made if each.params == {"size": size})
+    slower = record(a.metrics["time"].median * 1.02, "A", "new", size)
+    elsewhere = record(a.metrics["time"].median * 1.02, "D", "new", size)
+    (on_one_card,) = Variability([*made, slower]).compare([(a, slower, "time")])
+    assert on_one_card.verdict == "WORSE"
+    assert on_one_card.ratio == pytest.approx(1.02)
+    (between,) = Variability([*made, elsewhere]).compare([(a, elsewhere, "time")])
+    assert between.verdict == "AMBIGUOUS"
+    assert between.low is not None
+    assert between.low < 1 < between.ratio  # type: ignore[operator]
+    (faster,) = Variability([*made, slower]).compare([(slower, a, "time")])
+    assert faster.verdict == "BETTER"
+
+
+def test_equal_code_is_seldom_called_different_however_many_are_asked_at_once() -> None:
+    made = history(0.003, 0.01)
+    known = Variability(made)
+    pairs = [(a, b, "time") for a, b in itertools.combinations(made, 2) if a.point == b.point]
+    verdicts = [each.verdict for each in known.compare(pairs)]
+    assert len(pairs) == 12 * 36
+    assert sum(verdict in ("BETTER", "WORSE") for verdict in verdicts) <= 0.05 * len(pairs)
+
+
+def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_ambiguous() -> None:
+    for runs, verdict in ((0.001, "SAME"), (0.05, "AMBIGUOUS")):
+        made = history(runs, 0.0)
+        a, b = made[0], made[1]
+        (found,) = Variability(made).compare([(a, b, "time")])
+        assert found.verdict == verdict
+
+
+def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() -> None:
+    def rate(value: float, direction: Any) -> Record:
+        return record(1.0, metrics={"time": MetricSamples("1/s", direction, [value, value], EVENTS)}, run=str(value))
+
+    for direction, verdict in (("higher", "BETTER"), ("lower", "WORSE"), (None, "AMBIGUOUS")):
+        made = [rate(100.0 + 0.01 * n, direction) for n in range(8)]
+        far = rate(150.0, direction)
+        (found,) = Variability([*made, record(1.0)]).compare([(made[0], made[0], "time")])
+        assert (found.verdict, found.ratio) == ("SAME", 1.0)
+        (found,) = Variability([*made, rate(150.0, direction)]).compare([(made[0], far, "time")])
+        # the pair is of one card and one code: nothing but a far larger spread explains it
+        assert found.ratio is not None
+        assert found.ratio > 1.4
+        other_code = record(1.0, metrics=far.metrics, run="far", source={"sha256": "other"})
+        (found,) = Variability([*made, other_code]).compare([(made[0], other_code, "time")])
+        assert found.verdict == verdict
+
+
+def counted(value: float, run: str = "r") -> Record:
+    return record(1.0, metrics={"flops": MetricSamples("FLOP", "lower", [value])}, run=run)
+
+
+def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None:
+    one, more = counted(1000.0), counted(1001.0)
+    known = Variability([one, more])
+    assert kind_of(one, one.metrics["flops"]) == "counted"
+    assert known.spread(one, "flops") == EXACT
+    assert (known.estimate(one, "flops").low, known.estimate(one, "flops").value) == (None, 1000.0)
+    worse, same = known.compare([(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
+    assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
+
+
+def test_what_is_not_above_zero_has_neither_interval_nor_verdict() -> None:
+    one, other = (
+        record(1.0, metrics={"cost": MetricSamples("1", "lower", [value, value])}, run=str(value))
+        for value in (0.0, -0.5)
+    )
+    known = Variability([one, other])
+    assert known.estimate(one, "cost").low is None
+    (found,) = known.compare([(one, other, "cost")])
+    assert (found.verdict, found.ratio) == ("AMBIGUOUS", None)
+
+
+def test_results_of_a_foreign_project_keep_the_interval_of_asv() -> None:
+    metric = MetricSamples("s", "lower", [2.0], {"asv_low": 1.5, "asv_high": 2.5})
+    foreign = record(1.0, metrics={"time": metric}, plugin="")
+    assert Variability([foreign]).estimate(foreign, "time") == metric.estimate
+
+
+def test_kinds_tell_apart_how_a_value_was_measured() -> None:
+    plain = record(1.0)
+    throttled = record(1.0, warnings=["the GPU held its clocks down while this was measured: power cap"])
+    metric = MetricSamples("s", "lower", [1.0, 1.0], {**EVENTS, "regime": "sustained"}, rounds=[1, 1])
+    both = record(1.0, metrics={"time": metric})
+    wall = record(1.0, metrics={"time": MetricSamples("s", "lower", [1.0], {"timer": "perf_counter"})}, node={})
+    accuracy = record(1.0, metrics={"time": MetricSamples("1", "higher", [0.5])})
+    assert [kind_of(each, each.metrics["time"]) for each in (plain, throttled, both, wall, accuracy)] == [
+        "GPU, kernel, one round",
+        "GPU, kernel, throttled, one round",
+        "GPU, kernel, sustained, rounds",
+        "CPU, wall clock, one round",
+        "GPU, derived, one round",
+    ]
+
+
+def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run() -> None:
+    assert card_of(record(1.0, node={}, run="x")) == "x"
+    assert card_of(record(1.0, node={"boot": "h"}, run="x")) == "h"
+    assert card_of(record(1.0, node={"gpus": [{"uuid": "b"}, {"uuid": "a"}]})) == "a,b"

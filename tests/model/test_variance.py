@@ -1,0 +1,106 @@
+"""Variance components of made observations, whose truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hpml_plugins.model.variance import (
+    FLOOR,
+    UNKNOWN,
+    Observations,
+    estimate_variances,
+    fit_prior,
+    half_width,
+    p_value,
+)
+
+
+def made(
+    seed: int, points: int, cards: int, runs: int, within: float, between: float, classes: int = 5
+) -> tuple[Observations, Any]:
+    """Observations with a relative deviation between runs of a card and between cards; each point has one code."""
+    rng = np.random.default_rng(seed)
+    shape = (points, cards, runs)
+    point, card, run = (axis.ravel() for axis in np.indices(shape))
+    of_card = rng.normal(0, between, (points, cards, 1))
+    values = rng.uniform(-10, 10, (points, 1, 1)) + of_card + rng.normal(0, within, shape)
+    group = point % classes
+    zeros = np.zeros_like(point)
+    return Observations(values.ravel(), point, group, zeros, zeros, card, card * runs + run), values
+
+
+def test_both_levels_are_found_again() -> None:
+    observed, _ = made(1, points=200, cards=4, runs=4, within=0.002, between=0.01)
+    found = estimate_variances(observed)
+    assert np.sqrt(np.median(found.same_card)) == pytest.approx(0.002, rel=0.15)
+    assert np.sqrt(np.median(found.any_card)) == pytest.approx((0.002**2 + 0.01**2) ** 0.5, rel=0.25)
+    assert (found.any_card >= found.same_card).all()
+
+
+def test_a_point_measured_once_borrows_from_its_class() -> None:
+    observed, _ = made(2, points=50, cards=2, runs=3, within=0.02, between=0.0, classes=1)
+    new = (1.0, 50, 0, 0, 0, 0, 0)
+    alone = Observations(*(np.append(*pair) for pair in zip(columns_of(observed), new, strict=True)))
+    found = estimate_variances(alone)
+    assert np.sqrt(found.same_card[-1]) == pytest.approx(0.02, rel=0.15)
+    assert found.same_freedom[-1] < found.same_freedom[0]  # it knows less than a point with runs of its own
+
+
+def columns_of(observed: Observations) -> list[Any]:
+    return [getattr(observed, name) for name in ("value", "point", "group", "kind", "code", "card", "run")]
+
+
+def test_a_class_that_nobody_repeated_has_the_variance_of_its_kind_and_a_kind_alone_the_stated_guess() -> None:
+    one = np.array([0])
+    found = estimate_variances(Observations(np.array([1.0]), one, one, one, one, one, one))
+    assert np.sqrt(found.any_card) == pytest.approx([UNKNOWN])
+
+
+def test_identical_runs_do_not_give_an_interval_of_nothing() -> None:
+    observed, _ = made(3, points=10, cards=1, runs=5, within=0.0, between=0.0)
+    found = estimate_variances(observed)
+    assert half_width(found.same_card.min(), found.same_freedom.max()) > FLOOR / 2
+
+
+@pytest.mark.parametrize("deviation", [0.001, 0.03])
+def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(deviation: float) -> None:
+    observed, values = made(4, points=400, cards=3, runs=2, within=deviation, between=2 * deviation)
+    found = estimate_variances(observed)
+    widths = np.vectorize(half_width)(found.any_card, found.any_freedom)
+    width = widths.reshape(values.shape)
+    covered = np.abs(values[:, 0, 0] - values[:, 1, 1]) <= width[:, 0, 0]
+    assert 0.92 <= covered.mean() <= 0.985
+
+
+def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_found() -> None:
+    observed, values = made(5, points=400, cards=2, runs=4, within=0.004, between=0.01)
+    found = estimate_variances(observed)
+    same = found.same_card.reshape(values.shape)[:, 0, 0]
+    freedom = found.same_freedom.reshape(values.shape)[:, 0, 0]
+    difference = values[:, 0, 0] - values[:, 0, 1]
+    test = np.vectorize(p_value)
+    assert (test(difference, 2 * same, freedom) < 0.05).mean() <= 0.07
+    assert (test(difference + 0.05, 2 * same, freedom) < 0.05).mean() >= 0.95
+
+
+def test_a_run_measured_again_counts_once_with_its_last_value() -> None:
+    columns = [np.array(each) for each in ([0.0, 5.0, 0.0], [0] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [1, 2, 2])]
+    observed = Observations(*columns)
+    assert estimate_variances(observed).same_card[0] < 0.01  # 0.0 and 0.0: the 5.0 was replaced
+
+
+def test_the_prior_of_equal_variances_is_that_variance_with_much_freedom() -> None:
+    rng = np.random.default_rng(6)
+    freedom = np.full(500, 4.0)
+    prior, worth = fit_prior(0.25 * stats.chi2.rvs(4, size=500, random_state=rng) / 4, freedom)
+    assert prior == pytest.approx(0.25, rel=0.1)
+    assert worth > 20
+    spread = 0.25 * 10 / stats.chi2.rvs(10, size=2000, random_state=rng)  # true variances: scaled inverse χ², d0 = 10
+    drawn = spread * stats.chi2.rvs(4, size=2000, random_state=rng) / 4
+    prior, worth = fit_prior(drawn, np.full(2000, 4.0))
+    assert prior == pytest.approx(0.25, rel=0.1)
+    assert worth == pytest.approx(10, rel=0.4)
