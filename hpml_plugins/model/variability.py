@@ -70,7 +70,7 @@ class Variability:
                     continue
                 group = (kind, record.benchmark, name)
                 code = record.source.get("sha256") or record.commit
-                labels = (key, group, kind, code, card_of(record), record.run or (record.commit, record.started))
+                labels = (key, group, kind, code, card_of(record), (record.run, record.commit, record.started))
                 found = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
                 rows.append((math.log(metric.median), *found))
         if rows:
