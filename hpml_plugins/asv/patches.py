@@ -26,7 +26,16 @@ from asv import benchmarks, results, runner, step_detect, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
-from hpml_plugins.asv.run import Prepared, keep_shard, narrow, point_of, points_of, prepare, read_new_record
+from hpml_plugins.asv.run import (
+    Prepared,
+    keep_shard,
+    measure_rounds,
+    narrow,
+    point_of,
+    prepare,
+    tasks_of,
+    values_of,
+)
 from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
@@ -124,7 +133,12 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
     if _prepared:
         narrow(found, _prepared[0].selection)
         keep_shard(found)
-        _prepared[0].report.points = points_of(found) * len(commits) * len(environments)
+        _prepared[0].tasks = tasks_of(found)
+        points = [point_of(entry, values_of(entry, index)) for entry, index in _prepared[0].tasks]
+        rounds = [_prepared[0].rounds.get(entry["benchmark"], 1) for entry, _ in _prepared[0].tasks]
+        _prepared[0].report.points = [
+            point for point, count in zip(points, rounds, strict=True) for _ in range(count)
+        ] * (len(commits) * len(environments))
     return found
 
 
@@ -144,19 +158,24 @@ def results_without_records(original: Any, results_dir: str, machine: str, commi
 
 
 def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **options: Any) -> Any:
-    """One point, with progress. A run whose Records cannot be stored ends: the next points would be lost too."""
+    """What a point gave. At the first one of a commit, all rounds of all its points are measured, in random order.
+
+    A run whose Records cannot be stored ends: the next points would be lost too.
+    """
     if "benchmark" not in benchmark or not _prepared:
         return original(benchmark, spawner, param_idx, **options)
-    values = next(itertools.islice(itertools.product(*benchmark["params"]), param_idx, None), ())
-    name = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
-    log.flush()
-    _prepared[0].report.start_point(f"{benchmark['benchmark']} {name}")
-    result = original(benchmark, spawner, param_idx, **options)
-    _prepared[0].report.finish_point(read_new_record(_prepared[0], point_of(benchmark, values)))
-    refused = _prepared[0].scratch / UNWRITABLE
-    if refused.exists():
-        reason = refused.read_text(encoding="utf-8")
-        end(Unwritable(f"{reason}; the points before it are kept, asv run --skip-existing continues after them"))
+    prepared = _prepared[0]
+    if prepared.spawner is not spawner:
+        prepared.spawner = spawner
+        log.flush()
+        extra = options["extra_params"] if isinstance(options["extra_params"], dict) else {}
+        refused = prepared.scratch / UNWRITABLE
+        for _ in measure_rounds(prepared, lambda of, index: original(of, spawner, index, **options), extra):
+            if refused.exists():
+                reason = refused.read_text(encoding="utf-8")
+                end(Unwritable(f"{reason}; what was measured is kept, asv run --skip-existing continues after it"))
+    result, record = prepared.outcomes[benchmark["name"], param_idx]
+    prepared.report.add(record)
     return result
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from asv.console import log
 from asv.machine import MachineCollection
 
 from hpml_plugins.host import make_host
+from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode, point_key
+from hpml_plugins.model.rounds import schedule
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
@@ -41,14 +45,20 @@ class Prepared(msgspec.Struct):
     """What a measuring command works with.
 
     scratch: its folder, where points leave their Records.  selection: our benchmark → the indices of its points, as asv
-    counts them.  seen: files of Records that were taken in.
+    counts them.  rounds: our benchmark → its rounds.  run: of this command, as in its Records.  tasks: asv's benchmarks
+    of ours, with the index of each point to measure.  spawner: asv's, of the commit and environment under way.
+    outcomes: (asv's name, index) → what asv's process of the last round gave, and the Record of all rounds.
     """
 
     machine: str
     scratch: Path
     selection: dict[str, set[int]]
     report: RunReport
-    seen: set[Path] = set()
+    rounds: dict[str, int]
+    run: str
+    tasks: list[tuple[dict[str, Any], int]] = []
+    spawner: Any = None
+    outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = {}
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -75,7 +85,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
     report = RunReport(durations=_past_durations(results / machine))
-    return Prepared(machine, scratch, select_points(suite), report)
+    rounds = {declared.benchmark: declared.rounds for declared in suite.benchmarks}
+    return Prepared(machine, scratch, select_points(suite), report, rounds, suite.run)
 
 
 def select_points(suite: Suite) -> dict[str, set[int]]:
@@ -103,15 +114,20 @@ def narrow(benchmarks: Benchmarks, selection: Mapping[str, set[int]]) -> None:
         done.add(benchmark)
 
 
-def points_of(benchmarks: Benchmarks) -> list[str]:
-    """The keys (`Record.point`) of the points of ours that asv has selected, in its order."""
+def tasks_of(benchmarks: Benchmarks) -> list[tuple[dict[str, Any], int]]:
+    """The points of ours that asv has selected: its benchmark and the index of the point, in its order."""
     found = []
     for name, entry in benchmarks.items():
         active = benchmarks.benchmark_selection.get(name)
-        for index, values in enumerate(itertools.product(*entry["params"]) if "benchmark" in entry else ()):
+        for index in range(math.prod(map(len, entry["params"])) if "benchmark" in entry else 0):
             if active is None or index in active:
-                found.append(point_of(entry, values))
+                found.append((entry, index))
     return found
+
+
+def values_of(benchmark: Mapping[str, Any], index: int) -> tuple[str, ...]:
+    """The values of a point of one of asv's benchmarks, as Python's repr. index: as asv counts."""
+    return next(itertools.islice(itertools.product(*benchmark["params"]), index, None), ())
 
 
 def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
@@ -120,11 +136,49 @@ def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
     return point_key(benchmark["benchmark"], benchmark["version"], params)
 
 
+def measure_rounds(
+    prepared: Prepared, measure: Callable[[dict[str, Any], int], Any], extra: Mapping[str, Any]
+) -> Iterator[None]:
+    """Measure all rounds of all points, in random order; fills `outcomes`. Yields after each round.
+
+    measure: has asv start a process for a point, which leaves a Record.  extra: asv's; `rounds` there overrides the
+    benchmarks' own, as with --quick.
+    """
+    prepared.outcomes.clear()
+    done: Counter[int] = Counter()
+
+    def rounds(task: int) -> int:
+        return int(extra.get("rounds") or prepared.rounds.get(prepared.tasks[task][0]["benchmark"], 1))
+
+    for task in schedule(range(len(prepared.tasks)), rounds, prepared.run):
+        benchmark, index = prepared.tasks[task]
+        _, before = prepared.outcomes.get((benchmark["name"], index), (None, None))
+        if not done[task] or (before and _needs_more(before, prepared.run)):
+            values = values_of(benchmark, index)
+            point = format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
+            which = f"round {done[task] + 1} of {rounds(task)}: " if rounds(task) > 1 else ""
+            prepared.report.start_point(f"{which}{benchmark['benchmark']} {point}")
+            result = measure(benchmark, index)
+            prepared.outcomes[benchmark["name"], index] = result, read_new_record(prepared, point_of(benchmark, values))
+            done[task] += 1
+        prepared.report.finish_round()
+        yield
+
+
+def _needs_more(record: Record, run: str) -> bool:
+    """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
+    was_found = record.run != run and record.is_complete
+    return record.status == "ok" and not was_found and (record.rounds == 1 or not record.is_complete)
+
+
 def read_new_record(prepared: Prepared, point: str) -> Record | None:
     """The Record that a point has just left; None where its commit has no suite."""
-    new = [path for path in prepared.scratch.rglob(f"{point}.json") if path not in prepared.seen]
-    prepared.seen.update(new)
-    return decode(new[-1].read_bytes()) if new else None
+    found = None
+    for path in prepared.scratch.rglob(f"{point}.json"):
+        found = decode(path.read_bytes())
+        path.unlink()  # a commit from before there were rounds would give it again instead of measuring
+        path.with_suffix(".started").unlink(missing_ok=True)
+    return found
 
 
 def keep_shard(benchmarks: Benchmarks) -> None:
@@ -189,9 +243,12 @@ def _reused_statuses(args: Any) -> list[str]:
 
 
 def _past_durations(machine: Path) -> dict[str, float]:
-    """Point → how long it took when it was last measured on this machine, s."""
+    """Point → how long a round of it took when it was last measured on this machine, s."""
     records = [record for path in sorted((machine / RECORDS).glob("*.jsonl")) for record in read_file(path)]
-    return {record.point: record.duration for record in sorted(records, key=lambda record: record.started)}
+    return {
+        record.point: record.duration / record.measured_rounds
+        for record in sorted(records, key=lambda record: record.started)
+    }
 
 
 def _make_scratch() -> Path:

@@ -81,19 +81,18 @@ def compare(
 ) -> int:
     """Compare B with A, each a machine, a commit (or what git calls it) or an environment, from their Records.
 
-    Each side's current Record of a point counts. ▲ is better and ▼ worse, whichever direction the metric has; ~ where
-    the 95 % intervals of the medians overlap, ? where there are too few samples to tell.
+    Each side's current Record of a point counts. BETTER (▲) and WORSE (▼) are differences that equal code seldom shows,
+    corrected for how many are compared, whichever direction the metric has; SAME is within 2 %; AMBIGUOUS is neither.
+    Intervals are 95 % for the next run on another card.
     """
+    from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.store import commit_order
 
     repository = settings.registry.resolve().parent
-    records = [
-        record
-        for record in _read(results)
-        if benchmark in (None, record.benchmark) and machine in (None, record.machine)
-    ]
+    everything = list(_read(results))
+    records = [each for each in everything if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
     def named(name: str) -> str | None:
         command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"]
@@ -104,7 +103,7 @@ def compare(
         return done.stdout.strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found = compare(sides[0], sides[1], records, commit_order(repository))
+    found = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shutil
 import sys
-from collections.abc import Iterable
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -15,14 +17,17 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, load_sources, make_host
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
-from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.formatting import format_point
-from hpml_plugins.model.record import encode, point_key
+from hpml_plugins.model.record import Record, encode, point_key
+from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import append_record, check_writable
 
 Task = tuple[Declared, Params]
+Point = tuple[Benchmark, Params]
 
 
 @click.command("run")
@@ -33,7 +38,8 @@ Task = tuple[Declared, Params]
     "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
 )
 @click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
-@click.option("--record", type=click.Path(path_type=Path), help="Append the Records to this .jsonl file.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="Measure each point in so many processes.")
+@click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
@@ -43,12 +49,11 @@ def command(
     profile: str,
     precision: float | None,
     budget: float | None,
+    rounds: int | None,
     record: Path | None,
     as_json: bool,
 ) -> int:
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
-    from hpml_plugins.report.progress import RunReport
-
     host = make_host(read_registry(settings.registry), facts=True, profile=profile)
     tasks = _tasks(host, name, choices, profile)
     node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
@@ -69,30 +74,66 @@ def command(
         plugin=plugin.entry.name,
         source=plugin.source,
         machine=machine_name(node),
+        run=uuid.uuid4().hex,
         plan=SamplingPlan().but(precision=precision or sampling.precision, budget=budget or sampling.budget),
     )
     needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
-    report = RunReport([point_key(benchmark.name, benchmark.version, params) for benchmark, params in points])
+    planned = [rounds or info.rounds for info, _ in tasks]
+    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)])
+
+    def measure(point: Point, round_of: str, count: int) -> Record:
+        benchmark, params = point
+        title = f"{benchmark.name} {format_point(params)}"
+        report.start_point(f"{round_of}{title}")
+        done = measure_point(benchmark, params, dataclasses.replace(context, rounds=count), progress=report.progress)
+        if record:
+            append_record(record, done)
+        if done.status == "failed" and settings.debug and not as_json:
+            print(f"failed {title}: {done.reason}\n{done.output}", file=sys.stderr)
+        return done
+
     with host.offers.in_force(sources):
-        for name, of_benchmark in itertools.groupby(points, lambda point: point[0].name):
-            for benchmark, params in of_benchmark:
-                point = f"{name} {format_point(params)}"
-                report.start_point(point)
-                done = measure_point(benchmark, params, context, progress=report.progress)
-                report.finish_point(done)
-                if record:
-                    append_record(record, done)
-                if as_json:
-                    print(encode(done).decode(), flush=True)
-                elif done.status == "failed" and settings.debug:
-                    print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
-            if not as_json:
-                print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+        measured = _in_rounds(points, planned, context.run, measure, report)
+    _print(measured, report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
         print(f"hpml: {failed} of {len(points)} points failed", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _in_rounds(
+    points: Sequence[Point],
+    planned: Sequence[int],
+    seed: str,
+    measure: Callable[[Point, str, int], Record],
+    report: RunReport,
+) -> list[Record]:
+    """The Record of each point, after as many rounds as planned; one that was not measured has no further round."""
+    measured: list[list[Record]] = [[] for _ in points]
+    for number in schedule(range(len(points)), planned.__getitem__, seed):
+        records, count = measured[number], planned[number]
+        if not records or records[-1].status == "ok":
+            round_of = f"round {len(records) + 1} of {count}: " if count > 1 else ""
+            records.append(measure(points[number], round_of, count))
+        report.finish_round()
+    return [combine(records) for records in measured]
+
+
+def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
+    """A table of each benchmark, or each Record as JSON."""
+    for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
+        for done in of_benchmark:
+            report.add(done)
+            if as_json:
+                print(encode(done).decode(), flush=True)
+        if not as_json:
+            print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+
+
+def _key(point: Point) -> str:
+    benchmark, params = point
+    return point_key(benchmark.name, benchmark.version, params)
 
 
 def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:

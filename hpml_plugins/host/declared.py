@@ -15,7 +15,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the profile, as a choice
     of values.  left_out: the profile has none of them.  precision, budget: how long to sample, where the registry says
-    it.  unmet: index of a point → why it cannot be measured on this node, where that was asked.
+    it.  rounds: of each point.  unmet: index of a point → why it cannot be measured on this node, where that was asked.
     """
 
     plugin: PluginSource
@@ -30,6 +30,7 @@ class Declared(msgspec.Struct, frozen=True):
     left_out: bool = False
     precision: float | None = None
     budget: float | None = None
+    rounds: int = 1
     unmet: dict[int, str] = {}
 
     @classmethod
@@ -47,6 +48,7 @@ class Declared(msgspec.Struct, frozen=True):
             modules=list(benchmark.requires.modules),
             chosen=chosen or {},
             left_out=chosen is None,
+            rounds=benchmark.rounds if benchmark.rounds == 1 else entry.sampling.rounds or benchmark.rounds,
             precision=entry.sampling.precision,
             budget=entry.sampling.budget,
         )

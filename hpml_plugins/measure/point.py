@@ -31,7 +31,8 @@ from hpml_plugins.node.nvml import GpuLost
 class Context:
     """Where and for what a point is measured; copied into its Record. Empty where it does not apply.
 
-    watch: whether the GPUs are watched meanwhile.  plan: how long to sample.
+    watch: whether the GPUs are watched meanwhile.  plan: how long to sample, all rounds together.  rounds: how many
+    there will be; `measure_point` measures one.
     """
 
     node: Node
@@ -44,6 +45,7 @@ class Context:
     seed: int = 0
     watch: bool = True
     plan: SamplingPlan = field(default_factory=SamplingPlan)
+    rounds: int = 1
 
 
 def measure_point(
@@ -54,9 +56,9 @@ def measure_point(
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Record:
-    """Measure one point in a process of its own and return its Record. Never raises for what the benchmark does.
+    """Measure one round of a point in a process of its own and return its Record.
 
-    timeout: s; the benchmark's own when left out.
+    Never raises for what the benchmark does.  timeout: s; the benchmark's own when left out.
     """
     clock = time.monotonic()
     record = unmeasured(benchmark.name, benchmark.version, params, context)
@@ -110,7 +112,7 @@ def _measure_here(
         params,
         gpus=gpus_used(benchmark, params, context.node),
         seed=context.seed,
-        plan=context.plan,
+        plan=context.plan.in_rounds(context.rounds),
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
         deadline=deadline,
         telemetry=telemetry,
@@ -216,6 +218,7 @@ def unmeasured(
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
         conditions=_conditions(context.node),
+        rounds=context.rounds,
     )
 
 

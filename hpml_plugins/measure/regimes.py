@@ -71,7 +71,7 @@ class Regulator:
 
 
 @dataclass(frozen=True)
-class Group:
+class LoadGroup:
     """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one step."""
 
     end: float
@@ -97,22 +97,22 @@ def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str |
     return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=tuple(boost))
 
 
-def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[Group], bool]:
+def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
     started = time.monotonic()
-    groups: list[Group] = []
+    groups: list[LoadGroup] = []
     while True:
         taken = timer.enqueue(count)
         now = time.monotonic()
-        groups.append(Group(now, statistics.fmean(each for each, _ in taken), regulator.reading()))
+        groups.append(LoadGroup(now, statistics.fmean(each for each, _ in taken), regulator.reading()))
         settled = is_settled(groups, started)
         if settled or now - started > LONGEST_LOAD:
             return [group for group in groups if group.end > now - PERIOD] or groups[-1:], settled
 
 
-def is_settled(groups: Sequence[Group], started: float) -> bool:
+def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
     """Whether time of a step, clock and power of the last period are those of the one before."""
     end = groups[-1].end
     last = [group for group in groups if group.end > end - PERIOD]
@@ -126,7 +126,7 @@ def is_settled(groups: Sequence[Group], started: float) -> bool:
     )
 
 
-def _column(groups: Sequence[Group], name: str) -> list[float]:
+def _column(groups: Sequence[LoadGroup], name: str) -> list[float]:
     return [float(getattr(group.reading, name)) for group in groups if group.reading]
 
 

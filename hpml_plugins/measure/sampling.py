@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,13 @@ class SamplingPlan:
     def but(self, *, precision: float | None = None, budget: float | None = None) -> SamplingPlan:
         """The same plan with what is given replaced. precision: a share.  budget: s."""
         return replace(self, precision=precision or self.precision, budget=budget or self.budget)
+
+    def in_rounds(self, rounds: int) -> SamplingPlan:
+        """The plan of each of several rounds, which together take about as long and are as precise."""
+        if rounds == 1:
+            return self
+        fewest = max(3, math.ceil(self.fewest / rounds))
+        return replace(self, precision=self.precision * math.sqrt(rounds), budget=self.budget / rounds, fewest=fewest)
 
 
 def warm_up(run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0) -> dict[str, str | float]:

@@ -118,12 +118,13 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One measured, failed or skipped point.
 
-    started: Unix time, s.  duration: s.  energy: J, of the point's GPUs over its whole duration.  node: facts of the
-    node at that moment.  source: where the plugin's code came from.  data: what was loaded, by the data set's name:
-    fingerprint, sizes, the part of it.  conditions: what else the machine did meanwhile: `load`, the load average over
-    the number of cores when the point began; `cores` that this process may use; and, of the GPUs that the point did not
-    use, `other_gpus` (how many), `other_gpus_power` (W) and `other_gpus_utilization` (0 to 1), means of when it began
-    and when it ended.  packages: versions of the libraries that matter.  commit and machine are empty outside asv.
+    started: Unix time, s.  duration: s.  rounds: how many were planned; see `hpml_plugins.model.rounds`.  energy: J, of
+    the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
+    came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
+    else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
+    this process may use; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W)
+    and `other_gpus_utilization` (0 to 1), means of when it began and when it ended.  packages: versions of the
+    libraries that matter.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -150,12 +151,23 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
     data: dict[str, dict[str, str | float]] = {}
+    rounds: int = 1
     conditions: dict[str, float] = {}
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""
         found = self.metrics.get(metric)
         return found.median if found else None
+
+    @property
+    def measured_rounds(self) -> int:
+        """How many rounds it holds."""
+        return max((len(metric.rounds) for metric in self.metrics.values() if metric.rounds), default=1)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the point needs no more rounds: it has all that were planned, or it was not measured."""
+        return self.status != "ok" or self.measured_rounds >= self.rounds
 
     @property
     def gpus(self) -> list[dict[str, Any]]:

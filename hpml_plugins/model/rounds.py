@@ -13,6 +13,7 @@ Records of one run, commit, environment and point are its rounds, and are read a
 from __future__ import annotations
 
 import random
+import re
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record
 
+_DIGITS = re.compile(r"[\d.]+")
 Point = TypeVar("Point", bound=Hashable)
 
 
@@ -50,8 +52,9 @@ def join_rounds(records: Iterable[Record]) -> list[Record]:
 def combine(rounds: Sequence[Record]) -> Record:
     """One Record of the rounds of a point. A round that failed or was skipped makes the point what it is.
 
-    rounds: in the order measured, at least one. Series and what the samples say of themselves are those of the first
-    round, but numbers that differ from round to round are their medians, and texts that differ are joined.
+    rounds: in the order measured, at least one, each of one round or of several. Series and what the samples say of
+    themselves are those of the first, but numbers that differ from round to round are their medians, and texts that
+    differ are joined.
     """
     first = rounds[0]
     for number, record in enumerate(rounds, 1):
@@ -63,11 +66,23 @@ def combine(rounds: Sequence[Record]) -> Record:
     return replace(
         first,
         metrics={name: _join([record.metrics[name] for record in rounds]) for name in first.metrics},
-        warnings=list(dict.fromkeys(text for record in rounds for text in record.warnings)),
+        warnings=_join_warnings(rounds),
         checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
     )
+
+
+def _join_warnings(rounds: Sequence[Record]) -> list[str]:
+    """Each warning once, with how many rounds it is of; the numbers in it are those of the first."""
+    found: dict[str, list[str]] = {}
+    for record in rounds:
+        for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
+            found.setdefault(key, []).append(text)
+    return [
+        texts[0] if len(texts) == len(rounds) else f"{texts[0]} (in {len(texts)} of {len(rounds)} rounds)"
+        for texts in found.values()
+    ]
 
 
 def _total(rounds: Sequence[Record]) -> float:
@@ -75,13 +90,13 @@ def _total(rounds: Sequence[Record]) -> float:
 
 
 def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
-    boosted = [metric.boost for metric in metrics if metric.boost]
+    boosted = [metric for metric in metrics if metric.boost]
     return replace(
         metrics[0],
         samples=[value for metric in metrics for value in metric.samples],
-        rounds=[len(metric.samples) for metric in metrics],
-        boost=[value for boost in boosted for value in boost],
-        boost_rounds=[len(boost) for boost in boosted],
+        rounds=[count for metric in metrics for count in metric.rounds or [len(metric.samples)]],
+        boost=[value for metric in boosted for value in metric.boost],
+        boost_rounds=[count for metric in boosted for count in metric.boost_rounds or [len(metric.boost)]],
         info={
             name: _join_info([metric.info[name] for metric in metrics if name in metric.info])
             for name in dict.fromkeys(name for metric in metrics for name in metric.info)

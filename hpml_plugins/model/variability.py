@@ -70,7 +70,7 @@ class Variability:
                     continue
                 group = (kind, record.benchmark, name)
                 code = record.source.get("sha256") or record.commit
-                labels = (key, group, kind, code, card_of(record), record.run or (record.commit, record.started))
+                labels = (key, group, kind, code, card_of(record), (record.run, record.commit, record.started))
                 found = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
                 rows.append((math.log(metric.median), *found))
         if rows:
@@ -164,7 +164,8 @@ def _judged(found: Difference, adjusted: float | None, direction: str | None, ma
 def kind_of(record: Record, metric: MetricSamples) -> str:
     """How a value was measured: values of one kind repeat about as well, whatever they are of."""
     timer = str(metric.info.get("timer", ""))
-    if not timer and len(metric.samples) == 1 and UNITS[metric.unit].count and metric.samples[0].is_integer():
+    once = len(metric.samples) == max(1, len(metric.rounds)) and not timer
+    if once and UNITS[metric.unit].count and all(value.is_integer() for value in metric.samples):
         return "counted"
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):

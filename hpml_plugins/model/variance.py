@@ -63,15 +63,23 @@ class Variances(NamedTuple):
 
 def estimate_variances(observed: Observations) -> Variances:
     """Both variances of each observation."""
-    same = _posterior(observed, np.stack([observed.point, observed.code, observed.card]), observed.run)
-    anywhere = _posterior(observed, np.stack([observed.point, observed.code]), observed.card)
-    # Another card cannot add less than nothing.
-    wider = anywhere[0] >= same[0]
-    return Variances(*same, np.where(wider, anywhere[0], same[0]), np.where(wider, anywhere[1], same[1]))
+    runs, runs_freedom, known = _posterior(
+        observed, np.stack([observed.point, observed.code, observed.card]), observed.run
+    )
+    cards, cards_freedom, known_cards = _posterior(observed, np.stack([observed.point, observed.code]), observed.card)
+    # Of a kind that nobody measured twice on one card: runs of one differ by no more than cards do.
+    unknown = ~known & known_cards
+    runs, runs_freedom = np.where(unknown, cards, runs), np.where(unknown, cards_freedom, runs_freedom)
+    # And another card cannot differ less than another run.
+    wider = cards >= runs
+    return Variances(runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
 
 
-def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple[Array, Array]:
-    """Variance among the last values of the replicates within each set of equal numbers; posterior and freedom.
+def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
+    """Variance among the last values of the replicates within each set of equal numbers.
+
+    Returns for each observation the posterior variance, its degrees of freedom, and whether anything of its kind has
+    been repeated.
 
     within: one column per observation.
     """
@@ -100,7 +108,8 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple
     group = observed.group
     share = np.minimum(worth[group], total[group])
     more = own_freedom[observed.point]
-    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more
+    repeated = np.isin(observed.kind, np.unique(kind_of[known]))
+    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more, repeated
 
 
 def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:

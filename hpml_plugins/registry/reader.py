@@ -62,7 +62,10 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a plugin's steps are sampled; what is left out is the default of `measure.SamplingPlan`."""
+    """How long a plugin's steps are sampled; what is left out is the default of `measure.SamplingPlan`.
+
+    precision, budget: of all rounds together.  rounds: of benchmarks that have several.
+    """
 
     precision: (
         Annotated[
@@ -73,6 +76,9 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     budget: (
         Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
         | None
+    ) = None
+    rounds: (
+        Annotated[int, msgspec.Meta(ge=1, le=100, description="fresh processes in which a point is measured")] | None
     ) = None
 
 

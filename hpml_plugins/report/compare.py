@@ -1,4 +1,4 @@
-"""Two sides of the same points: machines, commits or environments, as a table with ratios."""
+"""Two sides of the same points: machines, commits or environments, as a table with ratios and verdicts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
 from hpml_plugins.model.record import Estimate, Record
+from hpml_plugins.model.variability import Difference, Variability
 from hpml_plugins.store import current_records
-
-#: Samples below which the range of all of them does not hold the median at 95 %: 2 · 0.5⁵ = 6 %.
-ENOUGH = 6
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class Side:
 class Compared:
     """One metric of one point on both sides. machine: empty where the sides are machines.
 
-    ratio: how many times better B is; None where that cannot be said.  verdict: better or worse where the 95 %
-    intervals of the medians do not overlap, "~" where they do, "?" where there are too few samples to tell.
+    a, b: with the intervals for the next run on another card.  ratio: how many times better B is; None where that
+    cannot be said.  difference: of B against A, with its verdict.
     """
 
     machine: str
@@ -43,7 +41,7 @@ class Compared:
     a: Estimate
     b: Estimate
     ratio: float | None
-    verdict: str
+    difference: Difference
 
 
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
@@ -72,25 +70,30 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
     )
 
 
-def compare(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[Compared]:
+def compare(
+    a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int], variability: Variability
+) -> list[Compared]:
     """Each point and metric that both sides measured.
 
     Of each side the current Record of a point, on one machine where the sides are commits or environments.
-    order: commit → its place in history.
+    order: commit → its place in history.  variability: of these Records and of all others there are.
     """
     everything = list(records)
     across = "machine" in (a.kind, b.kind)
     old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
+    pairs = [
+        (machine, old[machine, benchmark, point], new[machine, benchmark, point], name)
+        for machine, benchmark, point in sorted(old.keys() & new.keys())
+        for name, metric in old[machine, benchmark, point].metrics.items()
+        if (other := new[machine, benchmark, point].metrics.get(name)) and other.unit == metric.unit
+    ]
     rows = []
-    for key in sorted(old.keys() & new.keys()):
-        machine, benchmark, _ = key
-        point, others = format_point(old[key].params), new[key].metrics
-        for name, metric in old[key].metrics.items():
-            if name in others and others[name].unit == metric.unit:
-                before, after = metric.estimate, others[name].estimate
-                times = better_by(after.value, before.value, metric.direction)
-                verdict = _verdict(before, after, metric.direction)
-                rows.append(Compared(machine, benchmark, point, name, metric.unit, before, after, times, verdict))
+    differences = variability.compare([pair[1:] for pair in pairs])
+    for (machine, left, right, name), difference in zip(pairs, differences, strict=True):
+        metric, before, after = left.metrics[name], variability.estimate(left, name), variability.estimate(right, name)
+        times = better_by(after.value, before.value, metric.direction)
+        point = format_point(left.params)
+        rows.append(Compared(machine, left.benchmark, point, name, metric.unit, before, after, times, difference))
     return rows
 
 
@@ -103,34 +106,29 @@ def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) 
     return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
-def _verdict(before: Estimate, after: Estimate, direction: str | None) -> str:
-    if before.value != after.value and min(before.count, after.count) < ENOUGH:
-        return "?"
-    if before.low is None or before.high is None or after.low is None or after.high is None:
-        return "~"
-    if before.high < after.low:
-        return "worse" if direction == "lower" else "better"
-    if after.high < before.low:
-        return "better" if direction == "lower" else "worse"
-    return "~"
-
-
 def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
     """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code."""
     rows = []
     for each in compared:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
+        found = each.difference
         if formatted:
             a, b = (estimate(side, each.unit) for side in (each.a, each.b))
-            text = ratio(each.ratio) if each.ratio is not None else "–"
-            undecided = each.verdict in ("~", "?")
-            row |= {"A": a, "B": b, "ratio": f"{each.verdict} {text.split(maxsplit=1)[-1]}" if undecided else text}
+            row |= {"A": a, "B": b, "B against A": _times(each), "verdict": found.verdict}
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}
-            row |= {"verdict": each.verdict}
+            row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}
         rows.append(row)
     return Table.of(rows)
+
+
+def _times(row: Compared) -> str:
+    """`1.04×`, with ▲ or ▼ where the verdict says so, "–" where no ratio can be given."""
+    if row.ratio is None:
+        return "–"
+    sign, times = ratio(row.ratio).split(maxsplit=1)
+    return f"{sign} {times}" if row.difference.verdict in ("BETTER", "WORSE") else times
 
 
 def _some(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hpml_plugins.errors import PluginError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
-from hpml_plugins.model.record import Record
+from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, complete
 
 
@@ -51,9 +51,15 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
 
 
 def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]) -> Iterator[Drawable]:
-    """Each figure with its table.  records: the current ones, of any benchmarks."""
+    """Each figure with its table.  records: the current ones, of any benchmarks.
+
+    Records are stored as they were measured, in random order: a figure gets its own in the order of the grids.
+    """
+    points = [(benchmark, params) for benchmark in plugin.benchmarks for params in benchmark.points()]
+    place = {point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)}
     for figure in figures:
         own = [record for record in records if record.benchmark in figure.benchmarks]
+        own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
         try:
             yield Drawable(plugin.entry.name, figure, figure.table(own) if own else Table({}))
         except Exception as error:

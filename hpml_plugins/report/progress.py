@@ -21,10 +21,13 @@ HEADLINES, REASONS = 4, 2
 
 
 class RunReport:
-    """Follows the points of one run, of `hpml run` or `asv run`. durations: point → s that it took the last time."""
+    """Follows the points of one run, of `hpml run` or `asv run`.
+
+    points: as `Record.point` has them, in order, each as often as it has rounds.  durations: point → s that a round of
+    it took the last time.
+    """
 
     def __init__(self, points: Sequence[str] = (), durations: Mapping[str, float] | None = None) -> None:
-        #: The points that will be measured, in order, as `Record.point` has them.
         self.points = points
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
@@ -37,7 +40,7 @@ class RunReport:
         """Say which point is measured now, how many are left and about how long they take."""
         total = max(len(self.points), self._done + 1)
         left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
-        self._current = f"point {self._done + 1} of {total}{left}: {name}"
+        self._current = f"{self._done + 1} of {total}{left}: {name}"
         self.progress("…", None)
 
     def progress(self, text: str, share: float | None) -> None:
@@ -50,12 +53,15 @@ class RunReport:
         sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
         sys.stderr.flush()
 
-    def finish_point(self, record: Record | None) -> None:
-        """Take in what the point gave; a commit from before the suite gives nothing."""
+    def finish_round(self) -> None:
+        """A round of a point has ended, or is not needed."""
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
         self._done += 1
+
+    def add(self, record: Record | None) -> None:
+        """Take in what all rounds of a point gave; a commit from before the suite gives nothing."""
         self._of_benchmark.append(record)
         self.records += [record] if record else []
 
@@ -92,9 +98,9 @@ class RunReport:
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
 
     def _time_left(self) -> float:
-        """s: what each point took the last time it was measured; others like the mean of this run."""
-        measured = [record.duration for record in self.records] or list(self._durations.values()) or [0.0]
-        usual = sum(measured) / len(measured)
+        """s: what each point took the last time it was measured; others like the mean of those, or of this run."""
+        known = list(self._durations.values())
+        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
         return sum(self._durations.get(point, usual) for point in self.points[self._done :])
 
 

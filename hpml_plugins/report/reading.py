@@ -20,6 +20,7 @@ from hpml_plugins.host import Host
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, format_point_texts
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Status, decode
+from hpml_plugins.model.rounds import combine, join_rounds
 from hpml_plugins.store import Damaged, decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
@@ -82,7 +83,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What pages keep of a Record.
 
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  estimates:
-    of each metric whose median is finite.  file, offset: where its line begins; no file for an imported result.
+    of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
+    result.
     """
 
     revision: int
@@ -92,7 +94,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[str, ...]
     estimates: dict[str, Estimate]
     file: str
-    offset: int
+    offsets: tuple[int, ...]
 
     @property
     def rank(self) -> tuple[int, bool, float]:
@@ -188,21 +190,21 @@ class History:
         for benchmark in self.benchmarks:
             for outcomes in benchmark.outcomes.values():
                 chosen += [each for each in outcomes if each.status == "ok" and each.file][-1:]
-        chosen.sort(key=lambda outcome: (outcome.file, outcome.offset))
+        chosen.sort(key=lambda outcome: (outcome.file, outcome.offsets))
         records = [record for line in stored_lines(chosen) if (record := _decode(line))]
-        return sorted(records, key=lambda record: (record.machine, record.benchmark))
+        return sorted(join_rounds(records), key=lambda record: (record.machine, record.benchmark))
 
 
 def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
-    """The lines of these Records as they are stored, without line breaks, in this order."""
+    """The lines of the rounds of these Records as they are stored, without line breaks, in this order."""
     found = {}
-    in_files = sorted(outcomes, key=lambda outcome: (outcome.file, outcome.offset))
-    for name, group in itertools.groupby(in_files, key=lambda outcome: outcome.file):
+    places = [(outcome.file, offset) for outcome in outcomes for offset in outcome.offsets]
+    for name, group in itertools.groupby(sorted(places), key=lambda place: place[0]):
         with Path(name).open("rb") as file:
-            for outcome in group:
-                file.seek(outcome.offset)
-                found[name, outcome.offset] = file.readline().rstrip(b"\n")
-    return [found[outcome.file, outcome.offset] for outcome in outcomes]
+            for _, offset in group:
+                file.seek(offset)
+                found[name, offset] = file.readline().rstrip(b"\n")
+    return [found[place] for place in places]
 
 
 def _decode(line: bytes) -> Record | None:
@@ -257,6 +259,8 @@ class _Line(msgspec.Struct, gc=False):
     started: float = 0.0
     machine: str = ""
     commit: str = ""
+    environment: str = ""
+    run: str = ""
 
 
 _LINES = msgspec.json.Decoder(_Line)
@@ -279,8 +283,8 @@ def read_history(
     """
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     last: dict[str, Outcome] = {}
-    for record, file, offset in _lines(results, declarations, on_damage):
-        outcome = _outcome(record, revisions.get(record.commit, -1), file, offset)
+    for record, file, offsets in _lines(results, declarations, on_damage):
+        outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
             last[record.machine] = outcome
         benchmark = benchmarks.get(record.benchmark)
@@ -299,7 +303,7 @@ def read_history(
     }
     commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
     names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
-    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[0]))}
+    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[-1]))}
     return History(
         _machines(results, {**names, **last}, records),
         [commit for _, commit in commits],
@@ -312,21 +316,36 @@ def read_history(
 
 def _lines(
     results: Path, declarations: Declarations, on_damage: Callable[[Damaged], None]
-) -> Iterator[tuple[_Line | Record, str, int]]:
-    """Each Record, with the file and the offset of its line; imported results have no file."""
+) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
+    """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):
+        groups: dict[Any, list[tuple[int, _Line]]] = {}
         for offset, line in decode_file(path, _LINES.decode, on_damage):
-            yield line, str(path), offset
+            point = (line.benchmark, line.version, *line.params.items())
+            key = (line.run or offset, line.machine, line.commit, line.environment, point)
+            groups.setdefault(key, []).append((offset, line))
+        for rounds in groups.values():
+            offsets = tuple(offset for offset, _ in rounds)
+            yield _joined(path, offsets) if len(rounds) > 1 else rounds[0][1], str(path), offsets
     for record in import_results(results, declarations):
-        yield record, "", 0
+        yield record, "", ()
 
 
-def _outcome(record: _Line | Record, revision: int, file: str, offset: int) -> Outcome:
+def _joined(path: Path, offsets: Sequence[int]) -> Record:
+    rounds = []
+    with path.open("rb") as file:
+        for offset in offsets:
+            file.seek(offset)
+            rounds.append(decode(file.readline()))
+    return combine(rounds)
+
+
+def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
     found = {name: metric.estimate for name, metric in record.metrics.items()} if record.status == "ok" else {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
-    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offset)
+    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.store.files import sync_folder
 
 RECORDS = "records"
@@ -111,8 +112,8 @@ def decode_file(
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
-    """The Records of a file in the order written; see `decode_file`."""
-    return (record for _, record in decode_file(path, decode, on_damage))
+    """The Records of a file in the order written, the rounds of a point as one; see `decode_file`."""
+    return iter(join_rounds(record for _, record in decode_file(path, decode, on_damage)))
 
 
 def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:

@@ -17,7 +17,9 @@ from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared, unmeasured
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, encode, point_key
+from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
@@ -101,13 +103,14 @@ def _fail(reason: str) -> NoReturn:
 def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
     """The Record of this point, measured now: asv asks for one metric of each point. None outside the run's profile.
 
-    With --skip-existing a stored Record of this commit and environment is given: asv saves its results when a commit is
-    done, and what an interrupted run had measured by then is in the Records alone.
+    One round is measured and stored; what is given has those before it too. With --skip-existing a complete Record of
+    this commit and environment is given as it is, and one of a run that was interrupted on this node gets its rounds.
     """
     if not declared.is_chosen(params):
         return None
     context = Context(
         plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
+        rounds=declared.rounds,
         node=suite.node,
         plugin=declared.plugin.name,
         machine=suite.machine,
@@ -119,10 +122,15 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         return _measure(suite, declared, params, context)
     point = point_key(declared.benchmark, declared.version, params)
     file = record_file(suite.results, suite.machine, context.commit)
-    if suite.reuse:
-        stored = [each for each in read_file(file) if (each.point, each.environment) == (point, context.environment)]
-        if stored and stored[-1].status in suite.reuse:
-            return stored[-1]
+    stored = [each for each in read_file(file) if (each.point, each.environment) == (point, context.environment)]
+    before = stored[-1] if stored else None
+    if before and before.run != suite.run:
+        if suite.reuse and before.is_complete and before.status in suite.reuse:
+            return before
+        if suite.reuse and not before.is_complete and _is_same_node(before, suite.node):
+            context = replace(context, run=before.run)
+        else:
+            before = None
     record = _measure(suite, declared, params, context)
     if suite.keep:
         try:
@@ -130,9 +138,17 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         except Unwritable as error:
             Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
             raise
+    if before:
+        record = combine([before, record])
     finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
     atomic_write(finished, encode(record), durable=False)  # for what asv's own process prints
     return record
+
+
+def _is_same_node(record: Record, node: Node) -> bool:
+    """Whether a Record was measured on these cards since the node was started."""
+    cards = [gpu.get("uuid") for gpu in record.gpus]
+    return bool(node.boot) and record.node.get("boot") == node.boot and cards == [gpu.uuid for gpu in node.gpus]
 
 
 def _measure(suite: Suite, declared: Declared, params: Params, context: Context) -> Record:

@@ -11,6 +11,7 @@ import pytest
 from support import TOY
 
 from hpml_plugins.model.record import decode
+from hpml_plugins.store import read_file
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[[str, str], Path]
@@ -116,15 +117,25 @@ def test_run_measures_and_shows_a_table(hpml: Hpml) -> None:
 def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpml, tmp_path: Path) -> None:
     assert hpml("run", "toy", "--profile", "quick", "--record", "out.jsonl").returncode == 0
     assert hpml("run", "toy", "-p", "size=1000", "--record", "out.jsonl").returncode == 0
-    records = [decode(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
-    assert [record.params for record in records] == [{"size": 10}, {"size": 1000}]
+    rounds = [decode(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [record.params for record in rounds] == [{"size": 10}] * 3 + [{"size": 1000}] * 3
+    records = list(read_file(tmp_path / "out.jsonl"))
+    assert [(record.params, record.measured_rounds) for record in records] == [({"size": 10}, 3), ({"size": 1000}, 3)]
+
+
+@pytest.mark.usefixtures("toy")
+def test_run_measures_as_many_rounds_as_asked_for(hpml: Hpml) -> None:
+    record = decode(hpml("run", "toy", "-p", "size=10", "--rounds", "2", "--json").stdout.encode())
+    assert (record.rounds, record.measured_rounds) == (2, 2)
+    refused = hpml("run", "toy", "--rounds", "0")
+    assert (refused.returncode, refused.stdout) == (2, "")
 
 
 @pytest.mark.usefixtures("toy")
 def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, write: Write) -> None:
     write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))
     samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
-    assert (len(samples.samples), samples.info["stopped"]) == (10, "converged")
+    assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")  # ten samples in three rounds
     done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.000001", "--budget", "0.1")
     assert decode(done.stdout.encode()).metrics["time"].info["stopped"] in ("budget", "most samples")
 

@@ -26,18 +26,18 @@ def timer(over: Any, others: list[float], told: list[list[float]]) -> Collective
 @pytest.fixture
 def own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0's own GPU answers 2 s, launch hidden, for each sample."""
-    monkeypatch.setattr(GpuTimer, "_enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else [])
+    monkeypatch.setattr(GpuTimer, "enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else [])
 
 
 @pytest.mark.parametrize(("over", "seconds"), [("mean", 3.0), ("max", 4.0)])  # of 2 s and 4 s
 def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(over: str, seconds: float, own_answers: None) -> None:
     told: list[list[float]] = []
-    assert timer(over, [4.0, 1.0, 4.0, 1.0], told)._enqueue(2) == [(seconds, True)] * 2
+    assert timer(over, [4.0, 1.0, 4.0, 1.0], told).enqueue(2) == [(seconds, True)] * 2
     assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0, 0.0]]  # batch 8, the sleep, two samples, waited for, no graph
 
 
 def test_a_launch_that_showed_on_one_rank_showed(own_answers: None) -> None:
-    assert timer("mean", [4.0, 0.0], [])._enqueue(1) == [(3.0, False)]
+    assert timer("mean", [4.0, 0.0], []).enqueue(1) == [(3.0, False)]
 
 
 def test_a_sample_whose_launch_showed_anywhere_is_taken_again_behind_a_longer_sleep_everywhere(
@@ -56,7 +56,7 @@ def test_a_sample_whose_launch_showed_anywhere_is_taken_again_behind_a_longer_sl
 def test_what_is_not_waited_for_is_not_gathered(own_answers: None) -> None:
     made = timer("mean", [], [])
     made._rank.gather_numbers = None  # type: ignore[assignment,method-assign]
-    assert made._enqueue(1, wait=False) == []
+    assert made.enqueue(1, wait=False) == []
 
 
 def test_others_take_batch_sleep_and_graph_from_the_order(own_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:

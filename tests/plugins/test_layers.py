@@ -210,7 +210,6 @@ def test_each_of_two_steps_goes_first_as_often(timed: Any) -> None:
     assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
     assert speedup.values == pytest.approx([1.2] * 6)
     assert first.info["turns"] == 6
-    assert len(first.at) == len(first)
 
 
 def test_a_long_step_has_four_turns_of_one_sample(timed: Any) -> None:

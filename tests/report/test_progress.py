@@ -22,7 +22,7 @@ def point(number: int, without: str = "") -> Record:
 def shown(width: int, *records: Record) -> list[str]:
     report = RunReport()
     for record in records:
-        report.finish_point(record)
+        report.add(record)
     return report.finish_benchmark(width).splitlines()
 
 

@@ -108,7 +108,7 @@ def record(number: int, started: float) -> Record:
         params={"n": number},
         status="ok",
         started=started,
-        run=f"r{number}",
+        run=f"r{number} {started}",
         machine="m",
         commit="0" * 40,
         environment="env",

@@ -94,4 +94,5 @@ FLOPS = Benchmark(
     version="2",
     timeout=120,
     description="Multiply-adds, FLOP, parameters, activations and bytes of one input through a model, by fvcore.",
+    rounds=1,
 )

@@ -49,6 +49,7 @@ LIST = Benchmark(
     grid={"plugins": [10, 200]},
     version="2",  # 1: ten plugins, no parameter
     description="Time of `hpml list` over small plugins.",
+    rounds=1,
 )
 
 
@@ -87,4 +88,5 @@ STARTUP = Benchmark(
     ],
     requires=Requires(modules=("rich",)),
     description="CPU time of `hpml list` beside that of importing the libraries it is made with.",
+    rounds=1,
 )

@@ -70,4 +70,5 @@ FIDELITY = Benchmark(
     requires=Requires(gpus=1, modules=("torch", "numba.cuda", "triton"), tools=("ncu",)),
     timeout=300,
     description="Event timing of a kernel against ncu's gpu__time_duration and Triton's do_bench.",
+    rounds=1,
 )

@@ -86,6 +86,7 @@ POINT = Benchmark(
     measure_a_point,
     [Metric("overhead", "s", "lower", "of an empty point")],
     description="Time to measure a point that does nothing, in a process of its own.",
+    rounds=1,
 )
 
 ASV = Benchmark(
@@ -99,6 +100,7 @@ ASV = Benchmark(
     requires=Requires(modules=("asv", "torch", "torchvision"), tools=("git",)),
     timeout=900,
     description="Overhead per point of `asv run` with torch and torchvision in use, 20 points that do nothing.",
+    rounds=1,
 )
 
 FIRST_KERNEL = Benchmark(
@@ -108,4 +110,5 @@ FIRST_KERNEL = Benchmark(
     requires=Requires(gpus=1, modules=("torch", "numba.cuda")),
     timeout=120,
     description="CUDA context, and the first launch of a numba kernel in a fresh process.",
+    rounds=1,
 )

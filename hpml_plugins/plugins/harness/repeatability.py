@@ -97,6 +97,7 @@ SPREAD = Benchmark(
     version="2",  # 1: the range of one regime
     timeout=300,
     description="How far the median of one point moves over ten runs.",
+    rounds=1,
 )
 WATCHER = Benchmark(
     "harness_watcher",
@@ -106,4 +107,5 @@ WATCHER = Benchmark(
     requires=ON_GPU,
     timeout=300,
     description="What watching the GPU through NVML costs the step that is measured.",
+    rounds=1,
 )

@@ -144,4 +144,5 @@ MEMORY_CARD = Benchmark(
     version="1",
     timeout=180,
     description="Parameters × 4 bytes against what cards hold in training, split by what it is for.",
+    rounds=1,
 )

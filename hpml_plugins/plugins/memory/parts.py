@@ -75,4 +75,5 @@ MEMORY_PARTS = Benchmark(
     version="1",
     timeout=120,
     description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
+    rounds=1,
 )

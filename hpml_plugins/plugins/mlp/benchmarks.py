@@ -27,24 +27,28 @@ WEIGHTS = Benchmark(
     {"data": learning.DATA, "dtype": DTYPES, "product": PRODUCTS},
     ONE_GPU, timeout=180,
     description="Weights of the two-layer network on a GPU against NumPy in float64, over learning rates and steps.",
+    rounds=1,
 )  # fmt: skip
 WEIGHTS_CPU = Benchmark(
     "mlp_weights_cpu", learning.measure_weights, learning.WEIGHT_METRICS,
     {"data": learning.DATA, "dtype": DTYPES, "product": ("torch",)},
     CPU, timeout=180,
     description="Weights of the two-layer network in torch on the CPU against NumPy in float64.",
+    rounds=1,
 )  # fmt: skip
 LEARNING = Benchmark(
     "mlp_learning", learning.measure_learning, learning.LEARNING_METRICS,
     {"data": learning.DATA, "sweep": SWEEPS},
     ONE_GPU, timeout=300,
     description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on a GPU.",
+    rounds=1,
 )  # fmt: skip
 LEARNING_CPU = Benchmark(
     "mlp_learning_cpu", learning.measure_learning, learning.LEARNING_METRICS,
     {"data": learning.DATA, "sweep": SWEEPS},
     CPU, timeout=300,
     description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on the CPU.",
+    rounds=1,
 )  # fmt: skip
 PHASES = Benchmark(
     "mlp_phases", phases.measure_phases, phases.METRICS,
@@ -65,12 +69,14 @@ MODEL = Benchmark(
     {"ranks": SEVERAL, "way": ("mpi", "gloo"), "product": PRODUCTS},
     GPUS, timeout=240, version="3",
     description="Batches over hidden sizes and batch sizes on GPUs, against the exercise's roofline and fitted lines.",
+    rounds=1,
 )  # fmt: skip
 MODEL_CPU = Benchmark(
     "mlp_model_cpu", model.measure_model, model.METRICS,
     {"ranks": (2, 4), "way": ("mpi", "gloo"), "product": ("torch",)},
     CPU, timeout=180, version="3",
     description="The same between processes on the CPU, smaller.",
+    rounds=1,
 )  # fmt: skip
 OVERLAP = Benchmark(
     "mlp_overlap", overlap.measure_overlap, overlap.METRICS,

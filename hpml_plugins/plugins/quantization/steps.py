@@ -137,4 +137,5 @@ STEPS = Benchmark(
     version="1",
     timeout=900,
     description="Accuracy of a small convolutional network after quantizing weights, activations, biases, all of it.",
+    rounds=1,
 )

@@ -81,24 +81,28 @@ WIRE_DDP = Benchmark(
     {"ranks": (2, 4), "model": ("resnet18",)},
     Requires(modules=MODULES), timeout=120,
     description="Bytes that DistributedDataParallel hands over in a step, by kind, counted over gloo.",
+    rounds=1,
 )  # fmt: skip
 WIRE_DP = Benchmark(
     "scaling_wire_dp", measure_wire_dp, WIRE_METRICS,
     {"gpus": GPUS, "model": ("resnet18",)},
     ALL_GPUS, timeout=120,
     description="Bytes that DataParallel moves between GPUs in a step, by kind, counted.",
+    rounds=1,
 )  # fmt: skip
 SMALL_BATCH = Benchmark(
     "scaling_small_batch", measure_small_batch, LARGE_METRICS,
     {"data": CIFARS},
     Requires(gpus=1, data="data", modules=MODULES), timeout=300,
     description="Five epochs of ResNet18 with batch 128 on one GPU.",
+    rounds=1,
 )  # fmt: skip
 LARGE_BATCH = Benchmark(
     "scaling_large_batch", measure_large_batch, LARGE_METRICS,
     {"gpus": GPUS, "data": CIFARS, "batch": (512, 8192), "recipe": RECIPES},
     Requires(gpus="gpus", data="data", modules=MODULES), timeout=300,
     description="Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies.",
+    rounds=1,
 )  # fmt: skip
 SINGLE_CPU = Benchmark(
     "scaling_single_cpu", measure_single_cpu, SINGLE_METRICS,
@@ -129,6 +133,7 @@ LARGE_BATCH_CPU = Benchmark(
     {"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
     Requires(data="data", modules=TORCH), timeout=120,
     description="Five epochs of a small model on the digits over gloo, with and without Goyal's remedies.",
+    rounds=1,
 )  # fmt: skip
 
 BENCHMARKS = [
