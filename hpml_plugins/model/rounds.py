@@ -40,13 +40,17 @@ def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str)
 
 
 def join_rounds(records: Iterable[Record]) -> list[Record]:
-    """The Records with the rounds of each point joined, in the order in which each was begun."""
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    """The Records with the rounds of each point joined, in the order in which each was begun.
+
+    A Record that comes twice is one: two rounds never start at the same time.
+    """
+    groups: dict[tuple[str, ...], dict[float, Record]] = {}
     for number, record in enumerate(records):
         # A Record without a run, such as one measured before there were runs, is of no other's point.
         run = record.run or f"#{number}"
-        groups.setdefault((run, record.machine, record.commit, record.environment, record.point), []).append(record)
-    return [combine(rounds) for rounds in groups.values()]
+        key = (run, record.machine, record.commit, record.environment, record.point)
+        groups.setdefault(key, {}).setdefault(record.started, record)
+    return [combine(list(rounds.values())) for rounds in groups.values()]
 
 
 def combine(rounds: Sequence[Record]) -> Record:
@@ -65,7 +69,11 @@ def combine(rounds: Sequence[Record]) -> Record:
         return first
     return replace(
         first,
-        metrics={name: _join([record.metrics[name] for record in rounds]) for name in first.metrics},
+        metrics={
+            name: _join([record.metrics[name] for record in rounds])
+            for name in first.metrics
+            if all(name in record.metrics for record in rounds)
+        },
         warnings=_join_warnings(rounds),
         checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
         duration=_total(rounds),

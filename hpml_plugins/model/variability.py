@@ -165,7 +165,12 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
     """How a value was measured: values of one kind repeat about as well, whatever they are of."""
     timer = str(metric.info.get("timer", ""))
     once = len(metric.samples) == max(1, len(metric.rounds)) and not timer
-    if once and UNITS[metric.unit].count and all(value.is_integer() for value in metric.samples):
+    if (
+        once
+        and metric.unit in UNITS
+        and UNITS[metric.unit].count
+        and all(value.is_integer() for value in metric.samples)
+    ):
         return "counted"
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):

@@ -319,25 +319,29 @@ def _lines(
 ) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):
-        groups: dict[Any, list[tuple[int, _Line]]] = {}
+        groups: dict[Any, dict[float, tuple[int, _Line]]] = {}
         for offset, line in decode_file(path, _LINES.decode, on_damage):
             point = (line.benchmark, line.version, *line.params.items())
             key = (line.run or offset, line.machine, line.commit, line.environment, point)
-            groups.setdefault(key, []).append((offset, line))
+            groups.setdefault(key, {}).setdefault(line.started, (offset, line))
         for rounds in groups.values():
-            offsets = tuple(offset for offset, _ in rounds)
-            yield _joined(path, offsets) if len(rounds) > 1 else rounds[0][1], str(path), offsets
+            offsets = tuple(offset for offset, _ in rounds.values())
+            first = next(line for _, line in rounds.values())
+            joined = _joined(path, offsets) if len(rounds) > 1 else None
+            yield joined or first, str(path), offsets
     for record in import_results(results, declarations):
         yield record, "", ()
 
 
-def _joined(path: Path, offsets: Sequence[int]) -> Record:
-    rounds = []
+def _joined(path: Path, offsets: Sequence[int]) -> Record | None:
+    """The Record of the rounds whose lines begin there; None where none can be read but by the fields of `_Line`."""
     with path.open("rb") as file:
+        lines = []
         for offset in offsets:
             file.seek(offset)
-            rounds.append(decode(file.readline()))
-    return combine(rounds)
+            lines.append(file.readline())
+    rounds = [record for line in lines if (record := _decode(line))]
+    return combine(rounds) if rounds else None
 
 
 def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:

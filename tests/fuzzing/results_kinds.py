@@ -37,19 +37,21 @@ def _records() -> Sequence[bytes]:
 def _read_record(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.formatting import format_point
-    from hpml_plugins.model.record import encode
+    from hpml_plugins.model.record import decode, encode
+    from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import Side, compare
     from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
 
-    good = _records()[0] + b"\n"
+    # Of runs of their own: a damaged copy of one must not pass for another round of it.
+    good, other = (encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n" for run in ("a", "b"))
     path = folder / "results" / "node1" / "records" / "12345678.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(good + data + b"\n" + good)
+    path.write_bytes(good + data + b"\n" + other)
     damage: list[Any] = []
     found = list(read_file(path, damage.append))
-    assert len(found) >= 2 and encode(found[0]) == encode(found[-1]), "a damaged line cost a whole one"
+    assert [encode(found[place]) + b"\n" for place in (0, -1)] == [good, other], "a damaged line cost a whole one"
     for problem in damage:
         str(problem).encode()
     inner = found[1:-1]
@@ -63,7 +65,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     Table.of_records(inner, *(name for record in inner for name in record.metrics))
     list(current_records(inner, {record.benchmark: record.version for record in inner}, {}))
     for record in inner:
-        compare(Side("machine", record.machine), Side("commit", record.commit), inner, {})
+        compare(Side("machine", record.machine), Side("commit", record.commit), inner, {}, Variability(inner))
     write_parquet(found, folder / "out.parquet")
     _write_pages(folder, folder / "results", _declared())
     return "read" if inner else "stepped over"

@@ -89,7 +89,7 @@ def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
 
 
 def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
-    rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m")]
+    rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m", started=105.0)]
     others = [
         one([5.0], run="s", machine="m"),
         one([5.0], run="r", machine="n"),
@@ -99,6 +99,6 @@ def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
         one([5.0]),
         one([5.0]),
     ]
-    joined = join_rounds([rounds[0], *others, rounds[1]])
+    joined = join_rounds([rounds[0], *others, rounds[1], rounds[0]])  # one line twice is one round
     assert joined == [combine(rounds), *others]
     assert join_rounds(joined) == joined
