@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 import pytest
+
+from hpml_plugins.model.record import Record
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,6 +63,20 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def assert_nothing_lost(before: Sequence[Record], now: Sequence[Record]) -> None:
+    """What was stored is still there, and complete: a point that lacked rounds has got them behind its own."""
+    found = {(record.commit, record.point): record for record in now}
+    assert len(found) == len(now)
+    for record in before:
+        later = found[record.commit, record.point]
+        assert later.is_complete
+        if record.status == "ok":
+            for name, metric in record.metrics.items():
+                assert later.metrics[name].samples[: len(metric.samples)] == metric.samples
+        else:
+            assert later == record
 
 
 def still_running(folder: Path, ranks: int | None = None) -> list[int]:

@@ -40,6 +40,9 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 
+#: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
+MACHINE_FILE_TIMEOUT = 30.0
+
 
 class Prepared(msgspec.Struct):
     """What a measuring command works with.
@@ -231,8 +234,14 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
 
 
 def record_machine(facts: dict[str, str]) -> None:
-    """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there."""
-    MachineCollection.save(facts["machine"], facts)
+    """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there.
+
+    asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home, one would be lost.
+    """
+    from filelock import FileLock
+
+    with FileLock(f"{MachineCollection.get_machine_file_path()}.lock", timeout=MACHINE_FILE_TIMEOUT):
+        MachineCollection.save(facts["machine"], facts)
 
 
 def _reused_statuses(args: Any) -> list[str]:

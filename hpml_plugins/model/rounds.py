@@ -82,15 +82,12 @@ def combine(rounds: Sequence[Record]) -> Record:
 
 
 def _join_warnings(rounds: Sequence[Record]) -> list[str]:
-    """Each warning once, with how many rounds it is of; the numbers in it are those of the first."""
+    """Each warning once; the numbers in it are those of the first round that has it."""
     found: dict[str, list[str]] = {}
     for record in rounds:
         for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
             found.setdefault(key, []).append(text)
-    return [
-        texts[0] if len(texts) == len(rounds) else f"{texts[0]} (in {len(texts)} of {len(rounds)} rounds)"
-        for texts in found.values()
-    ]
+    return [texts[0] for texts in found.values()]
 
 
 def _total(rounds: Sequence[Record]) -> float:

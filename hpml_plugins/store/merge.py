@@ -192,11 +192,11 @@ def _started(row: list[Any]) -> tuple[float, str]:
 
 
 def _contradictions(records: Iterable[Record]) -> list[str]:
-    """Points with two different Records of one run. A run measures a point once, so one of the two was edited."""
-    first: dict[tuple[str, ...], Record] = {}
+    """Rounds with two different Records: one of the two was edited."""
+    first: dict[tuple[str | float, ...], Record] = {}
     found = []
     for record in records:
-        key = (record.run, record.commit, record.environment, record.machine, record.point)
+        key = (record.run, record.commit, record.environment, record.machine, record.point, record.started)
         if record.run and first.setdefault(key, record) != record:
             found.append(
                 f"run {record.run[:8]} has two Records of {record.benchmark} {dict(record.params)}; both are kept"

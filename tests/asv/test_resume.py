@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
+from support import assert_nothing_lost
 
 from hpml_plugins.store import Damaged, read_file
 
@@ -70,11 +71,7 @@ def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
     assert all(record.is_complete for record in records)
-    for before, now in zip(kept, records, strict=False):  # what was measured stays, and gets the rounds that it lacks
-        assert now.point == before.point
-        if before.status == "ok":
-            count = len(before.metrics["square"].samples)
-            assert now.metrics["square"].samples[:count] == before.metrics["square"].samples
+    assert_nothing_lost(kept, records)
     return len(kept)
 
 
