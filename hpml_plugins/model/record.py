@@ -64,6 +64,11 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         return statistics.median(self.round_medians)
 
     @property
+    def regime(self) -> str:
+        """`sustained` for what was measured at settled clocks; empty where the card did not throttle."""
+        return "sustained" if self.boost or self.info.get("regime") == "sustained" else ""
+
+    @property
     def boost_median(self) -> float | None:
         """The same of `boost`; None where there is none."""
         return statistics.median(_medians(self.boost, self.boost_rounds)) if self.boost else None

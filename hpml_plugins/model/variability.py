@@ -18,6 +18,7 @@ ERROR_RATE = 0.05
 MARGIN = 0.02
 #: What monitoring says of a Record of before there were regimes, where the card throttled.
 _THROTTLED = "held its clocks down"
+_THROTTLED_KIND = "throttled"
 
 
 class Spread(NamedTuple):
@@ -136,6 +137,8 @@ class Variability:
         if not (one > 0 and other > 0) or first is None or second is None:
             return Difference("AMBIGUOUS")
         ratio = other / one
+        if len({_THROTTLED_KIND in kind_of(each, each.metrics[name]) for each in (a, b)}) > 1:
+            return Difference("AMBIGUOUS", ratio)  # neither boost nor sustained: of no regime that the other has
         if first == second == EXACT:
             return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0)
         same = card_of(a) == card_of(b)
@@ -176,7 +179,7 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
     if timer.startswith("cuda events"):
         regime = str(metric.info.get("regime", ""))
         if not regime and any(_THROTTLED in text for text in record.warnings):
-            regime = "throttled"
+            regime = _THROTTLED_KIND
         how = f"kernel, {regime}" if regime else "kernel"
     else:
         how = "wall clock" if timer else "derived"

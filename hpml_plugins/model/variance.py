@@ -165,7 +165,8 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     if len(shifted) < ENOUGH_GROUPS:
         return float(np.average(variance, weights=freedom)), UNKNOWN_FREEDOM
     excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
-    worth = _freedom_of(excess)
+    # That few groups look alike says little of how much others differ: n groups are worth n degrees of freedom at most.
+    worth = min(_freedom_of(excess), float(len(shifted)))
     return float(np.exp(shifted.mean() + digamma(worth / 2) - np.log(worth / 2))), worth
 
 

@@ -30,7 +30,7 @@ class Compared:
     """One metric of one point on both sides. machine: empty where the sides are machines.
 
     a, b: with the intervals for the next run on another card.  ratio: how many times better B is; None where that
-    cannot be said.  difference: of B against A, with its verdict.
+    cannot be said.  difference: of B against A, with its verdict.  regimes: of A and of B (`MetricSamples.regime`).
     """
 
     machine: str
@@ -42,6 +42,7 @@ class Compared:
     b: Estimate
     ratio: float | None
     difference: Difference
+    regimes: tuple[str, str] = ("", "")
 
 
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
@@ -90,10 +91,11 @@ def compare(
     rows = []
     differences = variability.compare([pair[1:] for pair in pairs])
     for (machine, left, right, name), difference in zip(pairs, differences, strict=True):
-        metric, before, after = left.metrics[name], variability.estimate(left, name), variability.estimate(right, name)
-        times = better_by(after.value, before.value, metric.direction)
-        point = format_point(left.params)
-        rows.append(Compared(machine, left.benchmark, point, name, metric.unit, before, after, times, difference))
+        metric, regimes = left.metrics[name], (left.metrics[name].regime, right.metrics[name].regime)
+        a_value, b_value = variability.estimate(left, name), variability.estimate(right, name)
+        times = better_by(b_value.value, a_value.value, metric.direction)
+        what = (machine, left.benchmark, format_point(left.params), name, metric.unit)
+        rows.append(Compared(*what, a_value, b_value, times, difference, regimes))
     return rows
 
 
@@ -114,7 +116,8 @@ def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         found = each.difference
         if formatted:
-            a, b = (estimate(side, each.unit) for side in (each.a, each.b))
+            sides = zip((each.a, each.b), each.regimes, strict=True)
+            a, b = (f"{estimate(side, each.unit)} {regime}".rstrip() for side, regime in sides)
             row |= {"A": a, "B": b, "B against A": _times(each), "verdict": found.verdict}
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}

@@ -110,7 +110,7 @@ def describe_points(records: Sequence[Record], width: int) -> Iterator[str]:
 
 def spell_samples(samples: MetricSamples) -> str:
     """The median of a metric with its interval, as `formatting.estimate` writes it."""
-    return estimate(samples.estimate, samples.unit)
+    return f"{estimate(samples.estimate, samples.unit)} {samples.regime}".rstrip()
 
 
 def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import EXACT, Variability, card_of, kind_of
@@ -148,6 +149,16 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
         "CPU, wall clock, one round",
         "GPU, derived, one round",
     ]
+
+
+def test_what_was_sampled_while_the_card_throttled_is_not_compared_with_a_regime() -> None:
+    made = history(0.001, 0.001)
+    mixed = record(
+        made[0].metrics["time"].median * 1.1, run="old", warnings=["the GPU held its clocks down: power cap"]
+    )
+    mixed = replace(mixed, params=made[0].params)
+    (found,) = Variability([*made, mixed]).compare([(mixed, made[0], "time")])
+    assert (found.verdict, found.ratio) == ("AMBIGUOUS", pytest.approx(1 / 1.1))
 
 
 def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run() -> None:

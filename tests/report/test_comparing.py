@@ -14,6 +14,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.compare import Compared, Side, as_table, compare, find_side
+from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import append_record, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -79,6 +80,16 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     rows = compare(Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart))
     assert {row.difference.verdict for row in rows} == {"AMBIGUOUS"}
     assert {row["B against A"] for row in as_table(rows, formatted=True).rows()} == {"0.91×"}
+
+
+def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
+    metric = RECORDS[0].metrics["time"]
+    held = msgspec.structs.replace(RECORDS[0], metrics={"time": msgspec.structs.replace(metric, boost=[0.9])})
+    rows = compared(Side("commit", OLD), Side("commit", NEW), [held, RECORDS[1]])
+    (row,) = as_table(rows, formatted=True).rows()
+    assert str(row["A"]).endswith("% sustained")
+    assert str(row["B"]).endswith("%")
+    assert spell_samples(held.metrics["time"]).endswith("% sustained")
 
 
 def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:
