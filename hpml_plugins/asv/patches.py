@@ -133,11 +133,12 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
     if _prepared:
         narrow(found, _prepared[0].selection)
         keep_shard(found)
-        _prepared[0].tasks = tasks_of(found)
-        points = [point_of(entry, values_of(entry, index)) for entry, index in _prepared[0].tasks]
-        rounds = [_prepared[0].rounds.get(entry["benchmark"], 1) for entry, _ in _prepared[0].tasks]
-        _prepared[0].report.points = [
-            point for point, count in zip(points, rounds, strict=True) for _ in range(count)
+        prepared = _prepared[0]
+        prepared.tasks = tasks_of(found)
+        prepared.report.points = [
+            point_of(entry, values_of(entry, index))
+            for entry, index in prepared.tasks
+            for _ in range(prepared.rounds.get(entry["benchmark"], 1))
         ] * (len(commits) * len(environments))
     return found
 

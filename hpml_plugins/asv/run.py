@@ -22,7 +22,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode, point_key
-from hpml_plugins.model.rounds import schedule
+from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
@@ -162,7 +162,10 @@ def measure_rounds(
             which = f"round {done[task] + 1} of {rounds(task)}: " if rounds(task) > 1 else ""
             prepared.report.start_point(f"{which}{benchmark['benchmark']} {point}")
             result = measure(benchmark, index)
-            prepared.outcomes[benchmark["name"], index] = result, read_new_record(prepared, point_of(benchmark, values))
+            record = read_new_record(prepared, point_of(benchmark, values))
+            if before and record and record.run == prepared.run:  # that of an earlier run comes with all its rounds
+                record = combine([before, record])
+            prepared.outcomes[benchmark["name"], index] = result, record
             done[task] += 1
         prepared.report.finish_round()
         yield
@@ -171,7 +174,7 @@ def measure_rounds(
 def _needs_more(record: Record, run: str) -> bool:
     """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
     was_found = record.run != run and record.is_complete
-    return record.status == "ok" and not was_found and (record.rounds == 1 or not record.is_complete)
+    return record.status == "ok" and not was_found and (record.planned_rounds == 1 or not record.is_complete)
 
 
 def read_new_record(prepared: Prepared, point: str) -> Record | None:

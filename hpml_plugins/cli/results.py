@@ -81,9 +81,9 @@ def compare(
 ) -> int:
     """Compare B with A, each a machine, a commit (or what git calls it) or an environment, from their Records.
 
-    Each side's current Record of a point counts. BETTER (▲) and WORSE (▼) are differences that equal code seldom shows,
-    corrected for how many are compared, whichever direction the metric has; SAME is within 2 %; AMBIGUOUS is neither.
-    Intervals are 95 % for the next run on another card.
+    Uses each side's current Record of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the
+    number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another
+    card.
     """
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side

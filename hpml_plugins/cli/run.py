@@ -38,7 +38,7 @@ Point = tuple[Benchmark, Params]
     "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
 )
 @click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
-@click.option("--rounds", type=click.IntRange(1, 100), help="Measure each point in so many processes.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj

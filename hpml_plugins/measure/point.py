@@ -218,7 +218,7 @@ def unmeasured(
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
         conditions=_conditions(context.node),
-        rounds=context.rounds,
+        planned_rounds=context.rounds,
     )
 
 

@@ -1,13 +1,13 @@
-"""The two regimes of a step that the GPU's power regulator holds down: boost and sustained.
+"""The two regimes of a step that the GPU throttles to stay within its power limit: boost and sustained.
 
-The regulator of a data-centre card averages power over about a second and lowers the clocks until the average is at
-the limit. A step that needs more power than that runs at the highest clocks for some tens of milliseconds, then below
-the settled rate, then swings around it with the regulator's period. A sample from the first two seconds is of none of
-these; docs/measurement.md has the traces. So such a step is measured twice:
+The power regulator of a data-centre card averages power over about a second and lowers the clocks until the average is
+at the limit. A step that needs more power runs at the highest clocks for some tens of milliseconds, then below the
+settled rate, and then oscillates around it with the regulator's period. Samples from the first two seconds mix these
+phases; docs/measurement.md shows the traces. Such a step is therefore measured twice:
 
-- `sustained`: under continuous load until clocks, power and rate are stationary; the samples cover one period of the
-  regulator, so that it does not matter where in its swing they began.
-- `boost`: in bursts that are over before the regulator acts, with a rest before each.
+- `sustained`: under continuous load until clocks, power and rate are stationary. The samples cover one period of the
+  regulator, so the phase at which they start does not matter.
+- `boost`: in bursts that end before the regulator acts, with an idle time before each.
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ class SamplingPlan:
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise."""
-        if rounds == 1:
-            return self
-        fewest = max(3, math.ceil(self.fewest / rounds))
+        fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
         return replace(self, precision=self.precision * math.sqrt(rounds), budget=self.budget / rounds, fewest=fewest)
 
 

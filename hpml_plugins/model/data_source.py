@@ -24,8 +24,8 @@ class LoadableData(Protocol):
     def load(self, progress: Callable[[str], None]) -> Any:
         """The data set in memory; nothing is downloaded. Raises DataError where it is missing or damaged.
 
-        progress: told what takes time. The data set has `take(train, test, seed)`, a part of it with so many samples
-        chosen by the seed, None for all, and `facts()`, what a Record says of it: digest, sizes, which part.
+        progress: called with a description of each slow step. The data set has `take(train, test, seed)`, which selects
+        that many samples by the seed (None: all), and `facts()`, which a Record stores: digest, sizes, which part.
         """
 
 

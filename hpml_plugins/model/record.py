@@ -123,7 +123,7 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One measured, failed or skipped point.
 
-    started: Unix time, s.  duration: s.  rounds: how many were planned; see `hpml_plugins.model.rounds`.  energy: J, of
+    started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy: J, of
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
     came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
     else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
@@ -156,7 +156,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     packages: dict[str, str] = {}
     source: dict[str, str] = {}
     data: dict[str, dict[str, str | float]] = {}
-    rounds: int = 1
+    planned_rounds: int = msgspec.field(default=1, name="rounds")
     conditions: dict[str, float] = {}
 
     def median(self, metric: str) -> float | None:
@@ -172,7 +172,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def is_complete(self) -> bool:
         """Whether the point needs no more rounds: it has all that were planned, or it was not measured."""
-        return self.status != "ok" or self.measured_rounds >= self.rounds
+        return self.status != "ok" or self.measured_rounds >= self.planned_rounds
 
     @property
     def gpus(self) -> list[dict[str, Any]]:

@@ -1,13 +1,13 @@
 """Rounds: each point is measured several times, each time in a process of its own, all points in random order.
 
-What a process happens to get (addresses, the choice of an algorithm, which cores) stays the same while it lives. The
-samples of one process are therefore narrower than what the next process gives. Rounds in turns spread over the run also
-take in what changes slowly, such as temperature and neighbours. pyperf and asv have rounds for the same reasons.
+Memory addresses, the algorithm that a library selects and the cores in use are fixed for the lifetime of a process, so
+samples from one process vary less than results from different processes. Interleaving the rounds of all points also
+captures slow changes, such as temperature and other users of the host. pyperf and asv use rounds for the same reasons.
 Sources: Stinner, pyperf documentation, Analyze benchmark results; Kalibera and Jones, Rigorous benchmarking in
 reasonable time, ISMM 2013.
 
-Each round is stored as soon as it is measured, as a Record of its own: a run that is killed loses the round under way.
-Records of one run, commit, environment and point are its rounds, and are read as one Record.
+Each round is stored as a separate Record as soon as it is measured, so a killed run loses only the current round.
+Records of the same run, commit, environment and point are read as one Record.
 """
 
 from __future__ import annotations

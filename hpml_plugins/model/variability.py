@@ -123,8 +123,8 @@ class Variability:
 
             adjusted = iter(false_discovery_control(tested).tolist())
         return [
-            _judged(each, next(adjusted) if each.p is not None else None, metric_of(pair).direction, margin)
-            for each, pair in zip(raw, pairs, strict=True)
+            _judged(each, next(adjusted) if each.p is not None else None, a.metrics[name].direction, margin)
+            for each, (a, _, name) in zip(raw, pairs, strict=True)
         ]
 
     def _difference(self, a: Record, b: Record, name: str) -> Difference:
@@ -148,11 +148,6 @@ class Variability:
         factor = math.exp(half_width(variance / 2, freedom))
         p = p_value(math.log(ratio), variance, freedom)
         return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p)
-
-
-def metric_of(pair: tuple[Record, Record, str]) -> MetricSamples:
-    """The metric of A."""
-    return pair[0].metrics[pair[2]]
 
 
 def _judged(found: Difference, adjusted: float | None, direction: str | None, margin: float) -> Difference:

@@ -133,7 +133,7 @@ class ChartBuilder:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
         dashed = _names(self.dash)
         self.coloured = _tuple(self.series) or (("part",) if self.parts and "part" not in dashed else ())
-        #: Title → (column, unit) of what tooltips spell as numbers.
+        #: Title → (column, unit) of the numbers that tooltips show.
         self.numbers = {a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)}
         ends = (name for name in (self.low, self.high, *self.marks) if name)
         self.numbers |= {name.replace("_", " "): (name, self.axes[0].unit) for name in ends}

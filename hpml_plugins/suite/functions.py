@@ -103,8 +103,8 @@ def _fail(reason: str) -> NoReturn:
 def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
     """The Record of this point, measured now: asv asks for one metric of each point. None outside the run's profile.
 
-    One round is measured and stored; what is given has those before it too. With --skip-existing a complete Record of
-    this commit and environment is given as it is, and one of a run that was interrupted on this node gets its rounds.
+    One round is measured and stored. With --skip-existing a complete Record of an earlier run, of this commit and
+    environment, is given instead; one that was interrupted on this node gets another round, and is given with it.
     """
     if not declared.is_chosen(params):
         return None
@@ -122,27 +122,31 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         return _measure(suite, declared, params, context)
     point = point_key(declared.benchmark, declared.version, params)
     file = record_file(suite.results, suite.machine, context.commit)
-    stored = [each for each in read_file(file) if (each.point, each.environment) == (point, context.environment)]
-    before = stored[-1] if stored else None
-    if before and before.run != suite.run:
-        if suite.reuse and before.is_complete and before.status in suite.reuse:
-            return before
-        if suite.reuse and not before.is_complete and _is_same_node(before, suite.node):
-            context = replace(context, run=before.run)
-        else:
-            before = None
-    record = _measure(suite, declared, params, context)
-    if suite.keep:
-        try:
-            append_record(file, record)
-        except Unwritable as error:
-            Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
-            raise
-    if before:
-        record = combine([before, record])
+    before = _stored(suite, file, point, context.environment) if suite.reuse else None
+    if before and before.is_complete:
+        record = before
+    else:
+        record = _measure(suite, declared, params, replace(context, run=before.run) if before else context)
+        if suite.keep:
+            try:
+                append_record(file, record)
+            except Unwritable as error:
+                Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
+                raise
+        record = combine([before, record]) if before else record
     finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
     atomic_write(finished, encode(record), durable=False)  # for what asv's own process prints
     return record
+
+
+def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:
+    """The Record of an earlier run that stands for this point, or that this run completes; None for a new one."""
+    found = [each for each in read_file(file) if (each.point, each.environment) == (point, environment)]
+    if not found or found[-1].run == suite.run:
+        return None
+    if found[-1].is_complete:
+        return found[-1] if found[-1].status in suite.reuse else None
+    return found[-1] if _is_same_node(found[-1], suite.node) else None
 
 
 def _is_same_node(record: Record, node: Node) -> bool:

@@ -126,7 +126,7 @@ def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpm
 @pytest.mark.usefixtures("toy")
 def test_run_measures_as_many_rounds_as_asked_for(hpml: Hpml) -> None:
     record = decode(hpml("run", "toy", "-p", "size=10", "--rounds", "2", "--json").stdout.encode())
-    assert (record.rounds, record.measured_rounds) == (2, 2)
+    assert (record.planned_rounds, record.measured_rounds) == (2, 2)
     refused = hpml("run", "toy", "--rounds", "0")
     assert (refused.returncode, refused.stdout) == (2, "")
 
