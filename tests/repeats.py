@@ -35,7 +35,7 @@ def pairs_of_equal_code(records: list[Record]) -> list[Pair]:
 def not_covered(known: Variability, pair: Pair) -> bool:
     """Whether one's 95 % interval does not hold the other's median."""
     a, b, name = pair
-    one, other = known.estimate(a, name), known.estimate(b, name)
+    one, other = (known.reading(each, name).estimate for each in (a, b))
     if one.low is None or one.high is None or other.low is None or other.high is None:
         return False
     return not (one.low <= other.value <= one.high and other.low <= one.value <= other.high)

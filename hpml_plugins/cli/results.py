@@ -39,6 +39,8 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
         elif number:
             print()
         print(formatter(drawable.table), end="")
+        if drawable.note and form != "csv":
+            print(f"\n{drawable.note}")
     return 0
 
 
@@ -167,6 +169,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     Raises UsageError with the nearest names where there is none, or nothing has been measured for them yet.
     """
     from hpml_plugins.host import make_host
+    from hpml_plugins.model.variability import Variability
     from hpml_plugins.registry import read_registry
     from hpml_plugins.report.figures import collect, tabulate, versions
     from hpml_plugins.store import commit_order, current_records
@@ -187,7 +190,9 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
             chosen.append((plugin, wanted))
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
-    records = current_records(_read(results), versions(plugins), commit_order(settings.registry.resolve().parent))
+    everything = list(_read(results))
+    variability, order = Variability(everything), commit_order(settings.registry.resolve().parent)
+    records = [variability.with_intervals(record) for record in current_records(everything, versions(plugins), order)]
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -34,8 +35,8 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds: how many of the samples are of each round; empty where there was one.  boost_rounds: likewise of `boost`.
     direction: None where neither is better, or where a foreign asv project does not tell.  boost: of a step that the
     GPU's power regulator holds down, the samples before it acts; `samples` are then those at settled clocks.  info: how
-    the samples were taken; imported results of a foreign asv project have one sample, and asv's interval as `asv_low`
-    and `asv_high`.
+    the samples were taken.  interval: what `estimate` is to show instead of the interval of the samples, never stored:
+    that for the next run on another card, or the one that a foreign asv project gives.
     """
 
     unit: str
@@ -45,6 +46,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     boost: list[float] = []
     rounds: list[int] = []
     boost_rounds: list[int] = []
+    interval: tuple[float | None, float | None] | None = None
 
     def __post_init__(self) -> None:
         if not self.samples:
@@ -75,13 +77,13 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def estimate(self) -> Estimate:
-        """The median and its interval: the only one that commands, pages and asv's files show.
+        """The median and its interval, the only one that commands, pages and asv's files show.
 
-        The interval is `Samples.interval`'s at 95 %, with several rounds the range of all of theirs. A single sample
-        that was counted, not timed, has none.
+        Where none was given it is that of the run itself: `Samples.interval`'s at 95 %, with several rounds the range
+        of all of theirs. A single sample that was counted, not timed, has none.
         """
-        if "asv_low" in self.info and "asv_high" in self.info:
-            return Estimate(self.samples[0], float(self.info["asv_low"]), float(self.info["asv_high"]), 1)
+        if self.interval:
+            return Estimate(self.median, *self.interval, len(self.samples))
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
         ends = [Samples(tuple(part)).interval() for part in _split(self.samples, self.rounds)]
@@ -177,13 +179,18 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The facts of the node's GPUs; none where the Record does not tell."""
-        found = self.node.get("gpus")
-        return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
+        return list_gpus(self.node)
 
     @property
     def point(self) -> str:
         """The key of what was measured: benchmark, version and parameters, whatever the run or the machine."""
         return point_key(self.benchmark, self.version, self.params)
+
+
+def list_gpus(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The GPUs among the facts of a node; none where they do not tell."""
+    found = node.get("gpus")
+    return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
 
 
 def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:

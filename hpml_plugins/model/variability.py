@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
 from hpml_plugins.model.units import UNITS
@@ -16,9 +19,12 @@ Verdict = Literal["SAME", "BETTER", "WORSE", "AMBIGUOUS"]
 ERROR_RATE = 0.05
 #: Two values are the same when the 95 % interval of their ratio lies within this share of 1.
 MARGIN = 0.02
+#: How many readings of a point say how far it moves: the newest.
+RECENT = 50
 #: What monitoring says of a Record of before there were regimes, where the card throttled.
 _THROTTLED = "held its clocks down"
 _THROTTLED_KIND = "throttled"
+_COUNTED, _FOREIGN = "counted", "asv"
 
 
 class Spread(NamedTuple):
@@ -37,6 +43,121 @@ class Spread(NamedTuple):
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 
 
+class Measured(Protocol):
+    """The fields of a Record that matter here."""
+
+    @property
+    def metrics(self) -> dict[str, MetricSamples]: ...
+    @property
+    def warnings(self) -> list[str]: ...
+    @property
+    def started(self) -> float: ...
+    @property
+    def commit(self) -> str: ...
+    @property
+    def run(self) -> str: ...
+    @property
+    def node(self) -> Mapping[str, Any]: ...
+    @property
+    def gpus(self) -> list[dict[str, Any]]: ...
+    @property
+    def source(self) -> dict[str, str]: ...
+
+
+class Reading(msgspec.Struct, gc=False):
+    """One metric of one Record, and how far it moves.
+
+    value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
+    samples.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of the plugin.  card: see `card_of`.
+    started: Unix time, s.  spread: filled in by `estimate_spreads`; None where the value is not above 0.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    count: int
+    boost: float | None
+    kind: str
+    code: str
+    card: str
+    started: float
+    spread: Spread | None = None
+
+    @classmethod
+    def of(cls, record: Measured, name: str) -> Reading:
+        """Of a metric of a Record, without its spread."""
+        metric = record.metrics[name]
+        own = metric.estimate
+        code = record.source.get("sha256") or record.commit
+        where = kind_of(record, metric), code, card_of(record), record.started
+        return cls(own.value, own.low, own.high, own.count, metric.boost_median, *where)
+
+    @property
+    def regime(self) -> str:
+        """`sustained`, or empty where the card did not throttle."""
+        return "sustained" if ", sustained," in self.kind else ""
+
+    @property
+    def own(self) -> Estimate:
+        """The value with the interval of the run itself."""
+        return Estimate(self.value, self.low, self.high, self.count)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The value with the 95 % interval for the next run on another card of this type.
+
+        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is not above 0, has
+        none.
+        """
+        if self.kind == _FOREIGN:
+            return self.own
+        if self.spread is None or self.spread == EXACT:
+            return Estimate(self.value, None, None, self.count)
+        from hpml_plugins.model.variance import half_width
+
+        factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom))
+        return Estimate(self.value, self.value / factor, self.value * factor, self.count)
+
+
+def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[Reading]]]) -> None:
+    """Fill in the spread of every reading.
+
+    points: (class, readings) of each metric of each point on each machine, oldest first; metrics of one class borrow
+    from one another. See `hpml_plugins.model.variance` for the estimator.
+    """
+    numbers: list[dict[Any, int]] = [{} for _ in range(6)]
+    rows: list[tuple[float, ...]] = []
+    places: list[list[Reading]] = []
+    for group, readings in points:
+        of_kind: dict[str, list[Reading]] = {}
+        for reading in readings:
+            if reading.kind == _COUNTED:
+                reading.spread = EXACT
+            elif reading.kind != _FOREIGN and reading.value > 0:
+                of_kind.setdefault(reading.kind, []).append(reading)
+        for kind, found in of_kind.items():
+            for each in found[-RECENT:]:
+                labels = (len(places), (kind, group), kind, each.code, each.card, each.started)
+                numbered = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
+                rows.append((math.log(each.value), *numbered))
+            places.append(found)
+    if not rows:
+        return
+    import numpy as np
+
+    from hpml_plugins.model.variance import Observations, estimate_variances
+
+    value, *columns = np.array(rows).T
+    found_all = estimate_variances(Observations(value, *(column.astype(np.int64) for column in columns)))
+    spreads = dict(
+        zip(columns[0].astype(int).tolist(), zip(*(each.tolist() for each in found_all), strict=True), strict=True)
+    )
+    for number, found in enumerate(places):
+        spread = Spread(*spreads[number])
+        for reading in found:
+            reading.spread = spread
+
+
 @dataclass(frozen=True)
 class Difference:
     """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
@@ -51,103 +172,48 @@ class Difference:
     p: float | None = None
 
 
-class Variability:
-    """How far values move from run to run and from card to card, of all metrics of some Records.
+def compare_readings(pairs: Sequence[tuple[Reading, Reading, str | None]], margin: float = MARGIN) -> list[Difference]:
+    """A verdict on each (A, B, direction), corrected for how many are asked at once (Benjamini and Hochberg).
 
-    records: those whose values will be asked for, and all others of the same machines: the more, the better it is
-    known. See `hpml_plugins.model.variance` for the estimator.
+    BETTER, WORSE: the difference would arise from equal things too seldom.  SAME: the 95 % interval of the ratio
+    lies within the margin.  AMBIGUOUS: neither can be said, or no direction is better.
+    Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
+    raw = [_difference(a, b) for a, b, _ in pairs]
+    adjusted = iter(correct([each.p for each in raw if each.p is not None]))
+    return [
+        _judged(each, next(adjusted) if each.p is not None else None, direction, margin)
+        for each, (_, _, direction) in zip(raw, pairs, strict=True)
+    ]
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._spreads: dict[tuple[str, ...], Spread] = {}
-        numbers: list[dict[Any, int]] = [{} for _ in range(6)]
-        rows: list[tuple[float, ...]] = []
-        for record in records:
-            if record.status != "ok":
-                continue
-            for name, metric in record.metrics.items():
-                kind, key = kind_of(record, metric), _key(record, name, metric)
-                if kind == "counted" or not metric.median > 0:
-                    continue
-                group = (kind, record.benchmark, name)
-                code = record.source.get("sha256") or record.commit
-                labels = (key, group, kind, code, card_of(record), (record.run, record.commit, record.started))
-                found = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
-                rows.append((math.log(metric.median), *found))
-        if rows:
-            self._estimate(rows, list(numbers[0]))
 
-    def _estimate(self, rows: Sequence[tuple[float, ...]], keys: Sequence[tuple[str, ...]]) -> None:
-        import numpy as np
+def correct(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for how many there are (Benjamini and Hochberg)."""
+    if not p_values:
+        return []
+    from scipy.stats import false_discovery_control
 
-        from hpml_plugins.model.variance import Observations, estimate_variances
+    return [float(each) for each in false_discovery_control(p_values)]
 
-        value, *columns = np.array(rows).T
-        found = estimate_variances(Observations(value, *(column.astype(np.int64) for column in columns)))
-        for point, *spread in zip(columns[0].astype(int).tolist(), *(each.tolist() for each in found), strict=True):
-            self._spreads[keys[point]] = Spread(*spread)
 
-    def spread(self, record: Record, name: str) -> Spread | None:
-        """Of a metric of a Record; None where its logarithm has none, for it is not above 0."""
-        metric = record.metrics[name]
-        return EXACT if kind_of(record, metric) == "counted" else self._spreads.get(_key(record, name, metric))
+def _difference(a: Reading, b: Reading) -> Difference:
+    from hpml_plugins.model.variance import half_width, p_value
 
-    def estimate(self, record: Record, name: str) -> Estimate:
-        """The value with the 95 % interval for the next run on another card of this type.
-
-        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is not above 0, has
-        none.
-        """
-        found = record.metrics[name].estimate
-        spread = self.spread(record, name)
-        if not record.plugin and found.low is not None:
-            return found
-        if spread is None or spread == EXACT:
-            return Estimate(found.value, None, None, found.count)
-        from hpml_plugins.model.variance import half_width
-
-        factor = math.exp(half_width(spread.any_card, spread.any_freedom))
-        return Estimate(found.value, found.value / factor, found.value * factor, found.count)
-
-    def compare(self, pairs: Sequence[tuple[Record, Record, str]], margin: float = MARGIN) -> list[Difference]:
-        """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
-
-        BETTER, WORSE: the difference would arise from equal things too seldom.  SAME: the 95 % interval of the ratio
-        lies within the margin.  AMBIGUOUS: neither can be said, or no direction is better.
-        Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
-        """
-        raw = [self._difference(*pair) for pair in pairs]
-        tested = [each.p for each in raw if each.p is not None]
-        if tested:
-            from scipy.stats import false_discovery_control
-
-            adjusted = iter(false_discovery_control(tested).tolist())
-        return [
-            _judged(each, next(adjusted) if each.p is not None else None, a.metrics[name].direction, margin)
-            for each, (a, _, name) in zip(raw, pairs, strict=True)
-        ]
-
-    def _difference(self, a: Record, b: Record, name: str) -> Difference:
-        from hpml_plugins.model.variance import half_width, p_value
-
-        one, other = a.metrics[name].median, b.metrics[name].median
-        first, second = self.spread(a, name), self.spread(b, name)
-        if one == other:
-            return Difference("SAME", 1.0 if one > 0 else None)
-        if not (one > 0 and other > 0) or first is None or second is None:
-            return Difference("AMBIGUOUS")
-        ratio = other / one
-        if len({_THROTTLED_KIND in kind_of(each, each.metrics[name]) for each in (a, b)}) > 1:
-            return Difference("AMBIGUOUS", ratio)  # neither boost nor sustained: of no regime that the other has
-        if first == second == EXACT:
-            return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0)
-        same = card_of(a) == card_of(b)
-        parts = [each[:2] if same else each[2:] for each in (first, second)]
-        variance = sum(part for part, _ in parts)
-        freedom = min(freedom for _, freedom in parts)
-        factor = math.exp(half_width(variance / 2, freedom))
-        p = p_value(math.log(ratio), variance, freedom)
-        return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p)
+    if a.value == b.value:
+        return Difference("SAME", 1.0 if a.value > 0 else None)
+    if not (a.value > 0 and b.value > 0):
+        return Difference("AMBIGUOUS")
+    ratio = b.value / a.value
+    if a.spread is None or b.spread is None or (_THROTTLED_KIND in a.kind) != (_THROTTLED_KIND in b.kind):
+        return Difference("AMBIGUOUS", ratio)  # neither boost nor sustained: of no regime that the other has
+    if a.spread == b.spread == EXACT:
+        return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0)
+    parts = [spread[:2] if a.card == b.card else spread[2:] for spread in (a.spread, b.spread)]
+    variance = sum(part for part, _ in parts)
+    freedom = min(freedom for _, freedom in parts)
+    factor = math.exp(half_width(variance / 2, freedom))
+    p = p_value(math.log(ratio), variance, freedom)
+    return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p)
 
 
 def _judged(found: Difference, adjusted: float | None, direction: str | None, margin: float) -> Difference:
@@ -159,8 +225,59 @@ def _judged(found: Difference, adjusted: float | None, direction: str | None, ma
     return Difference(verdict, found.ratio, found.low, found.high, found.p)
 
 
-def kind_of(record: Record, metric: MetricSamples) -> str:
+class Variability:
+    """How far values move from run to run and from card to card, of all metrics of some Records.
+
+    records: those whose values will be asked for, and all others of the same machines: the more, the better it is
+    known.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        points: dict[tuple[str, ...], list[Reading]] = {}
+        classes: dict[tuple[str, ...], Hashable] = {}
+        for record in records:
+            if record.status == "ok":
+                for name in record.metrics:
+                    key = (record.machine, record.point, name)
+                    points.setdefault(key, []).append(Reading.of(record, name))
+                    classes[key] = record.benchmark, name
+        for readings in points.values():
+            readings.sort(key=lambda reading: reading.started)
+        estimate_spreads((classes[key], readings) for key, readings in points.items())
+        self._spreads = {
+            (*key, reading.kind): reading.spread for key, readings in points.items() for reading in readings
+        }
+
+    def reading(self, record: Record, name: str) -> Reading:
+        """Of a metric of a Record, with its spread."""
+        found = Reading.of(record, name)
+        found.spread = self._spreads.get((record.machine, record.point, name, found.kind))
+        return found
+
+    def with_intervals(self, record: Record) -> Record:
+        """The Record whose metrics' `estimate` has the interval for the next run on another card."""
+        return with_intervals(record, {name: self.reading(record, name) for name in record.metrics})
+
+    def compare(self, pairs: Sequence[tuple[Record, Record, str]], margin: float = MARGIN) -> list[Difference]:
+        """A verdict on each (A, B, metric); see `compare_readings`."""
+        readings = [(self.reading(a, name), self.reading(b, name), a.metrics[name].direction) for a, b, name in pairs]
+        return compare_readings(readings, margin)
+
+
+def with_intervals(record: Record, readings: Mapping[str, Reading]) -> Record:
+    """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
+    shown = {name: reading.estimate for name, reading in readings.items()}
+    metrics = {
+        name: replace(metric, interval=(shown[name].low, shown[name].high)) if name in shown else metric
+        for name, metric in record.metrics.items()
+    }
+    return replace(record, metrics=metrics)
+
+
+def kind_of(record: Measured, metric: MetricSamples) -> str:
     """How a value was measured: values of one kind repeat about as well, whatever they are of."""
+    if metric.interval:
+        return _FOREIGN
     timer = str(metric.info.get("timer", ""))
     once = len(metric.samples) == max(1, len(metric.rounds)) and not timer
     if (
@@ -169,7 +286,7 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
         and UNITS[metric.unit].count
         and all(value.is_integer() for value in metric.samples)
     ):
-        return "counted"
+        return _COUNTED
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):
         regime = str(metric.info.get("regime", ""))
@@ -181,11 +298,7 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
     return f"{where}, {how}, {'rounds' if metric.rounds else 'one round'}"
 
 
-def card_of(record: Record) -> str:
+def card_of(record: Measured) -> str:
     """Which cards measured it; without any, which start of the host, and each run another where that does not tell."""
     cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
     return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)
-
-
-def _key(record: Record, name: str, metric: MetricSamples) -> tuple[str, ...]:
-    return record.machine, record.point, name, kind_of(record, metric)

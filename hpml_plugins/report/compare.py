@@ -92,7 +92,7 @@ def compare(
     differences = variability.compare([pair[1:] for pair in pairs])
     for (machine, left, right, name), difference in zip(pairs, differences, strict=True):
         metric, regimes = left.metrics[name], (left.metrics[name].regime, right.metrics[name].regime)
-        a_value, b_value = variability.estimate(left, name), variability.estimate(right, name)
+        a_value, b_value = (variability.reading(record, name).estimate for record in (left, right))
         times = better_by(b_value.value, a_value.value, metric.direction)
         what = (machine, left.benchmark, format_point(left.params), name, metric.unit)
         rows.append(Compared(*what, a_value, b_value, times, difference, regimes))

@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from hpml_plugins.errors import PluginError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
+from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, complete
+
+#: Points at settled clocks that a note names.
+MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
 class Drawable:
-    """A figure with its table, or with the error that its plugin raised."""
+    """A figure with its table, or with the error that its plugin raised.
+
+    note: which of its values are at settled clocks; empty where none is.
+    """
 
     plugin: str
     figure: Figure
     table: Table
     error: PluginError | None = None
+    note: str = ""
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
@@ -61,11 +69,25 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
         own = [record for record in records if record.benchmark in figure.benchmarks]
         own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
         try:
-            yield Drawable(plugin.entry.name, figure, figure.table(own) if own else Table({}))
+            table = figure.table(own) if own else Table({})
+            yield Drawable(plugin.entry.name, figure, table, note=_note(own))
         except Exception as error:
             fault = PluginError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
+
+
+def _note(records: Sequence[Record]) -> str:
+    """Which Records of a figure have metrics in the regime `sustained`, in a sentence."""
+    throttled = [each for each in records if any(metric.regime for metric in each.metrics.values())]
+    if not throttled:
+        return ""
+    names = list(dict.fromkeys(format_point(each.params) or each.benchmark for each in throttled))
+    named = "; ".join(names[:MOST_NAMED]) + (f"; {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return (
+        f"{len(throttled)} of {len(records)} points are sustained rates: the card throttles, and the clocks have "
+        f"settled ({named})."
+    )
 
 
 def versions(plugins: Iterable[LoadedPlugin]) -> dict[str, str]:

@@ -19,8 +19,9 @@ import msgspec
 from hpml_plugins.host import Host
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, format_point_texts
-from hpml_plugins.model.record import Estimate, MetricSamples, Record, Status, decode
-from hpml_plugins.model.rounds import combine, join_rounds
+from hpml_plugins.model.record import MetricSamples, Record, Status, decode, list_gpus
+from hpml_plugins.model.rounds import combine
+from hpml_plugins.model.variability import Reading, estimate_spreads, with_intervals
 from hpml_plugins.store import Damaged, decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
@@ -82,7 +83,7 @@ class Machine:
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What pages keep of a Record.
 
-    revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  estimates:
+    revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
     result.
     """
@@ -92,7 +93,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     started: float
     reason: str
     warnings: tuple[str, ...]
-    estimates: dict[str, Estimate]
+    readings: dict[str, Reading]
     file: str
     offsets: tuple[int, ...]
 
@@ -146,10 +147,10 @@ class TrackedMetric:
         """`vector_add · time`."""
         return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
 
-    def line(self, label: str, machine: str) -> list[tuple[Outcome, Estimate | None]]:
+    def line(self, label: str, machine: str) -> list[tuple[Outcome, Reading | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
         key = self.metric or METRIC
-        return [(outcome, outcome.estimates.get(key)) for outcome in self.benchmark.lines.get((label, machine), ())]
+        return [(outcome, outcome.readings.get(key)) for outcome in self.benchmark.lines.get((label, machine), ())]
 
 
 @dataclass
@@ -185,14 +186,22 @@ class History:
         return {self.columns[outcome.revision] for line in lines for outcome in line}
 
     def current(self) -> list[Record]:
-        """The Records that `store.current_records` would choose, without decoding the others."""
+        """The Records that `store.current_records` would choose, without decoding the others.
+
+        Their metrics' intervals are for the next run on another card.
+        """
         chosen = []
         for benchmark in self.benchmarks:
             for outcomes in benchmark.outcomes.values():
                 chosen += [each for each in outcomes if each.status == "ok" and each.file][-1:]
         chosen.sort(key=lambda outcome: (outcome.file, outcome.offsets))
-        records = [record for line in stored_lines(chosen) if (record := _decode(line))]
-        return sorted(join_rounds(records), key=lambda record: (record.machine, record.benchmark))
+        lines = iter(stored_lines(chosen))
+        found = []
+        for outcome in chosen:
+            rounds = [record for line in itertools.islice(lines, len(outcome.offsets)) if (record := _decode(line))]
+            if rounds:
+                found.append(with_intervals(combine(rounds), outcome.readings))
+        return sorted(found, key=lambda record: (record.machine, record.benchmark))
 
 
 def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
@@ -261,6 +270,12 @@ class _Line(msgspec.Struct, gc=False):
     commit: str = ""
     environment: str = ""
     run: str = ""
+    node: dict[str, Any] = {}
+    source: dict[str, str] = {}
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        return list_gpus(self.node)
 
 
 _LINES = msgspec.json.Decoder(_Line)
@@ -298,6 +313,7 @@ def read_history(
             outcomes.sort(key=lambda outcome: outcome.rank)
             of_commit = {outcome.revision: outcome for outcome in outcomes if outcome.revision >= 0}
             benchmark.lines[place] = list(of_commit.values())
+    estimate_spreads(_points(benchmarks.values()))
     published = {
         each.revision for benchmark in benchmarks.values() for line in benchmark.lines.values() for each in line
     }
@@ -344,8 +360,17 @@ def _joined(path: Path, offsets: Sequence[int]) -> Record | None:
     return combine(rounds) if rounds else None
 
 
+def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[Reading]]]:
+    """(Class, readings) of each metric of each point on each machine."""
+    for benchmark in benchmarks:
+        for outcomes in benchmark.outcomes.values():
+            for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
+                found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
+                yield (benchmark.name, name), found
+
+
 def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
-    found = {name: metric.estimate for name, metric in record.metrics.items()} if record.status == "ok" else {}
+    found = {name: Reading.of(record, name) for name in record.metrics} if record.status == "ok" else {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))

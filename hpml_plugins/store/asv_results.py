@@ -93,7 +93,7 @@ def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -
     """A Record for each point in asv's result files of the benchmarks that are not ours.
 
     benchmarks: asv's benchmarks.json. A file or a row that is not of asv's shape is passed over: asv names it when it
-    reads the same folder. `MetricSamples.info` has asv's own 99 % interval, where it gave one.
+    reads the same folder. `MetricSamples.interval` is asv's own, of 99 %, where it gave one.
     """
     foreign = {name: each for name, each in benchmarks.items() if not is_ours(each)}
     if not foreign:
@@ -127,8 +127,9 @@ def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], f
     for point, value, low, high in zip(itertools.product(*grid), values, lows, highs, strict=True):
         status: Status = "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
         bounded = _is_measurement(low) and _is_measurement(high)
-        info: dict[str, str | float] = {"asv_low": float(low), "asv_high": float(high)} if bounded else {}
-        measured = {METRIC: MetricSamples(unit, direction, [float(value)], info)} if status == "ok" else {}
+        interval = (float(low), float(high)) if bounded else None
+        samples = [float(value)] if status == "ok" else []
+        measured = {METRIC: MetricSamples(unit, direction, samples, interval=interval)} if samples else {}
         yield Record(
             benchmark=name,
             plugin="",

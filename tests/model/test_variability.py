@@ -13,6 +13,7 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import EXACT, Variability, card_of, kind_of
 
 EVENTS = {"timer": "cuda events"}
+MOMENTS = itertools.count()
 
 
 def record(value: float, card: str = "A", run: str = "r", size: int = 1, **changes: Any) -> Record:
@@ -22,7 +23,7 @@ def record(value: float, card: str = "A", run: str = "r", size: int = 1, **chang
             "benchmark": "b", "plugin": "p", "version": "1", "params": {"size": size}, "status": "ok",
             "metrics": {"time": metric}, "machine": "h200-x1", "run": run, "commit": "c" * 40,
             "node": {"gpus": [{"name": "NVIDIA H200", "uuid": card}]}, "source": {"sha256": "same code"},
-            **changes,
+            "started": float(next(MOMENTS)), **changes,
         }
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ def history(runs: float, cards: float, seed: int = 0) -> list[Record]:
 def test_the_interval_is_for_the_next_run_on_another_card() -> None:
     made = history(0.001, 0.01)
     known = Variability(made)
-    found = known.estimate(made[0], "time")
+    found = known.reading(made[0], "time").estimate
     within = made[0].metrics["time"].estimate
     assert found.value == within.value
     assert found.low is not None
@@ -112,8 +113,8 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
     one, more = counted(1000.0), counted(1001.0)
     known = Variability([one, more])
     assert kind_of(one, one.metrics["flops"]) == "counted"
-    assert known.spread(one, "flops") == EXACT
-    assert (known.estimate(one, "flops").low, known.estimate(one, "flops").value) == (None, 1000.0)
+    assert known.reading(one, "flops").spread == EXACT
+    assert (known.reading(one, "flops").estimate.low, known.reading(one, "flops").estimate.value) == (None, 1000.0)
     worse, same = known.compare([(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
 
@@ -124,15 +125,15 @@ def test_what_is_not_above_zero_has_neither_interval_nor_verdict() -> None:
         for value in (0.0, -0.5)
     )
     known = Variability([one, other])
-    assert known.estimate(one, "cost").low is None
+    assert known.reading(one, "cost").estimate.low is None
     (found,) = known.compare([(one, other, "cost")])
     assert (found.verdict, found.ratio) == ("AMBIGUOUS", None)
 
 
 def test_results_of_a_foreign_project_keep_the_interval_of_asv() -> None:
-    metric = MetricSamples("s", "lower", [2.0], {"asv_low": 1.5, "asv_high": 2.5})
+    metric = MetricSamples("s", "lower", [2.0], interval=(1.5, 2.5))
     foreign = record(1.0, metrics={"time": metric}, plugin="")
-    assert Variability([foreign]).estimate(foreign, "time") == metric.estimate
+    assert Variability([foreign]).reading(foreign, "time").estimate == metric.estimate
 
 
 def test_kinds_tell_apart_how_a_value_was_measured() -> None:

@@ -41,6 +41,15 @@ def test_both_levels_are_found_again() -> None:
     assert (found.any_card >= found.same_card).all()
 
 
+def test_a_lasting_change_is_not_taken_for_a_variance_between_runs() -> None:
+    # ten runs of which the last five are 50 % slower: a regression, in a class of one point
+    rng = np.random.default_rng(4)
+    values = np.repeat([0.0, 0.4], 5) + rng.normal(0, 0.01, 10)
+    zeros = np.zeros(10, np.int64)
+    found = estimate_variances(Observations(values, zeros, zeros, zeros, zeros, zeros, np.arange(10)))
+    assert np.sqrt(found.same_card[0]) < 0.02
+
+
 def test_a_point_measured_once_borrows_from_its_class() -> None:
     observed, _ = made(2, points=50, cards=2, runs=3, within=0.02, between=0.0, classes=1)
     new = (1.0, 50, 0, 0, 0, 0, 0)

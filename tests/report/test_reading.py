@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record, decode
+from hpml_plugins.model.variability import Reading, Spread, Variability
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
 from hpml_plugins.report.site.regressions import Readings
@@ -51,10 +52,7 @@ def numbers(history: History) -> dict[str, list[tuple[object, ...]]]:
     """Label → what counts of each commit on the machine: revision, status, value and interval."""
     metric = history.metrics["toy.track_time"]
     return {
-        label: [
-            (outcome.revision, outcome.status, *((each.value, each.low, each.high) if each else (None,)))
-            for outcome, each in metric.line(label, "m")
-        ]
+        label: [(outcome.revision, outcome.status, each and each.value) for outcome, each in metric.line(label, "m")]
         for label in metric.benchmark.points
     }
 
@@ -70,14 +68,17 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
     assert (history.commits, history.columns, history.dates) == ([OLD, NEW], {3: 0, 7: 1}, [1.0, 2.0])
     assert list(history.metrics["toy.track_time"].benchmark.points) == ["size=10", "size=20", "size=30"]
     assert numbers(history) == {
-        "size=10": [(3, "ok", 2.0, 2.0, 2.0), (7, "ok", 3.0, 3.0, 3.0)],
+        "size=10": [(3, "ok", 2.0), (7, "ok", 3.0)],
         "size=20": [(7, "skipped", None)],
-        "size=30": [(7, "ok", 4.0, 4.0, 4.0)],
+        "size=30": [(7, "ok", 4.0)],
     }
 
 
 def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
-    assert history.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
+    records = list(read_records(tmp_path))
+    known = Variability(records)
+    chosen = current_records(records, {"toy": "1"}, REVISIONS)
+    assert history.current() == [known.with_intervals(record) for record in chosen]
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
@@ -122,6 +123,8 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     rng = np.random.default_rng(1)
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
-    steps = Readings(np.arange(100, 178), levels, levels * 0.99, levels * 1.01).levels()
+    spread = Spread(1e-4, 10.0, 1e-4, 10.0)
+    readings = [Reading(value, value, value, 7, None, "CPU", "c", "h", 0.0, spread) for value in levels.tolist()]
+    steps = Readings(np.arange(100, 178), readings).levels()
     assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
     assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)

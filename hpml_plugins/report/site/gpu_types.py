@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
+from hpml_plugins.model.variability import Reading, compare_readings
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
@@ -21,6 +23,8 @@ PRECISION_NAMES = ("dtype", "precision", "bits")
 PRICES_FILE = "gpu-prices.yaml"
 #: Largest price of one GPU for an hour, in any currency.
 _DEAREST = 1e12
+#: Verdict on B against A → the letter of that on A against B.
+_OPPOSITE = {"BETTER": "w", "WORSE": "b"}
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,8 +70,9 @@ def _of_all(one: float | None, hardware: Hardware) -> float | None:
 class Cell:
     """What one point gave on one hardware. The page's script adds the ratio to the base.
 
-    status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`.  value: the
-    number at seven digits, for the script.  title: the tooltip.
+    status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
+    regime.  value: the number at seven digits, for the script.  title: the tooltip.  verdicts: of this cell against
+    each column, a letter each: b better, w worse, s same, a ambiguous, - where one has no number.
     """
 
     status: str = ""
@@ -75,6 +80,8 @@ class Cell:
     interval: str = ""
     value: str = ""
     title: str = ""
+    reading: Reading | None = field(default=None, repr=False)
+    verdicts: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,32 @@ def build(history: History, costs: Costs) -> Matrix:
     gpus = [number for number, column in enumerate(columns) if column.hardware.kind == 0]
     base = max(gpus or range(len(columns)), key=lambda number: counts[number], default=0)
     groups.sort(key=lambda group: not any(row.cells[number].value for row in group.rows for number in gpus))
+    groups = _with_verdicts(groups, len(columns))
     return Matrix(columns, tuple(groups), len(history.commits), base, costs.currency)
+
+
+def _with_verdicts(groups: Sequence[Group], count: int) -> list[Group]:
+    """The groups with the verdicts of their cells. count: of columns; of each two, all rows are asked at once."""
+    rows = [(group.metric.direction or None, row) for group in groups for row in group.rows]
+    verdicts = [[["-"] * count for _ in row.cells] for _, row in rows]
+    for first, second in itertools.combinations(range(count), 2):
+        asked, pairs = [], []
+        for number, (direction, row) in enumerate(rows):
+            a, b = row.cells[first].reading, row.cells[second].reading
+            if a and b:
+                asked.append(number)
+                pairs.append((a, b, direction))
+        for number, found in zip(asked, compare_readings(pairs), strict=True):
+            verdicts[number][second][first] = found.verdict[0].lower()
+            verdicts[number][first][second] = _OPPOSITE.get(found.verdict, found.verdict[0]).lower()
+    made = iter(
+        replace(
+            row,
+            cells=tuple(replace(cell, verdicts="".join(each)) for cell, each in zip(row.cells, of_row, strict=True)),
+        )
+        for (_, row), of_row in zip(rows, verdicts, strict=True)
+    )
+    return [replace(group, rows=tuple(next(made) for _ in group.rows)) for group in groups]
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
@@ -165,5 +197,7 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     origin = "" if told else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"
     if number is None:
         return Cell("failed", "failed", title=origin)
-    text, sign, interval = formatting.estimate(number, metric.unit).partition(" ± ")
-    return Cell("ok", text, (sign + interval).strip(), f"{number.value:.7g}", origin)
+    text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
+    small = f"{sign + interval} {number.regime}".strip()
+    boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
+    return Cell("ok", text, small, f"{number.value:.7g}", ", ".join(filter(None, [origin, boost])), number)

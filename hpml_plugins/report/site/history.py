@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.variability import Reading
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.site.page import graph_link, write_page, write_static
@@ -103,20 +104,31 @@ def _lines(
         measured = [(history.columns[outcome.revision], each) for outcome, each in line if each]
         failed = [history.columns[outcome.revision] for outcome, _ in line if outcome.status == "failed"]
         if measured or failed:
-            numbers = [each for _, each in measured]
+            numbers = [each.estimate for _, each in measured]
+            newest = measured[-1][1] if measured else None
             yield {
                 "place": number,
                 "at": [column for column, _ in measured],
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
-                "newest": formatting.estimate(numbers[-1], metric.unit) if numbers else "failed",
+                "newest": f"{formatting.estimate(newest.estimate, metric.unit)} {newest.regime}"
+                if newest
+                else "failed",
+                "run": _details(newest, metric.unit) if newest else "",
                 "failed": failed,
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
                     for change in changes.get((metric.name, label, machine.name), ())
                 ],
             }
+
+
+def _details(reading: Reading, unit: str) -> str:
+    """What the run itself says: its own interval and, where the card throttled, the rate before it did."""
+    own = formatting.estimate(reading.own, unit).partition(" ± ")
+    boost = f"boost {formatting.quantity(reading.boost, unit)}" if reading.boost else ""
+    return ", ".join(filter(None, [f"± {own[2]}" if own[2] else "", boost]))
 
 
 def _rounded(value: float | None) -> float | None:

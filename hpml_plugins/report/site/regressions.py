@@ -1,16 +1,18 @@
 """Changes of level over the history, and what got worse and did not recover: our page, asv's page and the Atom feed.
 
 asv's solver, as a library, fits a piecewise constant level to each series. asv's own search for regressions in these
-levels takes every rise for one; here the direction of the metric decides.
+levels takes every rise for one; here the direction of the metric decides, and two levels differ only where the variance
+between runs and cards does not explain it, corrected for how many levels of all series are compared.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import msgspec
 import numpy as np
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.variability import ERROR_RATE, EXACT, Reading, correct
 from hpml_plugins.report.reading import History, Machine, TrackedMetric
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
 
@@ -75,22 +78,38 @@ class Change:
 
 @dataclass(frozen=True)
 class Readings:
-    """One series: revisions, ascending, with a value each and its interval, NaN where there is none."""
+    """One series: revisions, ascending, with a reading each."""
 
     revisions: np.ndarray
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    readings: Sequence[Reading]
 
-    def differ(self, old: Step, new: Step) -> bool:
-        """Whether the intervals of two levels do not overlap: of each the medians of its readings' bounds.
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The value of each."""
+        return np.array([reading.value for reading in self.readings], float)
 
-        True where one has none.
+    def p_value(self, old: Step, new: Step) -> float:
+        """How probable a difference as large as that between two levels is arises from equal code.
+
+        A t-test of the logarithms whose variance is the prior of the point, moderated by the scatter of the readings
+        around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
+        of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
         """
-        (old_low, old_high), (new_low, new_high) = (
-            (_median(self.low[inside]), _median(self.high[inside])) for inside in (self._inside(old), self._inside(new))
-        )
-        return not (new_low <= old_high and old_low <= new_high)
+        inside = [self.readings[self._inside(level)] for level in (old, new)]
+        both = [*inside[0], *inside[1]]
+        if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
+            return 0.0
+        from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
+
+        spreads = [reading.spread for reading in both if reading.spread and reading.spread != EXACT]
+        several = len({reading.card for reading in both}) > 1
+        priors = [spread[2:] if several else spread[:2] for spread in spreads] or [(UNKNOWN**2, UNKNOWN_FREEDOM)]
+        prior, prior_freedom = max(priors)
+        levels = [_logarithms(readings, several) for readings in inside]
+        squares = sum(float(np.sum((level - level.mean()) ** 2)) for level in levels)
+        freedom = prior_freedom + sum(len(level) - 1 for level in levels)
+        variance = (prior_freedom * prior + squares) / freedom * sum(1 / len(level) for level in levels)
+        return p_value(float(levels[1].mean() - levels[0].mean()), variance, freedom)
 
     def levels(self) -> list[Step]:
         """The levels of ENOUGH readings that asv's solver fits (least absolute deviations, a penalty for each jump).
@@ -101,29 +120,40 @@ class Readings:
         """
         from asv.step_detect import solve_potts_approx
 
-        width = self.high - self.low
-        weights = np.where(width > 0, 2 / np.where(width > 0, width, 1), np.nan)  # as asv weighs its readings
-        weights = np.where(np.isfinite(weights), weights / _median(weights), 1.0)
+        weights, known = self._weights()
         noise = max(np.median(np.abs(np.diff(self.values))), LEAST_NOISE * abs(float(np.median(self.values))))
         penalty = PENALTY * float(noise) * math.log(len(self.values))
         values, at = self.values.tolist(), self.revisions.tolist()
         found, left = [], 0
         for right, level, distance in zip(*solve_potts_approx(values, weights.tolist(), gamma=penalty), strict=True):
             scatter = abs(distance) / (right - left)
-            if np.isfinite(self.low[left:right]).sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
+            if known[left:right].sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
                 found.append((at[left], at[right - 1] + 1, level, min(values[left:right]), scatter))
             left = right
         return found
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """The weight of each reading, as asv weighs them by their intervals, and whether it has an interval."""
+        found = [reading.estimate for reading in self.readings]
+        bounds = [(each.low, each.high) if each.low is not None else (math.nan, math.nan) for each in found]
+        low, high = np.array(bounds, float).T
+        width = high - low
+        weights = np.where(width > 0, 2 / np.where(width > 0, width, 1), np.nan)
+        finite = weights[np.isfinite(weights)]
+        weights = np.where(np.isfinite(weights), weights / (np.median(finite) if len(finite) else 1), 1.0)
+        return weights, np.isfinite(low)
 
     def _inside(self, level: Step) -> slice:
         start, end = np.searchsorted(self.revisions, level[:2])
         return slice(int(start), int(end))
 
 
-def _median(values: np.ndarray) -> float:
-    """The median of those that are finite; NaN where none is."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.nan
+def _logarithms(readings: Sequence[Reading], by_card: bool) -> np.ndarray:
+    """The logarithm of each reading; by_card: the mean of each card's."""
+    found: dict[object, list[float]] = {}
+    for number, reading in enumerate(readings):
+        found.setdefault(reading.card if by_card else number, []).append(math.log(reading.value))
+    return np.array([sum(each) / len(each) for each in found.values()])
 
 
 @dataclass(frozen=True)
@@ -157,7 +187,7 @@ def entry_name(metric: TrackedMetric, label: str) -> str:
 
 def find_changes(history: History, branches: Branches, limit: Limit) -> list[MeasuredSeries]:
     """Every series with enough readings for a verdict, with its changes.  limit: what asv.conf.json says."""
-    found = []
+    found: list[tuple[MeasuredSeries, Levels]] = []
     for (branch, commits), metric in itertools.product(branches.items(), history.measured):
         known = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
         for machine, label in itertools.product(history.machines, metric.benchmark.points):
@@ -165,43 +195,70 @@ def find_changes(history: History, branches: Branches, limit: Limit) -> list[Mea
             line = [each for each in line if each[0] in known]
             if len(line) >= 2 * ENOUGH_WITH_INTERVAL:
                 revisions, numbers = zip(*line, strict=True)
-                bounds = [(each.value, each.low, each.high) for each in numbers]
-                readings = Readings(np.array(revisions), *(np.array(each, float) for each in zip(*bounds, strict=True)))
-                levels, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
-                values = [level[2] for level in levels] or [math.nan]
+                readings = Readings(np.array(revisions), numbers)
+                steps, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
+                values = [level[2] for level in steps] or [math.nan]
                 best = max(values) if metric.direction == "higher" else min(values)
-                changes = tuple(level_changes(levels, metric.direction, readings, threshold))
-                still = tuple(open_regressions(levels, metric.direction, readings, threshold))
-                found.append(MeasuredSeries(metric, label, machine, branch, values[-1], best, changes, still))
-    return found
-
-
-def level_changes(levels: Sequence[Step], direction: str, readings: Readings, threshold: float) -> list[Change]:
-    """Every change of level that is larger than the threshold, the scatter around both levels and their intervals."""
+                series = MeasuredSeries(metric, label, machine, branch, values[-1], best, (), ())
+                found.append((series, Levels.of(steps, metric.direction, threshold, readings)))
+    most = _largest_p(levels for _, levels in found)
     return [
-        Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, direction))
-        for old, new in itertools.pairwise(levels)
-        if _exceeds(old, new, threshold) and readings.differ(old, new)
+        replace(series, changes=tuple(levels.changes(most)), open=tuple(levels.open_regressions(most)))
+        for series, levels in found
     ]
 
 
-def open_regressions(levels: Sequence[Step], direction: str, readings: Readings, threshold: float) -> list[Change]:
-    """The changes for the worse that no later level made good, oldest first.
+@dataclass(frozen=True)
+class Levels:
+    """The levels of one series. p_values: of each level and the next; see `Readings.p_value`."""
 
-    Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
-    direction is not known has none: nobody can say.
-    """
-    if not levels:
-        return []
-    found: list[Change] = []
-    sign = -1 if direction == "higher" else 1
-    since = best = levels[-1]
-    for old, new in reversed(list(itertools.pairwise(levels))):
-        if _verdict(old, since, direction) == "worse" and _exceeds(old, since, threshold) and readings.differ(old, new):
-            found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
-            since = old
-        best = min(best, old, key=lambda level: sign * level[2])
-    return found[::-1]
+    steps: Sequence[Step]
+    direction: str
+    threshold: float
+    p_values: Sequence[float]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], direction: str, threshold: float, readings: Readings) -> Levels:
+        """With the p-values of these readings."""
+        p_values = [readings.p_value(old, new) for old, new in itertools.pairwise(steps)]
+        return cls(steps, direction, threshold, p_values)
+
+    def changes(self, most: float) -> list[Change]:
+        """Every change of level that is larger than the threshold and the scatter around both levels.
+
+        most: the largest p-value that counts as a change.
+        """
+        return [
+            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, self.direction))
+            for (old, new), p in zip(itertools.pairwise(self.steps), self.p_values, strict=True)
+            if p <= most and _exceeds(old, new, self.threshold)
+        ]
+
+    def open_regressions(self, most: float) -> list[Change]:
+        """The changes for the worse that no later level made good, oldest first.
+
+        Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
+        direction is not known has none: nobody can say.
+        """
+        if not self.steps:
+            return []
+        found: list[Change] = []
+        sign = -1 if self.direction == "higher" else 1
+        since = best = self.steps[-1]
+        for (old, new), p in reversed(list(zip(itertools.pairwise(self.steps), self.p_values, strict=True))):
+            if p <= most and _verdict(old, since, self.direction) == "worse" and _exceeds(old, since, self.threshold):
+                found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
+                since = old
+            best = min(best, old, key=lambda level: sign * level[2])
+        return found[::-1]
+
+
+def _largest_p(series: Iterable[Levels]) -> float:
+    """The largest p-value that is a change, of all that are asked at once. A series of one level asks once, in vain."""
+    p_values = [p for levels in series for p in levels.p_values or [1.0]]
+    return max(
+        (p for p, adjusted in zip(p_values, correct(p_values), strict=True) if adjusted < ERROR_RATE), default=0.0
+    )
 
 
 def _verdict(old: Step, new: Step, direction: str) -> str:

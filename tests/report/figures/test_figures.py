@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import DRAWN
 
@@ -196,6 +197,16 @@ def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> No
     chart, numbers, _ = tabulate(plugin, collect(plugin), RECORDS)
     assert len(chart.table) == 3
     assert str(numbers.error) == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
+
+
+def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> None:
+    plugin = load(DRAWN)
+    metric = MetricSamples("s", "lower", [3e-5] * 3, {"regime": "sustained"}, boost=[2e-5] * 3)
+    throttled = msgspec.structs.replace(record(1000, 5e-5), metrics={"time": metric})
+    for made in tabulate(plugin, collect(plugin), [RECORDS[0], throttled]):
+        assert "1 of 2 points are sustained rates" in made.note
+        assert "(size=1000)" in made.note
+    assert {made.note for made in tabulate(plugin, collect(plugin), RECORDS)} == {""}
 
 
 def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:

@@ -85,6 +85,7 @@ def write_result(
     benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
     started: float = 0.0,
     environment: str = "node-py3.11",
+    code: str = "",
 ) -> Any:
     """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as asv writes it."""
     from asv.machine import Machine
@@ -97,7 +98,7 @@ def write_result(
             result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
     write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
-    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment):
+    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment, code):
         append_record(record_file(folder, record.machine, commit), record)
     return result
 
@@ -113,8 +114,12 @@ def records_of(
     benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
     started: float = 0.0,
     environment: str = "",
+    code: str = "",
 ) -> list[Record]:
-    """The Records of what was measured of our benchmarks: one for each point, with all its metrics."""
+    """The Records of what was measured of our benchmarks: one for each point, with all its metrics.
+
+    code: the digest of the plugin; by default each commit has another.
+    """
     points: dict[tuple[str, int], dict[str, Sample]] = {}
     for name, samples in values.items():
         if is_ours(benchmarks[name]):
@@ -147,6 +152,7 @@ def records_of(
                 commit=commit,
                 started=started,
                 environment=environment,
+                source={"sha256": code} if code else {},
             )
         )
     return made
@@ -247,8 +253,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site as `asv publish` writes it: the path of html/. Tests read it and change nothing."""
     made = Project(tmp_path_factory.mktemp("site"), 3)
     for day in range(3):
-        made.add(H200, day, _measured(1.0 + 0.5 * (day == 2)))
-        made.add(A100, day, _measured(2.0))
+        facts = {"started": float(day), "code": "new" if day == 2 else "old"}
+        made.add(H200, day, _measured(1.0 + 0.5 * (day == 2)), **facts)
+        made.add(A100, day, _measured(2.0), **facts)
     _a_plugin_that_draws(made.folder, made.commits[-1][0])
     left_out = {name: [NAN] * len(values) for name, values in _measured(1.0).items()}
     made.add(LAPTOP, 2, {**left_out, FLOP["name"]: [8.2e9], FOREIGN["name"]: [None, 3.0]})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from hpml_plugins.report.site.regressions import THRESHOLD, Change, Readings, Step, level_changes, open_regressions
+from hpml_plugins.model.variability import EXACT, Reading, Spread
+from hpml_plugins.report.site.regressions import THRESHOLD, Change, Levels, Readings, Step
 
 
 def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]:
@@ -15,17 +19,34 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]
     ]
 
 
-def readings(*bounds: tuple[float, float]) -> Readings:
-    """The same interval at each of ten revisions."""
-    low, high = (np.repeat([bound[end] for bound in bounds], 10).astype(float) for end in (0, 1))
-    return Readings(np.arange(10 * len(bounds)), (low + high) / 2, low, high)
+def compared(
+    levels: list[Step], direction: str, p_values: Sequence[float] = (), threshold: float = THRESHOLD
+) -> Levels:
+    """By default each level certainly differs from the next."""
+    return Levels(levels, direction, threshold, p_values or [0.0] * (len(levels) - 1))
 
 
 def still_worse(
-    levels: list[Step], direction: str, of: Readings | None = None, threshold: float = THRESHOLD
+    levels: list[Step], direction: str, p_values: Sequence[float] = (), threshold: float = THRESHOLD
 ) -> list[Change]:
-    """The open regressions; by default no reading has an interval."""
-    return open_regressions(levels, direction, of or readings(*[(np.nan, np.nan)] * len(levels)), threshold)
+    """The open regressions."""
+    return compared(levels, direction, p_values, threshold).open_regressions(0.01)
+
+
+#: 1 % between runs on one card, known as from 20 runs; 3 % between cards, as from 5.
+SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
+
+
+def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> Reading:
+    return Reading(value, value, value, 7, None, "GPU, kernel, rounds", "code", card, 0.0, spread)
+
+
+def p_value(before: Sequence[Reading], after: Sequence[Reading]) -> float:
+    """Of the difference between two levels of these readings."""
+    measured = Readings(np.arange(len(before) + len(after)), [*before, *after])
+    first, second = (float(np.median([each.value for each in level])) for level in (before, after))
+    end = len(before)
+    return measured.p_value((0, end, first, first, 0.0), (end, end + len(after), second, second, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -50,11 +71,7 @@ def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[fl
 @pytest.mark.parametrize(("direction", "levels"), [("lower", (1.0, 1.5, 1.0)), ("higher", (1.5, 1.0, 1.5))])
 def test_what_was_made_good_again_is_a_change_and_no_regression(direction: str, levels: tuple[float, ...]) -> None:
     assert still_worse(steps(*levels), direction) == []
-    unbounded = readings(*[(np.nan, np.nan)] * 3)
-    assert [change.verdict for change in level_changes(steps(*levels), direction, unbounded, THRESHOLD)] == [
-        "worse",
-        "better",
-    ]
+    assert [change.verdict for change in compared(steps(*levels), direction).changes(0.01)] == ["worse", "better"]
 
 
 def test_a_regression_that_was_made_good_in_part_is_against_the_best_level_since() -> None:
@@ -62,12 +79,42 @@ def test_a_regression_that_was_made_good_in_part_is_against_the_best_level_since
     assert (change.before, change.after, change.first) == (1.0, 1.5, 10)
 
 
-def test_a_change_whose_intervals_overlap_is_noise() -> None:
-    wide, apart = readings((0.8, 1.3), (1.2, 1.8)), readings((0.9, 1.1), (1.4, 1.6))
+def test_a_change_that_runs_and_cards_explain_is_noise() -> None:
     for direction, levels in (("lower", (1.0, 1.5)), ("higher", (1.0, 1.5)[::-1])):
-        assert still_worse(steps(*levels), direction, wide) == []
-        assert level_changes(steps(*levels), direction, wide, THRESHOLD) == []
-    assert still_worse(steps(1.0, 1.5), "lower", apart)
+        assert still_worse(steps(*levels), direction, [0.2]) == []
+        assert compared(steps(*levels), direction, [0.2]).changes(0.01) == []
+        assert still_worse(steps(*levels), direction, [0.01])
+
+
+def test_a_difference_is_held_against_what_runs_differ_by_and_more_readings_find_smaller_ones() -> None:
+    few, many = ([reading(value) for value in (1.0, 1.002)] * n for n in (1, 10))
+    slower, much_slower = ([reading(1.03 * each.value) for each in level] for level in (many, few))
+    assert p_value(many, slower) < 1e-6
+    assert 0.001 < p_value(few, much_slower) < 0.05
+    assert p_value(few, [reading(1.01), reading(1.01)]) > 0.2
+    assert p_value(few, [reading(1.3), reading(1.3)]) < 1e-6
+
+
+def test_readings_that_scatter_more_than_was_known_count_for_less() -> None:
+    dice = random.Random(3)
+    calm, wild = ([reading(1.0 + s * dice.uniform(-1, 1)) for _ in range(20)] for s in (0.001, 0.2))
+    assert p_value(calm, [reading(1.03)] * 3) < 0.001 < p_value(wild, [reading(1.03)] * 3)
+
+
+def test_another_card_is_one_reading_however_often_it_was_measured() -> None:
+    # three runs on another card say as much as one: it may be 4 % slower by itself
+    before = [reading(1.0, "A")] * 5
+    other_card, same_card = ([reading(1.04, card)] * 5 for card in "BA")
+    assert p_value(before, same_card) < 1e-4
+    assert p_value(before, other_card) > 0.2
+    # on three cards each it is no longer the cards
+    assert p_value([reading(1.0, card) for card in "ABC"], [reading(1.2, card) for card in "ABC"]) < 0.01
+
+
+def test_counts_differ_by_any_difference_and_nothing_is_known_of_values_not_above_zero() -> None:
+    assert p_value([reading(100.0, spread=EXACT)] * 2, [reading(101.0, spread=EXACT)] * 2) == 0
+    assert p_value([reading(-1.0)] * 2, [reading(-2.0)] * 2) == 0
+    assert p_value([reading(1.0, spread=None)] * 2, [reading(1.01, spread=None)] * 2) > 0.2
 
 
 def test_a_change_smaller_than_the_threshold_or_the_scatter_does_not_count() -> None:
@@ -80,21 +127,13 @@ def test_a_change_smaller_than_the_threshold_or_the_scatter_does_not_count() -> 
 def test_small_steps_that_add_up_are_a_regression(direction: str, levels: tuple[float, ...]) -> None:
     (change,) = still_worse(steps(*levels), direction)
     assert (change.before, change.after, change.last, change.first) == (levels[0], levels[1], 9, 10)
-    unbounded = readings(*[(np.nan, np.nan)] * 3)
-    assert level_changes(steps(*levels), direction, unbounded, THRESHOLD) == []
+    assert compared(steps(*levels), direction).changes(0.01) == []
 
 
 def test_levels_at_and_below_zero_are_compared_too() -> None:
     assert still_worse(steps(-1.0, -2.0), "higher")
     assert not still_worse(steps(-2.0, -1.0), "higher")
     assert still_worse(steps(0.0, 1.0), "lower")
-
-
-def test_intervals_are_taken_over_the_whole_level_and_not_at_two_points() -> None:
-    # one reading of the new level that happens to reach down to the old does not hide the change
-    odd = readings((0.9, 1.1), (1.4, 1.6))
-    odd.low[10] = 0.5
-    assert still_worse(steps(1.0, 1.5), "lower", odd)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +144,14 @@ def test_intervals_are_taken_over_the_whole_level_and_not_at_two_points() -> Non
 def test_a_single_run_that_stands_out_is_no_change_yet(
     intervals: list[int], revisions: list[int], counts: bool
 ) -> None:
-    low, high = (
-        np.array([((0.9 if r < 10 else 1.4) + more) if r in intervals else np.nan for r in revisions])
-        for more in (0, 0.2)
-    )
-    values = np.array([1.0 if r < 10 else 1.5 for r in revisions])
-    measured = Readings(np.array(revisions), values, low, high)
-    assert bool(still_worse(measured.levels(), "lower", measured)) == counts
+    # a reading without interval: asv's own, of one sample
+    found = [reading(1.0 if r < 10 else 1.5, spread=SPREAD if r in intervals else None) for r in revisions]
+    levels = Readings(np.array(revisions), found).levels()
+    assert bool(still_worse(levels, "lower")) == counts
 
 
 def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
-    values = np.array([1.0] * 5 + [3.0] + [1.5] * 5)
-    measured = Readings(np.arange(11), values, values * 0.99, values * 1.01)
-    (change,) = still_worse(measured.levels(), "lower", measured)
+    measured = Readings(np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5])
+    levels = measured.levels()
+    (change,) = Levels.of(levels, "lower", THRESHOLD, measured).open_regressions(0.01)
     assert (change.last, change.first, change.before, change.after) == (4, 6, 1.0, 1.5)

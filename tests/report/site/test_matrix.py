@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 from site_history import read
 
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.reading import History, hardware_of
 from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build
 from hpml_plugins.report.site.page import fill, graph_link, history_link
+from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, unit_of
 
 NAN = float("nan")
@@ -82,7 +85,7 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
         ["5.000 ms", "2.000 ms"],
     ]
     assert made.groups[0].rows[0].point == ""
-    assert cells(made)[0][0] == Cell()
+    assert cells(made)[0][0] == Cell(verdicts="--")
     page = " ".join(render(made, "p", datetime.datetime.now(datetime.UTC)).split())
     assert "1 commit, 2 machines," in page and ">one point</a>" in page
 
@@ -167,15 +170,45 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
     ]  # fmt: skip
 
 
-def test_the_interval_is_of_the_median_at_95_percent_and_written_in_percent(
+def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
     add: Add, matrix: Callable[[], Matrix]
 ) -> None:
-    samples = [0.001 * (1 + i / 1000) for i in range(40)]
-    add(H200, OLD, DAY, {TIME["name"]: [samples, [0.5]]})
-    (enough,), (single,) = cells(matrix())
-    # order statistics 14 and 27 of 40 hold the median at 95 %: 13 and 26 thousandths above the smallest
-    assert (enough.text, enough.interval) == ("1.020 ms", "± 0.64 %")
-    assert (single.text, single.interval) == ("500.0 ms", "")
+    dice = random.Random(5)
+    for run in range(30):
+        times = [1e-3 * (1 + dice.gauss(0, 0.01)), 0.5 * (1 + dice.gauss(0, 0.01))]
+        add(H200, OLD, DAY, {TIME["name"]: [[time] * 40 for time in times]}, started=run, code="same")
+    add(H200, OLD, DAY, {TIME["name"]: [[0.001] * 40, [0.5]]}, started=99, code="same")
+    found = [cell for (cell,) in cells(matrix())]
+    assert [cell.text for cell in found] == ["1.000 ms", "500.0 ms"]
+    for cell in found:  # two runs of 1 % on two cards that are taken to differ by 1 %: ± 2.8 · √2 · √2 %
+        assert 4 < float(cell.interval.removeprefix("± ").removesuffix(" %")) < 7
+
+
+def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[], Matrix]) -> None:
+    for run in range(4):
+        for each, times in ((H200, [0.001, 0.002]), (A100, [0.001, 0.004])):
+            around = [time * (1 + 1e-4 * run) for time in times]
+            rates = {RATE["name"]: [1 / time for time in times]}
+            add(each, OLD, DAY, {TIME["name"]: around, **rates}, started=run, code="same")
+    made = matrix()
+    assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
+    for group in made.groups:
+        same, faster = (list(row.cells) for row in group.rows)
+        assert [cell.verdicts for cell in same] == ["-s", "s-"]
+        assert [cell.verdicts for cell in faster] == ["-w", "b-"]
+
+
+def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
+    info = {"timer": "cuda events", "regime": "sustained"}
+    metric = MetricSamples("s", "lower", [0.002] * 3, info, boost=[0.001] * 3)
+    made = Record(
+        benchmark="softmax", plugin="p", version="1", params={"cols": 64}, status="ok", metrics={"time": metric},
+        machine="m", commit=OLD, started=1.0,
+    )  # fmt: skip
+    append_record(record_file(tmp_path / "results", "m", OLD), made)
+    ((cell,),) = cells(build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({})))
+    assert (cell.text, cell.interval.split()[-1]) == ("2.000 ms", "sustained")
+    assert "boost 1.000 ms" in cell.title
 
 
 def test_imported_results_keep_the_interval_that_asv_gave(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -284,7 +317,7 @@ def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], 
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
     text = " ".join(render(matrix(), "my project", datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)).split())
     for fact in ("my project", "1 commit,", "1 machine,", "2026-01-02 03:04 UTC", "1 multiply-add = 2 FLOP",
-                 "A throughput is better when higher", "95&nbsp;% confidence interval"):  # fmt: skip
+                 "A throughput is better when higher", "interval for the next run"):  # fmt: skip
         assert fact in text
 
 

@@ -16,7 +16,8 @@
     /* row → its cells, one a GPU type; the columns per price and per watt beside them are made here: see add_columns. */
     var own = new Map(), extra = [];
     table.querySelectorAll('tr').forEach(function (row) { own.set(row, Array.from(row.cells).slice(1)); });
-    var SIGNS = {better: '▲', worse: '▼', equal: '='};
+    /* Letter of a verdict → its class and sign; see Cell.verdicts in gpu_types.py. */
+    var VERDICTS = {b: ['better', '▲ '], w: ['worse', '▼ '], s: ['same', '= '], a: ['ambiguous', '? ']};
     var NAMES = ['base', 'plugin', 'group', 'gpus', 'precision', 'filter'];
     var PREFIXES = ['f', 'p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z'];
     var currency = table.dataset.currency || 'price';
@@ -28,7 +29,7 @@
     var defaults = {base: base.value};
     var sorted = '';
 
-    /* These three repeat better_by, _times and ratio of display.py; a browser test holds them together. */
+    /* These two repeat better_by and _times of formatting.py; a browser test holds them together. */
     function better_by(value, against, direction) {
         if (!(value > 0) || !(against > 0) || (direction !== 'lower' && direction !== 'higher')) {
             return null;
@@ -43,14 +44,10 @@
         return times.toFixed(times >= 100 ? 0 : times >= 10 ? 1 : times >= 0.1 ? 2 : 4);
     }
 
-    function judge(times) {
-        return times_text(times) === '1.00' ? 'equal' : times > 1 ? 'better' : 'worse';
-    }
-
-    function spell(shown, kind, times) {
-        var judgement = times === null ? '' : judge(times);
-        shown.className = kind + ' ' + judgement;
-        shown.textContent = judgement ? SIGNS[judgement] + ' ' + times_text(times) + '×' : '';
+    function spell(shown, kind, times, verdict) {
+        var found = times !== null && VERDICTS[verdict] || ['', ''];
+        shown.className = kind + ' ' + found[0];
+        shown.textContent = times === null ? '' : found[1] + times_text(times) + '×';
     }
 
     function number_in(cell) {
@@ -159,7 +156,7 @@
             if (cell.ratio !== null && !row.hidden) {
                 logs.push(Math.log(cell.ratio));
             }
-            spell(shown, kind, is_base ? null : cell.ratio);
+            spell(shown, kind, is_base ? null : cell.ratio, (cell.dataset.verdicts || '')[base.selectedIndex]);
             if (is_base) {
                 shown.textContent = 'base';
             }

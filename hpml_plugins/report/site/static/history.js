@@ -113,7 +113,7 @@
         by_id('facts').textContent = [benchmark.unit && 'In ' + benchmark.unit,
             benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
             function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
-            'Bands are 95 % intervals of the median. ▲/▼ mark a level shift; red means worse.';
+            'Bands are 95 % intervals for the next run on another card of the type. ▲/▼ mark a level shift; red means worse.';
         show_links();
         show_legend(lines);
         show_numbers(lines);
@@ -206,9 +206,9 @@
     }
 
     function show_numbers(lines) {
-        table('numbers', ['GPU type', 'Machine', 'Value', 'Commit', 'Readings'], lines.map(function (line) {
+        table('numbers', ['GPU type', 'Machine', 'Value', 'Within the run', 'Commit', 'Readings'], lines.map(function (line) {
             var last = line.at.length - 1, place = index.places[line.place];
-            return [place[0], place[1], line.newest, last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length)];
+            return [place[0], place[1], line.newest, line.run, last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length)];
         }));
     }
 
