@@ -303,7 +303,7 @@ def read_history(
     }
     commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
     names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
-    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[-1]))}
+    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[0]))}
     return History(
         _machines(results, {**names, **last}, records),
         [commit for _, commit in commits],
@@ -319,11 +319,11 @@ def _lines(
 ) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):
-        groups: dict[Any, dict[float, tuple[int, _Line]]] = {}
+        groups: dict[Any, dict[tuple[float, bool], tuple[int, _Line]]] = {}
         for offset, line in decode_file(path, _LINES.decode, on_damage):
             point = (line.benchmark, line.version, *line.params.items())
-            key = (line.run or offset, line.machine, line.commit, line.environment, point)
-            groups.setdefault(key, {}).setdefault(line.started, (offset, line))
+            key = (line.run or line.started, line.machine, line.commit, line.environment, point)
+            groups.setdefault(key, {}).setdefault((line.started, line.status == "retracted"), (offset, line))
         for rounds in groups.values():
             offsets = tuple(offset for offset, _ in rounds.values())
             first = next(line for _, line in rounds.values())

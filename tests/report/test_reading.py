@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record, decode
+from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
 from hpml_plugins.report.site.regressions import Readings
@@ -97,6 +98,18 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
     assert (count, len(found)) == (5, 3)
     assert stored_lines([]) == []
+
+
+def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(history: History, tmp_path: Path) -> None:
+    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back"))
+    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))  # the newest of all
+    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    assert numbers(again) == {**numbers(history), "size=10": [(3, "ok", 2.0, 2.0, 2.0), (7, "retracted", None)]}
+    assert again.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
+    (retracted,) = [each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"]
+    assert (retracted.reason, retracted.warnings) == ("the timer fell back", ())
+    assert [decode(line).status for line in stored_lines([retracted])] == ["ok", "retracted"]
+    assert again.last == history.last  # the facts of the machine are those of a measured Record
 
 
 def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
