@@ -67,7 +67,7 @@ class Cell:
     """What one point gave on one hardware. The page's script adds the ratio to the base.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`.  value: the
-    number at seven digits, for the script.  title: the tooltip.
+    number at seven digits, for the script.  title: the tooltip.  warnings: of its Record.
     """
 
     status: str = ""
@@ -75,6 +75,7 @@ class Cell:
     interval: str = ""
     value: str = ""
     title: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,4 +167,4 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     if number is None:
         return Cell("failed", "failed", title=origin)
     text, sign, interval = formatting.estimate(number, metric.unit).partition(" ± ")
-    return Cell("ok", text, (sign + interval).strip(), f"{number.value:.7g}", origin)
+    return Cell("ok", text, (sign + interval).strip(), f"{number.value:.7g}", origin, outcome.warnings)
