@@ -11,8 +11,8 @@ from support import ROOT
 from hpml_plugins.store import count_missing
 
 #: Lines of Python, a step on the way to 9,000 and 3,500. Lower them with the code; only what an issue asks for raises
-#: them: 11,180 when there was one store, then two regimes, rounds and variance components came.
-CORE, WORKLOADS_AND_TOOLS = 12_300, 3_726
+#: them: 11,180 when there was one store, then two regimes, rounds, variance components and retractions came.
+CORE, WORKLOADS_AND_TOOLS = 12_438, 3_726
 LONGEST = 60
 
 
