@@ -37,6 +37,7 @@ _COMMANDS = {
     "submit": "hpml_plugins.tools.cluster.commands:submit",
     "jobs": "hpml_plugins.tools.cluster.commands:jobs",
     "merge": "hpml_plugins.cli.results:merge",
+    "retract": "hpml_plugins.cli.results:retract",
     "schema": "hpml_plugins.cli.small:schema",
 }
 

@@ -1,10 +1,11 @@
-"""Commands that read or write results: table, plot, compare, export, merge."""
+"""Commands that read or write results: table, plot, compare, export, merge, retract."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,95 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
     files = dict.fromkeys(report.files)
     print(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
     return 1 if report.skipped else 0
+
+
+@click.command()
+@click.argument("name")
+@click.option("--commit", default="", help="Only Records of this commit; its first characters are enough.")
+@click.option("--machine", help="Only Records of this machine.")
+@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
+@click.option("--run", default="", help="Only Records of this run; the first characters of its name are enough.")
+@click.option("--reason", required=True, help="What is wrong with them; shown in the history of the point.")
+@click.option("--all", "several", is_flag=True, help="Retract several Records at once.")
+@click.option("--dry-run", is_flag=True, help="List what would be retracted; write nothing.")
+@_RESULTS
+def retract(
+    name: str,
+    commit: str,
+    machine: str | None,
+    choices: tuple[str, ...],
+    run: str,
+    reason: str,
+    several: bool,
+    dry_run: bool,
+    results: Path,
+) -> int:
+    """Retract a measured Record of benchmark NAME that is known to be wrong.
+
+    Its numbers are no longer shown or compared; the history of the point gives the reason. The Record is kept, and a
+    line with the reason is appended. A retraction cannot be taken back: measure the point again, for example with
+    `asv run --skip-existing`, which takes it for not measured.
+    """
+    from hpml_plugins.model.rounds import retract as retraction_of
+    from hpml_plugins.store import append_record, lock_machine, project
+
+    reason = " ".join(reason.split())
+    if not reason:
+        raise UsageError("--reason is empty; say what is wrong with the Record")
+    found = _find_records(results, name, choices, commit=commit, machine=machine, run=run)
+    measured = [(path, record) for path, record in found if record.status == "ok"]
+    if len(measured) > 1 and not (several or dry_run):
+        raise UsageError(
+            f"{len(measured)} Records match; choose one with --commit, --machine, --run and -p (--dry-run lists them), "
+            "or retract them all with --all"
+        )
+    if dry_run or not measured:
+        for _, record in measured or found:
+            print(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
+        return 0
+    for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
+        with lock_machine(results, folder):
+            for path, record in records:
+                append_record(path, retraction_of(record, reason))
+                print(f"retracted: {_describe(record)}")
+            project(results, machine=folder)
+    return 0
+
+
+def _describe(record: Record) -> str:
+    from hpml_plugins.model.formatting import format_point
+
+    origin = f"{record.machine}, commit {record.commit[:8] or 'unknown'}, run {record.run[:8] or 'unknown'}"
+    return f"{record.benchmark} {format_point(record.params)} ({origin})"
+
+
+def _find_records(
+    results: Path, name: str, choices: Sequence[str], *, commit: str, machine: str | None, run: str
+) -> list[tuple[Path, Record]]:
+    """The measured and the retracted Records that a user names, each with its file.
+
+    commit, run: their first characters. Raises UsageError where there is none.
+    """
+    from hpml_plugins.cli.run import format_value, split_choice
+    from hpml_plugins.store import read_file, record_files
+
+    wanted = dict(split_choice(choice) for choice in choices)
+    stored = [(path, record) for path in record_files(results) for record in read_file(path)]
+    found = [
+        (path, record)
+        for path, record in stored
+        if record.benchmark == name
+        and record.status in ("ok", "retracted")
+        and machine in (None, record.machine)
+        and record.commit.startswith(commit)
+        and record.run.startswith(run)
+        and all(key in record.params and format_value(record.params[key]) in wanted[key] for key in wanted)
+    ]
+    if not found:
+        known = sorted({record.benchmark for _, record in stored})
+        hint = f"; {nearest(name, known)}" if name not in known else ""
+        raise UsageError(f"no measured Record of {name!r} matches under {results}{hint}")
+    return found
 
 
 def _read(results: Path) -> Iterator[Record]:

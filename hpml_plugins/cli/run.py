@@ -142,12 +142,12 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     Raises UsageError when the choice names no parameter, no value or no point.
     """
     found = host.find(name)
-    wanted = dict(_split(choice) for choice in choices)
+    wanted = dict(split_choice(choice) for choice in choices)
     known = {key for benchmark in found for key in benchmark.grid}
     for key, values in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {_formatted(value) for benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {format_value(value) for benchmark in found for value in benchmark.grid.get(key, ())}
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
                 f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
@@ -157,7 +157,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         (benchmark, params)
         for benchmark in found
         for params in benchmark.chosen_points()
-        if all(key in params and _formatted(params[key]) in values for key, values in wanted.items())
+        if all(key in params and format_value(params[key]) in values for key, values in wanted.items())
     ]
     if not tasks:
         raise UsageError(
@@ -166,12 +166,13 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     return tasks
 
 
-def _formatted(value: object) -> str:
+def format_value(value: object) -> str:
     """A parameter's value as it is written in the registry: YAML's true, not Python's True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _split(choice: str) -> tuple[str, list[str]]:
+def split_choice(choice: str) -> tuple[str, list[str]]:
+    """`-p KEY=VALUE[,VALUE]` as the key and its values. Raises UsageError for anything else."""
     key, equals, values = choice.partition("=")
     if not equals or not key or not values:
         raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
 from hpml_plugins.measure.gpu_monitor import Telemetry
 from hpml_plugins.measure.regimes import Regulator, measure_regimes
-from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
+from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
 Cache = Literal["hot", "cold", "dirty"]
@@ -36,11 +36,6 @@ LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
 #: A hiccup of the host looks like work on another stream; real work there is left every time.
 STREAM_CHECKS = 3
-#: What the samples of a step that does say.
-OTHER_STREAMS = {
-    "timer": "perf_counter with device synchronisation: the step works on other streams than the current one",
-    "launch": "visible",
-}
 
 
 def time_on_gpu(
@@ -63,7 +58,8 @@ def time_on_gpu(
         timer.torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    return sample_wall_clock(run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **OTHER_STREAMS)
+    info = {"timer": OTHER_STREAMS, "launch": "visible"}
+    return sample_wall_clock(run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **info)
 
 
 class GpuTimer:

@@ -17,6 +17,8 @@ UNSTABLE_VARIATION = 0.10
 UNSTABLE_OUTLIERS = 0.05
 #: So is a second half that lies further than this from the first.
 UNSTABLE_DRIFT = 0.02
+#: The `timer` of samples of a GPU's step that the events on its stream could not time.
+OTHER_STREAMS = "perf_counter with device synchronisation: the step works on other streams than the current one"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,12 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
     if samples.info.get("regime") == "sustained":  # they follow the regulator, and cover a period of it
         return [] if samples.info["stopped"] == "settled" else [f"{name}: {samples.info['stopped']}"]
     found = []
+    if samples.info.get("timer") == OTHER_STREAMS:
+        found.append(
+            f"{name}: timed by the wall clock, which includes launching and synchronising, because the step left work "
+            "on other streams than the current one; have it use the current stream, or, if it does, measure again and "
+            "retract this Record (hpml retract)"
+        )
     if samples.relative_precision > plan.precision:
         found.append(
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "

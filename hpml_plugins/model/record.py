@@ -13,7 +13,7 @@ import msgspec
 from hpml_plugins.model.benchmark import Direction, Params, Value
 from hpml_plugins.model.samples import Samples
 
-Status = Literal["ok", "failed", "skipped"]
+Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
 
 
@@ -123,7 +123,7 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One measured, failed or skipped point.
+    """One measured, failed or skipped point, or the retraction of one (`hpml_plugins.model.rounds.retract`).
 
     started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy: J, of
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code

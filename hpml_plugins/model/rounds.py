@@ -7,7 +7,8 @@ Sources: Stinner, pyperf documentation, Analyze benchmark results; Kalibera and 
 reasonable time, ISMM 2013.
 
 Each round is stored as a separate Record as soon as it is measured, so a killed run loses only the current round.
-Records of the same run, commit, environment and point are read as one Record.
+Records of the same run, commit, environment and point are read as one Record. A Record that is known to be wrong is
+retracted by a further line of the same identity, which takes its numbers away and gives the reason.
 """
 
 from __future__ import annotations
@@ -40,26 +41,49 @@ def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str)
 
 
 def join_rounds(records: Iterable[Record]) -> list[Record]:
-    """The Records with the rounds of each point joined, in the order in which each was begun.
+    """The Records with the rounds of each point joined, in the order in which each was begun; retractions applied.
 
     A Record that comes twice is one: two rounds never start at the same time.
     """
-    groups: dict[tuple[str, ...], dict[float, Record]] = {}
-    for number, record in enumerate(records):
-        # A Record without a run, such as one measured before there were runs, is of no other's point.
-        run = record.run or f"#{number}"
+    groups: dict[tuple[str | float, ...], dict[tuple[float, bool], Record]] = {}
+    for record in records:
+        # A Record without a run, such as one measured before there were runs, has no other round.
+        run = record.run or record.started
         key = (run, record.machine, record.commit, record.environment, record.point)
-        groups.setdefault(key, {}).setdefault(record.started, record)
+        groups.setdefault(key, {}).setdefault((record.started, record.status == "retracted"), record)
     return [combine(list(rounds.values())) for rounds in groups.values()]
+
+
+def retract(record: Record, reason: str) -> Record:
+    """The line that retracts a Record with all its rounds: of the same identity, `started` included."""
+    return Record(
+        benchmark=record.benchmark,
+        plugin=record.plugin,
+        version=record.version,
+        params=record.params,
+        status="retracted",
+        reason=reason,
+        started=record.started,
+        machine=record.machine,
+        commit=record.commit,
+        environment=record.environment,
+        run=record.run,
+    )
 
 
 def combine(rounds: Sequence[Record]) -> Record:
     """One Record of the rounds of a point. A round that failed or was skipped makes the point what it is.
 
+    With a retraction among them, what was measured is left out, and facts of the node are kept.
     rounds: in the order measured, at least one, each of one round or of several. Series and what the samples say of
     themselves are those of the first, but numbers that differ from round to round are their medians, and texts that
     differ are joined.
     """
+    retractions = [record for record in rounds if record.status == "retracted"]
+    if retractions:
+        first = next((record for record in rounds if record.status != "retracted"), retractions[0])
+        cleared = replace(first, metrics={}, series={}, checks=[], warnings=[], duration=_total(rounds))
+        return replace(cleared, status="retracted", reason=retractions[0].reason)
     first = rounds[0]
     for number, record in enumerate(rounds, 1):
         if record.status != "ok":

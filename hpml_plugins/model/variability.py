@@ -64,7 +64,7 @@ class Measured(Protocol):
     def source(self) -> dict[str, str]: ...
 
 
-class Reading(msgspec.Struct, gc=False):
+class MeasuredValue(msgspec.Struct, gc=False):
     """One metric of one Record, and how far it moves.
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
@@ -84,7 +84,7 @@ class Reading(msgspec.Struct, gc=False):
     spread: Spread | None = None
 
     @classmethod
-    def of(cls, record: Measured, name: str) -> Reading:
+    def of(cls, record: Measured, name: str) -> MeasuredValue:
         """Of a metric of a Record, without its spread."""
         metric = record.metrics[name]
         own = metric.estimate
@@ -119,7 +119,7 @@ class Reading(msgspec.Struct, gc=False):
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
 
 
-def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[Reading]]]) -> None:
+def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) -> None:
     """Fill in the spread of every reading.
 
     points: (class, readings) of each metric of each point on each machine, oldest first; metrics of one class borrow
@@ -127,9 +127,9 @@ def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[Reading]]]) -> No
     """
     numbers: list[dict[Any, int]] = [{} for _ in range(6)]
     rows: list[tuple[float, ...]] = []
-    places: list[list[Reading]] = []
+    places: list[list[MeasuredValue]] = []
     for group, readings in points:
-        of_kind: dict[str, list[Reading]] = {}
+        of_kind: dict[str, list[MeasuredValue]] = {}
         for reading in readings:
             if reading.kind == _COUNTED:
                 reading.spread = EXACT
@@ -172,7 +172,9 @@ class Difference:
     p: float | None = None
 
 
-def compare_readings(pairs: Sequence[tuple[Reading, Reading, str | None]], margin: float = MARGIN) -> list[Difference]:
+def compare_readings(
+    pairs: Sequence[tuple[MeasuredValue, MeasuredValue, str | None]], margin: float = MARGIN
+) -> list[Difference]:
     """A verdict on each (A, B, direction), corrected for how many are asked at once (Benjamini and Hochberg).
 
     BETTER, WORSE: the difference would arise from equal things too seldom.  SAME: the 95 % interval of the ratio
@@ -196,7 +198,7 @@ def correct(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in false_discovery_control(p_values)]
 
 
-def _difference(a: Reading, b: Reading) -> Difference:
+def _difference(a: MeasuredValue, b: MeasuredValue) -> Difference:
     from hpml_plugins.model.variance import half_width, p_value
 
     if a.value == b.value:
@@ -233,13 +235,13 @@ class Variability:
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        points: dict[tuple[str, ...], list[Reading]] = {}
+        points: dict[tuple[str, ...], list[MeasuredValue]] = {}
         classes: dict[tuple[str, ...], Hashable] = {}
         for record in records:
             if record.status == "ok":
                 for name in record.metrics:
                     key = (record.machine, record.point, name)
-                    points.setdefault(key, []).append(Reading.of(record, name))
+                    points.setdefault(key, []).append(MeasuredValue.of(record, name))
                     classes[key] = record.benchmark, name
         for readings in points.values():
             readings.sort(key=lambda reading: reading.started)
@@ -248,9 +250,9 @@ class Variability:
             (*key, reading.kind): reading.spread for key, readings in points.items() for reading in readings
         }
 
-    def reading(self, record: Record, name: str) -> Reading:
+    def reading(self, record: Record, name: str) -> MeasuredValue:
         """Of a metric of a Record, with its spread."""
-        found = Reading.of(record, name)
+        found = MeasuredValue.of(record, name)
         found.spread = self._spreads.get((record.machine, record.point, name, found.kind))
         return found
 
@@ -264,7 +266,7 @@ class Variability:
         return compare_readings(readings, margin)
 
 
-def with_intervals(record: Record, readings: Mapping[str, Reading]) -> Record:
+def with_intervals(record: Record, readings: Mapping[str, MeasuredValue]) -> Record:
     """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
     shown = {name: reading.estimate for name, reading in readings.items()}
     metrics = {

@@ -21,7 +21,7 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, format_point_texts
 from hpml_plugins.model.record import MetricSamples, Record, Status, decode, list_gpus
 from hpml_plugins.model.rounds import combine
-from hpml_plugins.model.variability import Reading, estimate_spreads, with_intervals
+from hpml_plugins.model.variability import MeasuredValue, estimate_spreads, with_intervals
 from hpml_plugins.store import Damaged, decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
@@ -93,7 +93,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     started: float
     reason: str
     warnings: tuple[str, ...]
-    readings: dict[str, Reading]
+    readings: dict[str, MeasuredValue]
     file: str
     offsets: tuple[int, ...]
 
@@ -147,7 +147,7 @@ class TrackedMetric:
         """`vector_add · time`."""
         return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
 
-    def line(self, label: str, machine: str) -> list[tuple[Outcome, Reading | None]]:
+    def line(self, label: str, machine: str) -> list[tuple[Outcome, MeasuredValue | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
         key = self.metric or METRIC
         return [(outcome, outcome.readings.get(key)) for outcome in self.benchmark.lines.get((label, machine), ())]
@@ -319,7 +319,7 @@ def read_history(
     }
     commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
     names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
-    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[-1]))}
+    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[0]))}
     return History(
         _machines(results, {**names, **last}, records),
         [commit for _, commit in commits],
@@ -335,11 +335,11 @@ def _lines(
 ) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):
-        groups: dict[Any, dict[float, tuple[int, _Line]]] = {}
+        groups: dict[Any, dict[tuple[float, bool], tuple[int, _Line]]] = {}
         for offset, line in decode_file(path, _LINES.decode, on_damage):
             point = (line.benchmark, line.version, *line.params.items())
-            key = (line.run or offset, line.machine, line.commit, line.environment, point)
-            groups.setdefault(key, {}).setdefault(line.started, (offset, line))
+            key = (line.run or line.started, line.machine, line.commit, line.environment, point)
+            groups.setdefault(key, {}).setdefault((line.started, line.status == "retracted"), (offset, line))
         for rounds in groups.values():
             offsets = tuple(offset for offset, _ in rounds.values())
             first = next(line for _, line in rounds.values())
@@ -360,7 +360,7 @@ def _joined(path: Path, offsets: Sequence[int]) -> Record | None:
     return combine(rounds) if rounds else None
 
 
-def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[Reading]]]:
+def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[MeasuredValue]]]:
     """(Class, readings) of each metric of each point on each machine."""
     for benchmark in benchmarks:
         for outcomes in benchmark.outcomes.values():
@@ -370,7 +370,7 @@ def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str,
 
 
 def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
-    found = {name: Reading.of(record, name) for name in record.metrics} if record.status == "ok" else {}
+    found = {name: MeasuredValue.of(record, name) for name in record.metrics} if record.status == "ok" else {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))

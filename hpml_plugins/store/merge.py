@@ -192,12 +192,12 @@ def _started(row: list[Any]) -> tuple[float, str]:
 
 
 def _contradictions(records: Iterable[Record]) -> list[str]:
-    """Rounds with two different Records: one of the two was edited."""
+    """Rounds with two different Records: one of the two was edited. A retraction contradicts nothing."""
     first: dict[tuple[str | float, ...], Record] = {}
     found = []
     for record in records:
         key = (record.run, record.commit, record.environment, record.machine, record.point, record.started)
-        if record.run and first.setdefault(key, record) != record:
+        if record.run and record.status != "retracted" and first.setdefault(key, record) != record:
             found.append(
                 f"run {record.run[:8]} has two Records of {record.benchmark} {dict(record.params)}; both are kept"
             )

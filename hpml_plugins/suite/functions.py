@@ -140,8 +140,12 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
 
 
 def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:
-    """The Record of an earlier run that stands for this point, or that this run completes; None for a new one."""
-    found = [each for each in read_file(file) if (each.point, each.environment) == (point, environment)]
+    """The Record of an earlier run that stands for this point, or that this run completes; None for a new one.
+
+    A retracted Record counts as not measured.
+    """
+    stored = [each for each in read_file(file) if each.status != "retracted"]
+    found = [each for each in stored if (each.point, each.environment) == (point, environment)]
     if not found or found[-1].run == suite.run:
         return None
     if found[-1].is_complete:

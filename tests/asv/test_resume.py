@@ -12,12 +12,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
+from msgspec.structs import replace
 from support import assert_nothing_lost
 
-from hpml_plugins.store import Damaged, read_file
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.rounds import retract
+from hpml_plugins.store import Damaged, append_record, read_file
+from hpml_plugins.suite.functions import _stored
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def project(make_project: Callable[[str], Project]) -> Project:
     return of_eight_points(make_project)
 
 
-def outcome(project: Project) -> dict[str, object]:
+def outcome(project: Project) -> dict[str, Any]:
     (file,) = project.path.glob("results/*/*-node-*.json")
     stored = json.loads(file.read_text())
     return {name: row[0] for name, row in stored["results"].items()}
@@ -109,3 +115,31 @@ def test_twenty_kills_at_random_moments_lose_nothing(project: Project) -> None:
     kept = [kill_and_resume(project, lambda: time.sleep(rng.uniform(0, seconds)), expected) for _ in range(20)]
     print(f"20 kills over {seconds:.1f} s; records kept of 8: {kept}")
     assert any(0 < count < 8 for count in kept)
+
+
+def test_a_retracted_point_has_no_value_and_is_measured_again(project: Project) -> None:
+    expected, _ = expected_of(project)
+    (path,) = project.path.glob("results/*/records/*.jsonl")
+    before = path.read_bytes()
+    retracted = project.run(
+        sys.executable, "-m", "hpml_plugins", "retract", "slow", "-p", "number=4", "--reason", "a fault of the timer"
+    )
+    assert retracted.returncode == 0, retracted.stderr
+    missing = [number for number, value in enumerate(outcome(project)["slow.track_square"], 1) if value != value]
+    assert missing == [4]
+    assert project.asv("run", "--skip-existing").returncode in (0, 2)
+    assert outcome(project) == expected
+    assert path.read_bytes().startswith(before)
+    of_four = [record for record in read_file(path) if record.params["number"] == 4]
+    assert [(record.status, record.reason) for record in of_four] == [("retracted", "a fault of the timer"), ("ok", "")]
+    assert of_four[0].run != of_four[1].run
+    assert len(list(read_file(path))) == 9
+
+
+def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Path) -> None:
+    right = Record(benchmark="b", plugin="p", version="1", params={}, status="ok", run="first", started=1.0)
+    wrong = replace(right, run="second", started=2.0)
+    for record in (right, wrong, retract(wrong, "a fault of the timer")):
+        append_record(tmp_path / "records.jsonl", record)
+    suite: Any = SimpleNamespace(run="third", reuse=["ok"])
+    assert _stored(suite, tmp_path / "records.jsonl", right.point, "") == right

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer
+from types import SimpleNamespace
+
+import pytest
+
+from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer, time_on_gpu
+from hpml_plugins.measure.sampling import SamplingPlan, remarks
 
 
 def timer(*answers: list[tuple[float, bool]]) -> GpuTimer:
@@ -31,3 +36,22 @@ def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
     for looks, judged in (([True, True, False], False), ([False], False), ([True, True, True], True)):
         made.leaves_work = iter(looks).__next__  # type: ignore[method-assign]
         assert made.uses_other_streams() is judged
+
+
+def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+
+    def init(made: GpuTimer, *_: object) -> None:
+        made.torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: waited.append(1)))
+
+    monkeypatch.setattr(GpuTimer, "__init__", init)
+    monkeypatch.setattr(GpuTimer, "first_call", lambda made: None)
+    monkeypatch.setattr(GpuTimer, "uses_other_streams", lambda made: True)
+    plan = SamplingPlan(budget=0.1, precision=1.0)
+    samples = time_on_gpu(lambda: sum(range(1000)), plan)
+    assert len(waited) >= len(samples)
+    assert samples.info["launch"] == "visible"
+    (warning,) = [text for text in remarks(samples, plan, "step") if "wall clock" in text]
+    assert warning.startswith("step: timed by the wall clock, which includes launching and synchronising, because ")
+    assert "other streams than the current one" in warning
+    assert warning.endswith("measure again and retract this Record (hpml retract)")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record, decode, encode
-from hpml_plugins.model.rounds import combine, join_rounds, schedule
+from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
 
 
 def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> None:
@@ -97,8 +98,24 @@ def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
         one([5.0], run="r", machine="m", environment="e"),
         one([5.0], run="r", machine="m", params={"n": 2}),
         one([5.0]),
-        one([5.0]),
+        one([5.0], started=105.0),
     ]
     joined = join_rounds([rounds[0], *others, rounds[1], rounds[0]])  # one line twice is one round
     assert joined == [combine(rounds), *others]
     assert join_rounds(joined) == joined
+
+
+def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_and_gives_the_reason() -> None:
+    rounds = [one([1.0], run="r", node={"cpu": "EPYC"}), one([3.0], run="r", started=105.0)]
+    other = one([5.0], run="s")
+    line = retract(combine(rounds), "the timer fell back")
+    assert (line.point, line.run, line.started, line.metrics) == (rounds[0].point, "r", 100.0, {})
+    assert decode(encode(line)) == line
+    for order in itertools.permutations([*rounds, line, line]):
+        retracted, stands = join_rounds([*order, other])
+        assert (retracted.status, retracted.reason) == ("retracted", "the timer fell back")
+        assert (retracted.metrics, retracted.series, retracted.checks, retracted.duration) == ({}, {}, [], 4.0)
+        assert retracted.is_complete
+        assert stands == other
+    assert join_rounds([*rounds, line])[0].node == {"cpu": "EPYC"}
+    assert join_rounds([line]) == [line]

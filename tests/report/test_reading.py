@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record, decode
-from hpml_plugins.model.variability import Reading, Spread, Variability
+from hpml_plugins.model.rounds import retract
+from hpml_plugins.model.variability import MeasuredValue, Spread, Variability
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
 from hpml_plugins.report.site.regressions import Readings
@@ -74,11 +75,15 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
     }
 
 
-def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
-    records = list(read_records(tmp_path))
+def chosen(results: Path) -> list[Record]:
+    """What commands show of a point."""
+    records = list(read_records(results))
     known = Variability(records)
-    chosen = current_records(records, {"toy": "1"}, REVISIONS)
-    assert history.current() == [known.with_intervals(record) for record in chosen]
+    return [known.with_intervals(record) for record in current_records(records, {"toy": "1"}, REVISIONS)]
+
+
+def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
+    assert history.current() == chosen(tmp_path)
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
@@ -98,6 +103,18 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
     assert (count, len(found)) == (5, 3)
     assert stored_lines([]) == []
+
+
+def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(history: History, tmp_path: Path) -> None:
+    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back"))
+    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))  # the newest of all
+    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    assert numbers(again) == {**numbers(history), "size=10": [(3, "ok", 2.0), (7, "retracted", None)]}
+    assert again.current() == chosen(tmp_path)
+    (retracted,) = [each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"]
+    assert (retracted.reason, retracted.warnings) == ("the timer fell back", ())
+    assert [decode(line).status for line in stored_lines([retracted])] == ["ok", "retracted"]
+    assert again.last == history.last  # the facts of the machine are those of a measured Record
 
 
 def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
@@ -124,7 +141,7 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
     spread = Spread(1e-4, 10.0, 1e-4, 10.0)
-    readings = [Reading(value, value, value, 7, None, "CPU", "c", "h", 0.0, spread) for value in levels.tolist()]
+    readings = [MeasuredValue(value, value, value, 7, None, "CPU", "c", "h", 0.0, spread) for value in levels.tolist()]
     steps = Readings(np.arange(100, 178), readings).levels()
     assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
     assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)

@@ -17,7 +17,7 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
     source = next(iter(sorted((ROOT / "results").glob("cpu-*/records/*.jsonl"))))
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:5]))
-    new = Record(benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok")
+    new = Record(benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", started=1.0)
     for number in range(12):
         append_record(path, Record(benchmark="toy", plugin="p", version="1", params={"size": number}, status="ok"))
     whole = path.read_bytes()

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
-from hpml_plugins.measure.gpu_timer import OTHER_STREAMS, STREAM_CHECKS, Cache, GpuTimer
+from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer
 from hpml_plugins.measure.regimes import Regulator
-from hpml_plugins.measure.sampling import SamplingPlan
+from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def time_collective(
     # Always as often, for the step may hold a collective; and on every rank, for all must agree.
     leaves_work = [timer.leaves_work() for _ in range(STREAM_CHECKS)]
     if any(rank.gather(all(leaves_work))):
-        return _by_wall_clock(rank, step, plan, over, **OTHER_STREAMS, **info)
+        return _by_wall_clock(rank, step, plan, over, timer=OTHER_STREAMS, launch="visible", **info)
     try:
         return _lead_or_follow(rank, timer.carry_out, lambda: timer.measure(plan, **info))
     finally:

@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import Reading, compare_readings
+from hpml_plugins.model.variability import MeasuredValue, compare_readings
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
@@ -80,7 +80,7 @@ class Cell:
     interval: str = ""
     value: str = ""
     title: str = ""
-    reading: Reading | None = field(default=None, repr=False)
+    reading: MeasuredValue | None = field(default=None, repr=False)
     verdicts: str = ""
 
 
@@ -200,4 +200,5 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
-    return Cell("ok", text, small, f"{number.value:.7g}", ", ".join(filter(None, [origin, boost])), number)
+    title = ", ".join(filter(None, [origin, boost]))
+    return Cell("ok", text, small, f"{number.value:.7g}", title, number)

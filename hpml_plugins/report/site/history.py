@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import Reading
+from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.site.page import graph_link, write_page, write_static
@@ -30,7 +30,7 @@ Addresses = Mapping[tuple[str, str], tuple[str, int]]
 def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: Path, project: str) -> None:
     """Write the page, `history/index.json` and `history/M/P.json` for the P-th point of the M-th metric.
 
-    Only points with a number or a failure have a file.  series: those whose changes of level are shown.
+    Only points with a number, a failure or a retraction have a file.  series: those whose changes of level are shown.
     """
     folder = html_dir / FOLDER
     folder.mkdir(exist_ok=True)
@@ -41,11 +41,13 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
         points = []
         for index, (label, texts) in enumerate(metric.benchmark.points.items()):
             lines = list(_lines(history, metric, label, changes))
-            if lines:
+            retracted = list(_retracted(history, metric, label))
+            if lines or retracted:
                 place = folder / str(len(listed))
                 place.mkdir(exist_ok=True)
                 found = {
                     "lines": lines,
+                    "retracted": retracted,
                     "records": addresses.get((metric.benchmark.name, label)),
                     "graph": graph_link(metric.name, {f"p-{name}": text for name, text in texts.items()}),
                 }
@@ -102,6 +104,7 @@ def _lines(
     for number, machine in enumerate(history.machines):
         line = metric.line(label, machine.name)
         measured = [(history.columns[outcome.revision], each) for outcome, each in line if each]
+        warnings = [outcome.warnings for outcome, each in line if each]
         failed = [history.columns[outcome.revision] for outcome, _ in line if outcome.status == "failed"]
         if measured or failed:
             numbers = [each.estimate for _, each in measured]
@@ -112,10 +115,11 @@ def _lines(
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
-                "newest": f"{formatting.estimate(newest.estimate, metric.unit)} {newest.regime}"
+                "newest": f"{formatting.estimate(newest.estimate, metric.unit)} {newest.regime}".strip()
                 if newest
                 else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
+                "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
@@ -124,11 +128,19 @@ def _lines(
             }
 
 
-def _details(reading: Reading, unit: str) -> str:
+def _details(reading: MeasuredValue, unit: str) -> str:
     """What the run itself says: its own interval and, where the card throttled, the rate before it did."""
     own = formatting.estimate(reading.own, unit).partition(" ± ")
     boost = f"boost {formatting.quantity(reading.boost, unit)}" if reading.boost else ""
     return ", ".join(filter(None, [f"± {own[2]}" if own[2] else "", boost]))
+
+
+def _retracted(history: History, metric: TrackedMetric, label: str) -> Iterator[tuple[int, int | None, str]]:
+    """The retracted Records of a point: the machine's number, the commit's place (None: not published), the reason."""
+    for number, machine in enumerate(history.machines):
+        for outcome in metric.benchmark.outcomes.get((label, machine.name), ()):
+            if outcome.status == "retracted":
+                yield number, history.columns.get(outcome.revision), outcome.reason
 
 
 def _rounded(value: float | None) -> float | None:

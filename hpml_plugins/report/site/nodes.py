@@ -14,7 +14,7 @@ from hpml_plugins.report.site.page import day, history_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
-#: (status: "skipped", "failed", or "warning" of points that count; the reason) → the points, in words.
+#: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
 
 
@@ -22,7 +22,8 @@ Reasons = dict[tuple[str, str], list[str]]
 class Coverage:
     """One benchmark on one machine, each point by the newest that is known of it.
 
-    counts: status, or "missing" → points.  more_warnings: how many are not among the reasons.
+    counts: status, or "missing" → points; a retracted Record counts as none.  more_warnings: how many are not among the
+    reasons.
     """
 
     benchmark: str
@@ -73,8 +74,8 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
         if not outcomes:
             counts["missing"] += 1
             continue
-        newest = outcomes[-1]
-        counts[newest.status] += 1
+        newest = ([each for each in outcomes if each.status != "retracted"] or outcomes)[-1]
+        counts["missing" if newest.status == "retracted" else newest.status] += 1
         found = [("warning", warning) for warning in dict.fromkeys(newest.warnings)]
         if newest.status != "ok":
             found = [(newest.status, newest.reason or "no reason recorded")]

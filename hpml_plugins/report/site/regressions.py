@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import ERROR_RATE, EXACT, Reading, correct
+from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct
 from hpml_plugins.report.reading import History, Machine, TrackedMetric
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
 
@@ -81,7 +81,7 @@ class Readings:
     """One series: revisions, ascending, with a reading each."""
 
     revisions: np.ndarray
-    readings: Sequence[Reading]
+    readings: Sequence[MeasuredValue]
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -148,7 +148,7 @@ class Readings:
         return slice(int(start), int(end))
 
 
-def _logarithms(readings: Sequence[Reading], by_card: bool) -> np.ndarray:
+def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
     """The logarithm of each reading; by_card: the mean of each card's."""
     found: dict[object, list[float]] = {}
     for number, reading in enumerate(readings):

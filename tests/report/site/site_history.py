@@ -17,15 +17,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.reading import History, read_history, tracked_metrics
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, is_ours, value_of
 
 NAN = math.nan
 NASTY = "<script>alert(1)</script>"
+WARNINGS = ["time: drifts", f"time: unstable, {NASTY}"]
+RETRACTED = f"the timer fell back, {NASTY}"
 
 Sample = float | Sequence[float] | None
 AddResult = Callable[..., Any]
@@ -267,13 +271,15 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _a_plugin_that_draws(folder: Path, commit: str) -> None:
     (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     (folder / "toy.py").write_text(DRAWN)
-    for size, seconds in ((10, 2e-6), (1000, 3.5e-5)):
+    for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(
             benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
-            machine=NASTY, commit=commit,
+            machine=NASTY, commit=commit, warnings=warnings,
         )  # fmt: skip
         append_record(record_file(folder / "results", "node1", commit), record)
+    append_record(record_file(folder / "results", "node1", commit), wrong := replace(record, started=9.0))
+    append_record(record_file(folder / "results", "node1", commit), retract(wrong, RETRACTED))
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:

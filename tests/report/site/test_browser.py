@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browsing import Site, served
+from site_history import RETRACTED, WARNINGS
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
@@ -157,6 +158,19 @@ def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its
     assert tab.locator("#chart .line").count() == 1
     site.open("history.html#no.such.benchmark")
     assert "No benchmark no.such.benchmark has results" in tab.locator("#facts").inner_text()
+
+
+def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_value_is(site: Site) -> None:
+    tab = site.open("history.html#toy.track_time?size%3D1000")
+    (row,) = [row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()]
+    assert row[2] == "35.00 µs ± 6.1 % ⚠"
+    assert tab.locator("#numbers abbr").get_attribute("title") == "\n".join(WARNINGS)
+    (row,) = [row.locator("th, td").all_inner_texts() for row in tab.locator("#retracted tbody tr").all()]
+    assert row[1:] == ["unknown", NASTY, RETRACTED]
+    assert tab.get_by_role("heading", name="Retracted: measured, and known to be wrong").is_visible()
+    site.open("history.html#toy.track_time?size%3D10")
+    tab.locator("h1", has_text="size=10").wait_for()
+    assert tab.locator("#numbers abbr, #retracted tbody tr, #retracted-title:visible").count() == 0
 
 
 def test_the_records_of_a_point_can_be_downloaded(site: Site) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hpml_plugins.model.variability import EXACT, Reading, Spread
+from hpml_plugins.model.variability import EXACT, MeasuredValue, Spread
 from hpml_plugins.report.site.regressions import THRESHOLD, Change, Levels, Readings, Step
 
 
@@ -37,11 +37,11 @@ def still_worse(
 SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
 
 
-def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> Reading:
-    return Reading(value, value, value, 7, None, "GPU, kernel, rounds", "code", card, 0.0, spread)
+def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> MeasuredValue:
+    return MeasuredValue(value, value, value, 7, None, "GPU, kernel, rounds", "code", card, 0.0, spread)
 
 
-def p_value(before: Sequence[Reading], after: Sequence[Reading]) -> float:
+def p_value(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue]) -> float:
     """Of the difference between two levels of these readings."""
     measured = Readings(np.arange(len(before) + len(after)), [*before, *after])
     first, second = (float(np.median([each.value for each in level])) for level in (before, after))

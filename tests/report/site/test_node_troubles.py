@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 from site_history import TIME, read
 
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.site.nodes import MOST_WARNINGS, Coverage, find_nodes
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, record_file
@@ -61,3 +63,15 @@ def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: 
     assert next(iter(coverage.reasons)) == ("warning", THROTTLED)
     assert len(coverage.reasons) == MOST_WARNINGS
     assert "and 1 more warnings, in the Records" in text
+
+
+def test_a_retracted_record_counts_as_none_and_its_reason_is_given(tmp_path: Path) -> None:
+    wrong, right = record(1000, "plain", warnings=(BUSY,)), record(1000, "fast")
+    coverage, text = covered(tmp_path, wrong, right, retract(wrong, "the timer fell back"))
+    assert (coverage.counts["ok"], coverage.counts["missing"]) == (1, 3)
+    assert coverage.reasons == {("retracted", "the timer fell back"): ["n=1000, mode=plain"]}
+    assert "retracted the timer fell back" in text
+    again = msgspec.structs.replace(wrong, run="later", started=1.0)
+    coverage, _ = covered(tmp_path, again)
+    assert (coverage.counts["ok"], coverage.counts["missing"]) == (2, 2)
+    assert list(coverage.reasons) == [("warning", BUSY)]

@@ -39,8 +39,8 @@
         asked += 1;
         by_id('title').textContent = 'History';
         by_id('facts').textContent = text;
-        ['chart', 'legend', 'links', 'numbers', 'changes'].forEach(function (id) { by_id(id).replaceChildren(); });
-        ['numbers', 'changes'].forEach(function (id) { show_table(id, false); });
+        ['chart', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
+        ['numbers', 'changes', 'retracted'].forEach(function (id) { show_table(id, false); });
         by_id('reading').textContent = '';
     }
 
@@ -118,6 +118,7 @@
         show_legend(lines);
         show_numbers(lines);
         show_changes(lines);
+        show_retracted();
         show_chart(lines);
     }
 
@@ -209,6 +210,25 @@
         table('numbers', ['GPU type', 'Machine', 'Value', 'Within the run', 'Commit', 'Readings'], lines.map(function (line) {
             var last = line.at.length - 1, place = index.places[line.place];
             return [place[0], place[1], line.newest, line.run, last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length)];
+        }));
+        lines.forEach(function (line, i) {
+            if (line.warnings.length) {
+                by_id('numbers').tBodies[0].rows[i].cells[2].append(warning_mark(line.warnings));
+            }
+        });
+    }
+
+    function warning_mark(warnings) {
+        var mark = document.createElement('abbr');
+        mark.title = warnings.join('\n');
+        mark.textContent = ' ⚠';
+        return mark;
+    }
+
+    function show_retracted() {
+        table('retracted', ['Commit', 'GPU type', 'Machine', 'Reason'], shown.found.retracted.map(function (each) {
+            var place = index.places[each[0]];
+            return [each[1] === null ? 'not published' : index.commits[each[1]][0], place[0], place[1], each[2]];
         }));
     }
 
