@@ -32,7 +32,9 @@ def test_machines_and_their_starts_are_told_apart_without_naming_them() -> None:
 def test_a_node_tells_which_part_of_its_host_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     first = min(os.sched_getaffinity(0))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {first})
-    monkeypatch.setattr("hpml_plugins.node.detect.read_gpus", lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2"))))
+    monkeypatch.setattr(
+        "hpml_plugins.node.detect.read_gpus", lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2")))
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     node = detect_node()
     assert (node.num_cpu, node.host_cpus) == (1, os.cpu_count())
