@@ -89,7 +89,7 @@ def compare(
     card.
     """
     from hpml_plugins.model.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_side
+    from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.store import commit_order
 
@@ -114,6 +114,9 @@ def compare(
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
     print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
+    if confounders := list_confounders(found):
+        bullet = "- " if form == "markdown" else "  "
+        print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")
     return 0
 
 

@@ -54,7 +54,7 @@ UNITS = {
 
 class Seen(msgspec.Struct):
     """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it did.  conditions: of
-    the machine's other GPUs (`Record.conditions`).
+    the point's GPUs and the machine's others (`Record.conditions`).
 
     fault: why what was measured does not count, where a card was lost or its memory failed.
     """
@@ -186,9 +186,8 @@ class Sampler:
         self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
-        users = [user for card in self._cards for user in card.users()]
-        self._users = {user.pid for user in users}
-        self.seen.warnings += [f"{user} when the point began" for user in users]
+        self._users: set[int] = set()
+        self._note_users("began")
         self._others_before = [card.row() for card in self._others]
 
     def measure(self, telemetry: Telemetry) -> None:
@@ -225,12 +224,20 @@ class Sampler:
         for card, errors_before in zip(self._cards, self._errors_before, strict=True):
             seen.fault = seen.fault or card.lost()  # a point that CUDA ends is over before the next look
             self._count_memory_errors(card, errors_before)
-        users = [user for card in self._cards for user in card.users()]
-        seen.warnings += [f"{user} when the point ended" for user in users if user.pid not in self._users]
-        seen.conditions = self._conditions()
+        self._note_users("ended")
+        seen.conditions |= self._conditions()
         seen.throttled = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
         seen.series = {f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows}
         return seen
+
+    def _note_users(self, when: str) -> None:
+        """Warn of processes on the cards, and count them, where NVML tells."""
+        told = [users for card in self._cards if (users := card.users()) is not None]
+        new = [user for users in told for user in users if user.pid not in self._users]
+        self.seen.warnings += [f"{user} when the point {when}" for user in new]
+        self._users |= {user.pid for user in new}
+        if told:
+            self.seen.conditions["other_processes"] = float(len(self._users))
 
     def _conditions(self) -> dict[str, float]:
         """What the machine's other GPUs did when the point began and when it ended: means over both and over all."""

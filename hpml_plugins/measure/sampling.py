@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hpml_plugins.errors import ResultError
@@ -15,8 +14,6 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
-#: So is a second half that lies further than this from the first.
-UNSTABLE_DRIFT = 0.02
 #: The `timer` of samples of a GPU's step that the events on its stream could not time.
 OTHER_STREAMS = "perf_counter with device synchronisation: the step works on other streams than the current one"
 
@@ -91,7 +88,7 @@ def sample(
         enough = count >= (3 if values[0] * batch >= 1.0 else plan.fewest)
         elapsed = time.perf_counter() - started
         if count >= check_at and elapsed >= min(least, plan.budget):
-            if Samples(tuple(values)).relative_precision <= plan.precision and drift(values) <= plan.precision:
+            if Samples(tuple(values)).relative_precision <= plan.precision:
                 stopped = "converged"
                 break
             check_at = count + max(1, count // 5)  # the interval costs a sort: look less often as samples grow
@@ -106,9 +103,9 @@ def sample(
         **info,
         "batch": batch,
         "stopped": stopped,
+        "effective": done.effective_count,
         "variation": done.coefficient_of_variation,
         "outliers": done.outliers,
-        "drift": drift(values),
     }
     return replace(done, info=all_info)
 
@@ -118,19 +115,6 @@ def _checked(taken: list[float]) -> list[float]:
     if taken and min(taken) < 0:
         raise ResultError(f"the clock went back: a step took {min(taken):g} s")
     return taken
-
-
-def drift(values: Sequence[float]) -> float:
-    """How far the median of the second half is from that of the first, as a share of the whole's median.
-
-    The interval of the median takes the samples for independent; a clock that falls all the while makes it narrow
-    around a number that is passing by.
-    """
-    if len(values) < 4:
-        return 0.0
-    middle = len(values) // 2
-    median = statistics.median(values)
-    return abs(statistics.median(values[middle:]) - statistics.median(values[:middle])) / median if median else 0.0
 
 
 def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
@@ -147,10 +131,8 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
     if samples.relative_precision > plan.precision:
         found.append(
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
-            f"after {len(samples)} samples ({samples.info['stopped']})"
+            f"after {len(samples)} samples, {samples.effective_count} of them effective ({samples.info['stopped']})"
         )
-    if (moved := drift(samples.values)) > UNSTABLE_DRIFT:
-        found.append(f"{name}: drifts, the second half of the samples is {moved:.1%} from the first")
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):

@@ -56,6 +56,10 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system does not tell.
     virtual: a virtual machine, which shares its host with others that it cannot see.  facts: what plugins add
     (`hpml_node_facts`).
+
+    num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine has, as far as its
+    kernel and NVML tell.  cpu_quota: how many CPUs' time the control group grants; 0 where it sets no limit.  cpu_numa:
+    the NUMA nodes of the CPUs that this process may use.
     """
 
     os: str
@@ -71,6 +75,10 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     host: str = ""
     boot: str = ""
     virtual: bool = False
+    host_cpus: int = 0
+    host_gpus: int = 0
+    cpu_quota: float = 0
+    cpu_numa: tuple[int, ...] = ()
     facts: dict[str, str | int | float | bool] = {}
 
     @property

@@ -129,9 +129,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
     came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
     else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
-    this process may use; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W)
-    and `other_gpus_utilization` (0 to 1), means of when it began and when it ended.  packages: versions of the
-    libraries that matter.  commit and machine are empty outside asv.
+    this process may use; `other_processes`, how many processes of others were on the point's GPUs when it began or
+    ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
+    `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
+    packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA

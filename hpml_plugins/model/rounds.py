@@ -102,6 +102,10 @@ def combine(rounds: Sequence[Record]) -> Record:
         checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
+        conditions={
+            name: max(record.conditions[name] for record in rounds if name in record.conditions)
+            for name in dict.fromkeys(name for record in rounds for name in record.conditions)
+        },
     )
 
 

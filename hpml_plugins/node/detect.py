@@ -32,6 +32,10 @@ def detect_node() -> Node:
         host=_hash_of("/etc/machine-id"),
         boot=_hash_of("/proc/sys/kernel/random/boot_id"),
         virtual=_is_virtual(),
+        host_cpus=os.cpu_count() or 0,
+        host_gpus=len(found.gpus),
+        cpu_quota=_cpu_quota(Path("/sys/fs/cgroup/cpu.max")),
+        cpu_numa=_cpu_numa(Path("/sys/devices/system/node")),
     )
 
 
@@ -91,6 +95,26 @@ def _is_virtual() -> bool:
         return re.search(r"^flags\s*:.*\bhypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) is not None
     except OSError:
         return False
+
+
+def _cpu_quota(limit: Path) -> float:
+    """How many CPUs' time this container's control group grants; 0 where it sets no limit.
+
+    Source: Linux kernel documentation, Control Group v2, cpu.max: the quota and the period in µs, or "max".
+    """
+    try:
+        quota, period = limit.read_text().split()
+        return float(quota) / float(period)
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _cpu_numa(nodes: Path) -> tuple[int, ...]:
+    """The NUMA nodes of the CPUs that this process may use; none where the system does not tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ()
+    usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    return tuple(sorted({int(path.parent.name[4:]) for path in nodes.glob("node*/cpu*") if path.name in usable}))
 
 
 def _cpu_count() -> int:

@@ -92,11 +92,13 @@ class Card:
         volatile = self._nvml.NVML_VOLATILE_ECC
         return self._ask("GetTotalEccErrors", 0, volatile), self._ask("GetTotalEccErrors", 1, volatile)
 
-    def users(self) -> list[GpuUser]:
-        """The processes on this card, whoever's they are; none where NVML does not tell."""
+    def users(self) -> list[GpuUser] | None:
+        """The processes on this card, whoever's they are; None where NVML does not tell."""
         used = self._ask("GetUtilizationRates")
         share = used.gpu / 100 if used else 0.0
-        processes = self._ask("GetComputeRunningProcesses") or []
+        processes = self._ask("GetComputeRunningProcesses")
+        if processes is None:
+            return None
         return [GpuUser(self.gpu.name, each.pid, float(each.usedGpuMemory or 0), share) for each in processes]
 
     def lost(self) -> str:
@@ -244,7 +246,9 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
     """
     with suppress(Exception):
         cards = open_cards(gpus)
-        return [user for card in cards for user in card.users()], list(filter(None, [card.health() for card in cards]))
+        return [user for card in cards for user in card.users() or ()], list(
+            filter(None, [card.health() for card in cards])
+        )
     return [], []
 
 

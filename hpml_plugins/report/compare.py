@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hpml_plugins.errors import UsageError
+from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
 from hpml_plugins.model.record import Estimate, Record
@@ -31,6 +32,7 @@ class Compared:
 
     a, b: with the intervals for the next run on another card.  ratio: how many times better B is; None where that
     cannot be said.  difference: of B against A, with its verdict.  regimes: of A and of B (`MetricSamples.regime`).
+    confounders: in which facts the two Records differ.
     """
 
     machine: str
@@ -43,6 +45,7 @@ class Compared:
     ratio: float | None
     difference: Difference
     regimes: tuple[str, str] = ("", "")
+    confounders: tuple[Confounder, ...] = ()
 
 
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
@@ -89,13 +92,14 @@ def compare(
         if (other := new[machine, benchmark, point].metrics.get(name)) and other.unit == metric.unit
     ]
     rows = []
-    differences = variability.compare([pair[1:] for pair in pairs])
-    for (machine, left, right, name), difference in zip(pairs, differences, strict=True):
+    judged = variability.compare([pair[1:] for pair in pairs])
+    for (machine, left, right, name), difference in zip(pairs, judged, strict=True):
         metric, regimes = left.metrics[name], (left.metrics[name].regime, right.metrics[name].regime)
         a_value, b_value = (variability.reading(record, name).estimate for record in (left, right))
         times = better_by(b_value.value, a_value.value, metric.direction)
         what = (machine, left.benchmark, format_point(left.params), name, metric.unit)
-        rows.append(Compared(*what, a_value, b_value, times, difference, regimes))
+        confounders = tuple(differences(left, right))
+        rows.append(Compared(*what, a_value, b_value, times, difference, regimes, confounders))
     return rows
 
 
@@ -122,8 +126,34 @@ def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}
             row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}
+            row["differences"] = "; ".join(map(str, each.confounders))
         rows.append(row)
     return Table.of(rows)
+
+
+def list_confounders(compared: Iterable[Compared]) -> list[str]:
+    """In which facts the sides differ and on how many points, of one machine after the other, most points first.
+
+    `h200-x1, 3 of 40 points: load per core 0.1 → 2.3`. Values that differ from point to point are shown by an example.
+    """
+    machines: dict[str, dict[tuple[str, str], tuple[Confounder, ...]]] = {}
+    for row in compared:
+        machines.setdefault(row.machine, {})[row.benchmark, row.point] = row.confounders
+    lines = []
+    for machine, points in machines.items():
+        by_name: dict[str, dict[tuple[str, str], Confounder]] = {}
+        for point, confounders in sorted(points.items()):
+            for each in confounders:
+                by_name.setdefault(each.name, {})[point] = each
+        groups: dict[frozenset[tuple[str, str]], list[str]] = {}
+        for name, found in by_name.items():
+            values = list(dict.fromkeys(found.values()))
+            example = f"{name}, for example {values[0].a} → {values[0].b}"
+            groups.setdefault(frozenset(found), []).append(example if len(values) > 1 else str(values[0]))
+        for where, texts in sorted(groups.items(), key=lambda group: -len(group[0])):
+            share = f"{len(where)} of {len(points)} points" if len(where) < len(points) else "all points"
+            lines.append(f"{f'{machine}, ' if machine else ''}{share}: {'; '.join(texts)}")
+    return lines
 
 
 def _times(row: Compared) -> str:

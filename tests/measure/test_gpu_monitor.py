@@ -74,6 +74,8 @@ class Nvml(types.ModuleType):
         return self.energy
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        if self.answers.get("processes", ()) is None:
+            raise NvmlError(3, "Not Supported")
         return self.answers.get("processes", [])
 
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
@@ -268,9 +270,16 @@ def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) 
 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
     nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
-    assert Sampler([CARD]).seen.warnings == [
-        "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
-    ]
+    seen = Sampler([CARD]).finish()
+    assert seen.warnings == ["process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"]
+    assert seen.conditions["other_processes"] == 1.0
+
+
+def test_the_number_of_other_processes_is_left_out_where_the_card_does_not_tell(nvml: Callable[..., None]) -> None:
+    nvml()
+    assert Sampler([CARD]).finish().conditions == {"other_processes": 0.0}
+    nvml(processes=None)
+    assert Sampler([CARD]).finish().conditions == {}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -398,9 +407,9 @@ def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[...
     sampler = Sampler([CARD])
     simulated: Any = sys.modules["pynvml"]
     simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
-    assert sampler.finish().warnings == [
-        "process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"
-    ]
+    seen = sampler.finish()
+    assert seen.warnings == ["process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"]
+    assert seen.conditions["other_processes"] == 1.0
 
 
 class OutOfMemoryError(RuntimeError):

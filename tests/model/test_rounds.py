@@ -53,6 +53,12 @@ def test_rounds_are_kept_apart_and_the_value_is_the_median_of_their_medians() ->
     assert decode(encode(record)) == record
 
 
+def test_conditions_are_the_worst_of_all_rounds() -> None:
+    quiet, busy = {"load": 0.1, "other_processes": 0.0}, {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
+    joined = combine([one([1.0], conditions=quiet), one([1.0], conditions=busy), one([1.0])])
+    assert joined.conditions == {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
+
+
 def test_boost_of_the_rounds_that_have_one() -> None:
     metric = combine([one([2.0], [1.0, 1.1]), one([2.0]), one([2.2], [1.5])]).metrics["time"]
     assert (metric.boost, metric.boost_rounds) == ([1.0, 1.1, 1.5], [2, 1])

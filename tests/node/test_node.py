@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
 from hpml_plugins.node import detect_node, machine_name, read_gpus, visible
+from hpml_plugins.node.detect import _cpu_numa, _cpu_quota
+from hpml_plugins.node.nvml import Found
 
 
 def test_this_machine_is_described_and_honest_about_gpus() -> None:
@@ -24,6 +27,34 @@ def test_machines_and_their_starts_are_told_apart_without_naming_them() -> None:
     assert node.boot == detect_node().boot
     assert node.boot not in Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")
     assert node.virtual == ("hypervisor" in Path("/proc/cpuinfo").read_text())
+
+
+def test_a_node_tells_which_part_of_its_host_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = min(os.sched_getaffinity(0))
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {first})
+    monkeypatch.setattr(
+        "hpml_plugins.node.detect.read_gpus", lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2")))
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    node = detect_node()
+    assert (node.num_cpu, node.host_cpus) == (1, os.cpu_count())
+    assert ([gpu.name for gpu in node.gpus], node.host_gpus) == (["b"], 2)
+
+
+def test_a_control_group_may_limit_the_time_of_the_cpus(tmp_path: Path) -> None:
+    limit = tmp_path / "cpu.max"
+    assert _cpu_quota(limit) == 0
+    for text, cpus in (("max 100000\n", 0), ("250000 100000\n", 2.5), ("", 0)):
+        limit.write_text(text)
+        assert _cpu_quota(limit) == cpus
+
+
+def test_the_numa_nodes_of_the_cpus_that_may_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("node0/cpu0", "node0/cpu1", "node0/cpumap", "node1/cpu2", "node10/cpu3"):
+        (tmp_path / place).mkdir(parents=True)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {1, 3})
+    assert _cpu_numa(tmp_path) == (0, 10)
+    assert _cpu_numa(tmp_path / "none") == ()
 
 
 def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:

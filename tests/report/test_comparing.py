@@ -13,7 +13,7 @@ from support import ROOT, unavailable
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Variability
-from hpml_plugins.report.compare import Compared, Side, as_table, compare, find_side
+from hpml_plugins.report.compare import Compared, Side, as_table, compare, find_side, list_confounders
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import append_record, record_file
 
@@ -99,6 +99,34 @@ def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:
     assert 1.9 < time["low"] < 2.0 < time["high"] < 2.1  # type: ignore[operator]
 
 
+def test_what_else_differs_is_listed_once_for_each_machine() -> None:
+    def both(number: int, machine: str = "one", torch: str = "2.15.0", load: float = 0.1) -> list[Record]:
+        old, new = record(machine, OLD, 1.0), record(machine, NEW, 1.0)
+        old = msgspec.structs.replace(
+            old, params={"size": number}, packages={"torch": "2.11.0"}, conditions={"load": 0.1}
+        )
+        new = msgspec.structs.replace(
+            new, params={"size": number}, packages={"torch": torch}, conditions={"load": load}
+        )
+        return [old, new]
+
+    records = [*both(1), *both(2, load=2.3), *both(3, load=1.8), *both(1, "two", torch="2.11.0"), *both(2, "two")]
+    rows = compared(Side("commit", OLD), Side("commit", NEW), records)
+    assert list_confounders(rows) == [
+        "one, all points: torch 2.11.0 → 2.15.0",
+        "one, 2 of 3 points: load per core, for example 0.1 → 2.3",
+        "two, 1 of 2 points: torch 2.11.0 → 2.15.0",
+    ]
+    told = {(row["machine"], row["point"]): row["differences"] for row in as_table(rows, formatted=False).rows()}
+    assert told == {
+        ("one", "size=1"): "torch 2.11.0 → 2.15.0",
+        ("one", "size=2"): "torch 2.11.0 → 2.15.0; load per core 0.1 → 2.3",
+        ("one", "size=3"): "torch 2.11.0 → 2.15.0; load per core 0.1 → 1.8",
+        ("two", "size=1"): "",
+        ("two", "size=2"): "torch 2.11.0 → 2.15.0",
+    }
+
+
 def test_a_changed_definition_is_another_point() -> None:
     changed = msgspec.structs.replace(record("one", NEW, 0.5), version="2")
     assert compared(Side("commit", OLD), Side("commit", NEW), [RECORDS[0], changed]) == []
@@ -128,6 +156,11 @@ def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # Nothing was measured twice: the stated guess of 3 % gives 4.30 · √2 · 3 % = 18 % either way.
     assert "| toy | size=10 | time | 2.002 s ± 18 % | 500.5 ms ± 18 % | ▲ 4.00× | BETTER |" in done.stdout
+    assert "differs" not in done.stdout
+    newer = msgspec.structs.replace(record("one", NEW, 1.0, run="later"), started=9.0, node={"boot": "later"})
+    append_record(record_file(tmp_path / "results", "one", NEW), newer)
+    done = hpml(tmp_path, "compare", OLD, NEW)
+    assert "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n" in done.stdout
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 

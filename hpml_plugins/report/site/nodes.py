@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import describe_share
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark
 from hpml_plugins.report.site.page import day, history_link
@@ -103,6 +104,8 @@ def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]
     for key in ("driver", "cuda", "python", "os", "gpu_problem"):
         if node.get(key):
             yield f"{key} (newest record)", str(node[key])
+    if share := describe_share(record):
+        yield "share of its host (newest record)", share
     for number, gpu in enumerate(record.gpus):
         yield f"GPU {number}", ", ".join(_gpu(gpu))
     for name, version in sorted(record.packages.items()):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 from site_history import TIME, read
 
 from hpml_plugins.model.record import MetricSamples, Record
@@ -53,6 +54,12 @@ def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_poi
     for words in (f"warning {THROTTLED}", f"warning {BUSY}"):
         assert words in text
     assert "failed GPU 0 (NVIDIA H200) is lost" in text
+
+
+def test_a_machine_says_which_part_of_its_host_it_was(tmp_path: Path) -> None:
+    facts = {"host_cpus": 32, "num_cpu": 16, "host_gpus": 2, "gpus": [{"name": "NVIDIA H200"}], "virtual": True}
+    _, text = covered(tmp_path, replace(record(1000, "plain"), node=facts))
+    assert "share of its host (newest record) 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine" in text
 
 
 def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""What differs between two Records besides what was asked: facts that may explain a changed number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hpml_plugins.model.record import Record
+
+#: Load per core above which threads wait for a core. The load of a point's own run alone reaches it on few cores, so
+#: that two sides differ only where one lies above it, and LOAD_STEP above the other.
+FULL_LOAD, LOAD_STEP = 1.0, 0.5
+#: The host's other GPUs are in use above this share of the time, or of the power limit: an H200 rests at 75 to 125 of
+#: 700 W. Both are asked only when a point begins and ends, and one moment of use shows in either.
+BUSY, BUSY_POWER = 0.1, 0.25
+
+
+class Confounder(NamedTuple):
+    """One fact in which two Records differ. a, b: what it is in either, in words."""
+
+    name: str
+    a: str
+    b: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.a} → {self.b}"
+
+
+def differences(a: Record, b: Record) -> list[Confounder]:
+    """In which facts B was measured otherwise than A, in the order of readers' interest.
+
+    What is asked by comparing them is left out: of two machines what belongs to a machine, of two commits the code. A
+    fact that one of them does not tell is no difference, except for what part of its host a Record was measured on.
+    """
+    facts = _FACTS if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
+    if a.commit == b.commit:
+        facts = {**facts, "code of the plugin": lambda record: record.source.get("sha256", "")[:8]}
+    found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
+    found += [Confounder(name, a.packages[name], b.packages[name]) for name in _common_packages(a, b)]
+    found += [
+        Confounder(f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b)))
+        for name in sorted(a.data.keys() & b.data.keys())
+    ]
+    if any(each.name == "host" and each.a and each.b and each.a != each.b for each in found):
+        found = [each for each in found if each.name != "boot"]  # another host was booted another time
+    told = [each for each in found if each.a and each.b and each.a != each.b]
+    return [*told, *_conditions(a, b)]
+
+
+def describe_share(record: Record) -> str:
+    """Which part of its host a Record was measured on: `1 of 2 GPUs, 16 of 32 CPUs of a virtual machine`.
+
+    Others may use the rest. Empty where the Record does not tell.
+    """
+    cpus, quota = _number(record.node, "host_cpus"), _number(record.node, "cpu_quota")
+    if not cpus:
+        return ""
+    gpus = (len(record.gpus), _number(record.node, "host_gpus"), "GPUs")
+    pairs = (gpus, (_number(record.node, "num_cpu"), cpus, "CPUs"))
+    parts = [f"{own:g} of {everything:g} {kind}" for own, everything, kind in pairs if own < everything]
+    parts += [f"the time of {quota:g} CPUs"] if quota else []
+    machine = "virtual machine" if record.node.get("virtual") else "machine"
+    return f"{', '.join(parts)} of a {machine}" if parts else f"a whole {machine}"
+
+
+def _number(facts: Mapping[str, Any], key: str) -> float:
+    value = facts.get(key)
+    return value if isinstance(value, int | float) else 0
+
+
+def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
+    """What went on beside the points, as far as it matters."""
+    shares = [describe_share(each) or "not known" for each in (a, b)]
+    if shares[0] != shares[1]:
+        yield Confounder("share of the host", *shares)
+    loads = [each.conditions.get("load") for each in (a, b)]
+    if None not in loads:
+        low, high = sorted(load for load in loads if load is not None)
+        if low <= FULL_LOAD < high and high - low >= LOAD_STEP:
+            yield Confounder("load per core", *(f"{load:.1f}" for load in loads))
+    neighbours = [_neighbours(each) for each in (a, b)]
+    if all(neighbours) and len({text.startswith("idle") for text in neighbours}) > 1:
+        yield Confounder("other GPUs of the host", *neighbours)
+
+
+def _neighbours(record: Record) -> str:
+    """What the host's other GPUs did, in words; empty where the Record does not tell."""
+    if "other_gpus" not in record.conditions:  # there are none where all of the host's GPUs are the node's own
+        return "idle" if _number(record.node, "host_gpus") == len(record.gpus) > 0 else ""
+    used, power = (record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power"))
+    limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
+    busy = used >= BUSY or power > BUSY_POWER * limit > 0
+    return f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
+
+
+def _common_packages(a: Record, b: Record) -> list[str]:
+    return sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
+
+
+def _node_fact(key: str) -> Callable[[Record], str]:
+    return lambda record: str(record.node.get(key) or "")
+
+
+def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
+    """A fact of the GPUs, once where all have the same."""
+
+    def tell(record: Record) -> str:
+        known = [each[key] for each in record.gpus if each.get(key) not in (None, "")]
+        return " + ".join(
+            dict.fromkeys(f"{value:g}{unit}" if isinstance(value, float) else str(value) for value in known)
+        )
+
+    return tell
+
+
+def _info(key: str) -> Callable[[Record], str]:
+    """How the samples were taken, of all metrics that tell."""
+    return lambda record: " + ".join(
+        sorted({str(each.info[key]).partition(":")[0] for each in record.metrics.values() if key in each.info})
+    )
+
+
+def _digits(value: object) -> str:
+    """The first digits of a hash or UUID: enough to tell two apart."""
+    return str(value or "").removeprefix("GPU-").removeprefix("sha256:")[:8]
+
+
+def _cards(record: Record) -> str:
+    return " + ".join(filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus)))
+
+
+def _regime(record: Record) -> str:
+    if record.status != "ok":
+        return ""
+    if any(each.regime for each in record.metrics.values()):
+        return "sustained"
+    # of before there were regimes, or of a step that has none
+    return "throttled" if any("held its clocks down" in text for text in record.warnings) else "not throttled"
+
+
+def _count(key: str) -> Callable[[Record], str]:
+    return lambda record: f"{record.conditions[key]:g}" if key in record.conditions else ""
+
+
+#: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
+_MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
+    "card": _cards,
+    "host": lambda record: _digits(record.node.get("host")),
+    "boot": lambda record: _digits(record.node.get("boot")),
+    "CPU": _node_fact("cpu"),
+    "power limit": _gpu_fact("power_limit", " W"),
+    "NUMA node of the card": _gpu_fact("numa"),
+    "NUMA nodes of the CPUs": lambda record: str(record.node.get("cpu_numa") or "").strip("[(,)]"),
+    "kernel": _node_fact("os"),
+}
+_FACTS: dict[str, Callable[[Record], str]] = {
+    "driver": _node_fact("driver"),
+    "CUDA": _node_fact("cuda"),
+    "Python": _node_fact("python"),
+    "NCCL": _info("nccl"),
+    "cores": lambda record: str(record.node.get("num_cpu") or ""),
+    "other processes on the card": _count("other_processes"),
+    "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",
+    "regime": _regime,
+    "timer": _info("timer"),
+}

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hpml_plugins.model.differences import Confounder, describe_share, differences
+from hpml_plugins.model.record import MetricSamples, Record
+
+CARD = {"name": "NVIDIA H200", "uuid": "GPU-a7d00f32-64fa-041e", "power_limit": 700.0}
+NODE: dict[str, Any] = {
+    "os": "Linux 6", "cpu": "Xeon", "num_cpu": 16, "python": "3.12", "driver": "580.159.04", "host": "0123456789",
+    "boot": "ec0f18809c", "virtual": True, "host_cpus": 32, "host_gpus": 2, "gpus": [CARD],
+}  # fmt: skip
+RECORD = Record(
+    benchmark="b", plugin="p", version="1", params={}, status="ok", machine="h200-x1", commit="a" * 40,
+    metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},
+    node=NODE, packages={"torch": "2.11.0", "hpml-plugins": "0.1"}, source={"sha256": "801897ec4e04"},
+    data={"cifar10": {"fingerprint": "sha256:e9e276a52837cd23", "train": 50000.0}},
+    conditions={"load": 0.1, "cores": 16.0, "other_processes": 0.0, "other_gpus": 1.0, "other_gpus_power": 75.0,
+                "other_gpus_utilization": 0.0},
+)  # fmt: skip
+
+
+def node(**changes: Any) -> Record:
+    return replace(RECORD, node={**NODE, **changes})
+
+
+def conditions(**changes: float) -> Record:
+    return replace(RECORD, conditions={**RECORD.conditions, **changes})
+
+
+def told(b: Record, a: Record = RECORD) -> list[str]:
+    return [str(each) for each in differences(a, b)]
+
+
+def test_a_record_does_not_differ_from_itself() -> None:
+    assert told(RECORD) == []
+    assert told(replace(RECORD, started=9.0, run="another", seed=0, duration=3.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("b", "text"),
+    [
+        (node(gpus=[{**CARD, "uuid": "GPU-faeac8f1-0a8c"}]), "card a7d00f32 → faeac8f1"),
+        (node(gpus=[{**CARD, "power_limit": 600.0}]), "power limit 700 W → 600 W"),
+        (node(boot="ef9d6b04c5"), "boot ec0f1880 → ef9d6b04"),
+        (node(host="ffff6789ab", boot="ef9d6b04c5"), "host 01234567 → ffff6789"),
+        (node(driver="570.86"), "driver 580.159.04 → 570.86"),
+        (node(python="3.11"), "Python 3.12 → 3.11"),
+        (replace(RECORD, packages={"torch": "2.15.0"}), "torch 2.11.0 → 2.15.0"),
+        (replace(RECORD, source={"sha256": "ffff"}), "code of the plugin 801897ec → ffff"),
+        (replace(RECORD, data={"cifar10": {"fingerprint": "sha256:0000"}}), "data set cifar10 e9e276a5 → 0000"),
+        (conditions(other_processes=2.0), "other processes on the card 0 → 2"),
+        (conditions(load=2.3), "load per core 0.1 → 2.3"),
+        (
+            conditions(other_gpus_power=402.0, other_gpus_utilization=0.5),
+            "other GPUs of the host idle (75 W, 0%) → in use (402 W, 50%)",
+        ),
+        (conditions(other_gpus_power=303.0), "other GPUs of the host idle (75 W, 0%) → in use (303 W, 0%)"),
+    ],
+)
+def test_each_confounder_is_named_once(b: Record, text: str) -> None:
+    assert told(b) == [text]
+
+
+def test_cores_and_the_share_of_the_host() -> None:
+    assert told(node(num_cpu=8)) == [
+        "cores 16 → 8",
+        "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → "
+        "1 of 2 GPUs, 8 of 32 CPUs of a virtual machine",
+    ]
+    old = node(host_cpus=0)
+    assert describe_share(old) == ""
+    assert told(old) == ["share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → not known"]
+    assert told(old, old) == []
+
+
+def test_rounds_regime_and_timer() -> None:
+    timed = RECORD.metrics["time"]
+    rounds = replace(RECORD, metrics={"time": replace(timed, rounds=[1, 1])})
+    assert told(rounds) == ["rounds 1 → 2"]
+    sustained = replace(RECORD, metrics={"time": replace(timed, boost=[0.9])})
+    assert told(sustained) == ["regime not throttled → sustained"]
+    before = replace(RECORD, warnings=["the GPU held its clocks down while this was measured: power cap"])
+    assert told(sustained, before) == ["regime throttled → sustained"]
+    wall = replace(RECORD, metrics={"time": replace(timed, info={"timer": "perf_counter: no events"})})
+    assert told(wall) == ["timer cuda events → perf_counter"]
+
+
+def test_what_was_asked_is_not_listed() -> None:
+    changed = node(gpus=[{**CARD, "uuid": "GPU-faeac8f1"}], host="ffff", cpu="EPYC", driver="570.86")
+    assert told(replace(changed, machine="another")) == ["driver 580.159.04 → 570.86"]
+    assert told(replace(RECORD, commit="b" * 40, source={"sha256": "ffff"})) == []
+
+
+def test_what_one_side_does_not_tell_is_no_difference() -> None:
+    assert told(replace(RECORD, conditions={}, packages={}, data={})) == []
+    assert told(replace(RECORD, node={})) == [
+        "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → not known"
+    ]
+
+
+@pytest.mark.parametrize("low", [0.0, 0.9, 1.3])
+def test_a_load_differs_where_one_side_waits_for_cores(low: float) -> None:
+    # At most one thread per core on one side, and more on the other; 0.9 and 1.3 are about the same.
+    assert told(conditions(load=1.35), conditions(load=low)) == ([] if low else ["load per core 0.0 → 1.4"])
+
+
+def test_neighbours_of_a_record_without_any_are_idle_only_where_that_is_known() -> None:
+    busy = conditions(other_gpus_utilization=1.0)
+    alone = replace(node(host_gpus=1), conditions={})
+    assert "other GPUs of the host idle → in use (75 W, 100%)" in told(busy, alone)
+    assert told(busy, replace(RECORD, conditions={})) == []
+
+
+def test_shares_of_hosts() -> None:
+    assert describe_share(node(num_cpu=32, gpus=[CARD, CARD])) == "a whole virtual machine"
+    assert describe_share(node(num_cpu=32, gpus=[CARD, CARD], virtual=False)) == "a whole machine"
+    assert describe_share(node(host_gpus=1, cpu_quota=4.0)) == "16 of 32 CPUs, the time of 4 CPUs of a virtual machine"
+
+
+def test_facts_of_another_kind_than_expected_are_survived() -> None:
+    odd = node(gpus=[{"uuid": 7, "power_limit": "much"}], host_cpus="many", cpu_numa=3, boot=[1], driver={})
+    assert Confounder("boot", "ec0f1880", "[1]") in differences(RECORD, odd)
