@@ -258,6 +258,16 @@ def test_an_unknown_product_names_the_known_ones() -> None:
         products.ways("int4", 8, "cpu", 0)
 
 
+def test_later_rounds_time_the_fastest_way_alone(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "BUDGET", 0.05)
+    rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
+    for bench in rounds:
+        matmul.measure(bench, dtype="int8", size=64)
+    all_ways, fastest = (bench.attached["ways"].columns for bench in rounds)
+    assert all_ways["way"] == ["columns", "rows"]
+    assert fastest["way"] == [max(zip(all_ways["rate"], all_ways["way"], strict=True))[1]]
+
+
 def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     params = {"dtype": "int8", "size": 256}
