@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import shutil
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -86,14 +87,15 @@ def command(
         benchmark, params = point
         title = f"{benchmark.name} {format_point(params)}"
         report.start_point(f"{round_of}{title}")
-        done = measure_point(benchmark, params, dataclasses.replace(context, rounds=count), progress=report.progress)
+        round_context = dataclasses.replace(context, rounds=count, scratch=Path(scratch))
+        done = measure_point(benchmark, params, round_context, progress=report.progress)
         if record:
             append_record(record, done)
         if done.status == "failed" and settings.debug and not as_json:
             print(f"failed {title}: {done.reason}\n{done.output}", file=sys.stderr)
         return done
 
-    with host.offers.in_force(sources):
+    with host.offers.in_force(sources), tempfile.TemporaryDirectory(prefix="hpml-") as scratch:
         measured = _in_rounds(points, planned, context.run, measure, report)
     _print(measured, report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
@@ -32,6 +33,7 @@ class Bench:
     device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
     facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
     the point will be ended, s of the monotonic clock.  telemetry: of the point's GPUs, None where nobody watches them.
+    shared: a folder of the point that its rounds share, None where there is one round.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Bench:
         report: Progress | None = None,
         deadline: float | None = None,
         telemetry: Telemetry | None = None,
+        shared: Path | None = None,
     ) -> None:
         self.node = node
         self.params = dict(params)
@@ -54,6 +57,7 @@ class Bench:
         self.plan = plan or SamplingPlan()
         self.deadline = deadline
         self.telemetry = telemetry
+        self._shared = shared
         self.checks: list[str] = []
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
@@ -82,7 +86,7 @@ class Bench:
         cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each, "dirty" leaves
         it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
         launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's when left out.  budget: s, wall
-        clock, for all samples.  name: what warnings call it.
+        clock, for the samples of all rounds together.  name: what warnings call it.
         """
         plan = self.plan.but(budget=budget)
         if (device or self.device) == "cuda":
@@ -152,6 +156,26 @@ class Bench:
         `bench.check(allclose(bench.result(y), reference), …)`.
         """
         return self.corrupt(value) if self.corrupt else value
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What `compute` returned in the first round of this point; it is not called in the others.
+
+        For what further rounds would only repeat: hardware counters, a search for the best configuration, a series. Not
+        for a timed metric, whose rounds show how far it varies.
+        name: of the value, unique in the point.  The value must be plain JSON: numbers, text, lists, mappings by text.
+        """
+        import msgspec
+
+        from hpml_plugins.store import atomic_write
+
+        file = self._shared / f"{name}.json" if self._shared else None
+        if file and file.exists():
+            value: T = msgspec.json.decode(file.read_bytes())
+            return value
+        value = compute()
+        if file:
+            atomic_write(file, msgspec.json.encode(value), durable=False)
+        return value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""

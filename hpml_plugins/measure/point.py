@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +33,8 @@ class Context:
     """Where and for what a point is measured; copied into its Record. Empty where it does not apply.
 
     watch: whether the GPUs are watched meanwhile.  plan: how long to sample, all rounds together.  rounds: how many
-    there will be; `measure_point` measures one.
+    there will be; `measure_point` measures one.  scratch: a folder for what the rounds of a point share, of this run,
+    commit and environment.
     """
 
     node: Node
@@ -46,6 +48,7 @@ class Context:
     watch: bool = True
     plan: SamplingPlan = field(default_factory=SamplingPlan)
     rounds: int = 1
+    scratch: Path | None = None
 
 
 def measure_point(
@@ -116,6 +119,7 @@ def _measure_here(
         report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
         deadline=deadline,
         telemetry=telemetry,
+        shared=context.scratch / record.point if context.scratch and context.rounds > 1 else None,
     )
     metrics: dict[str, MetricSamples] = {}
     status: Status = "failed"

@@ -24,7 +24,7 @@ class SamplingPlan:
 
     precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall clock, warm-up
     apart.  warm_up: s, at most.  fewest: samples taken even past the budget, for steps under a second; three for
-    longer ones.  most: a bound on memory.
+    longer ones.  most: a bound on memory.  rounds: how many rounds of the point share precision and budget.
     """
 
     precision: float = 0.005
@@ -32,15 +32,18 @@ class SamplingPlan:
     warm_up: float = 1.0
     fewest: int = 10
     most: int = 2000
+    rounds: int = 1
 
     def but(self, *, precision: float | None = None, budget: float | None = None) -> SamplingPlan:
-        """The same plan with what is given replaced. precision: a share.  budget: s."""
-        return replace(self, precision=precision or self.precision, budget=budget or self.budget)
+        """The same plan with what is given replaced. precision: a share.  budget: s, of all rounds together."""
+        own = budget / self.rounds if budget else self.budget
+        return replace(self, precision=precision or self.precision, budget=own)
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise."""
         fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
-        return replace(self, precision=self.precision * math.sqrt(rounds), budget=self.budget / rounds, fewest=fewest)
+        precision, budget = self.precision * math.sqrt(rounds), self.budget / rounds
+        return replace(self, precision=precision, budget=budget, fewest=fewest, rounds=rounds)
 
 
 def warm_up(run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0) -> dict[str, str | float]:

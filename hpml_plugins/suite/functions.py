@@ -108,21 +108,24 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
     """
     if not declared.is_chosen(params):
         return None
+    commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
+    scratch = Path(suite.scratch, commit or "here", environment or "here") if suite.scratch else None
     context = Context(
         plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
         rounds=declared.rounds,
         node=suite.node,
         plugin=declared.plugin.name,
         machine=suite.machine,
-        commit=os.environ.get("ASV_COMMIT", ""),
-        environment=os.environ.get("ASV_ENV_NAME", ""),
+        commit=commit,
+        environment=environment,
         run=suite.run,
+        scratch=scratch,
     )
-    if not suite.scratch:
+    if not scratch:
         return _measure(suite, declared, params, context)
     point = point_key(declared.benchmark, declared.version, params)
-    file = record_file(suite.results, suite.machine, context.commit)
-    before = _stored(suite, file, point, context.environment) if suite.reuse else None
+    file = record_file(suite.results, suite.machine, commit)
+    before = _stored(suite, file, point, environment) if suite.reuse else None
     if before and before.is_complete:
         record = before
     else:
@@ -134,8 +137,7 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
                 Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
                 raise
         record = combine([before, record]) if before else record
-    finished = Path(suite.scratch, context.commit or "here", context.environment or "here", f"{point}.json")
-    atomic_write(finished, encode(record), durable=False)  # for what asv's own process prints
+    atomic_write(scratch / f"{point}.json", encode(record), durable=False)  # for what asv's own process prints
     return record
 
 

@@ -28,16 +28,20 @@ FAULTY = """
     from pathlib import Path
     from hpml_plugins import Benchmark, Metric, Requires, hookimpl
 
+    def note(name, text):
+        with open(Path(__file__).with_name(name), "a") as file:
+            file.write(text + "\\n")
+        return 7
+
     def measure(bench, *, how):
-        with open(Path(__file__).with_name("asked.txt"), "a") as file:
-            file.write(how + "\\n")
+        note("asked.txt", how)
         if how == "raises":
             raise ValueError("no such thing")
         if how == "segfaults":
             ctypes.string_at(0)
         if how == "hangs":
             time.sleep(60)
-        return {"time": bench.time(lambda: None), "count": 7}
+        return {"time": bench.time(lambda: None), "count": bench.once("count", lambda: note("counted.txt", how))}
 
     METRICS = [Metric("time", "s", "lower"), Metric("count", "1", "higher")]
     GRID = {"how": ["works", "raises", "segfaults", "hangs"]}
@@ -98,6 +102,8 @@ def test_each_point_is_measured_once_for_all_its_metrics(ran: Project) -> None:
     asked = (ran.path / "asked.txt").read_text().split()
     # Three rounds of three commits; a point that failed has no second round.
     assert sorted(asked) == sorted(["works"] * 9 + ["raises", "segfaults", "hangs"] * 3)
+    # What is computed once is so for each commit.
+    assert (ran.path / "counted.txt").read_text().split() == ["works"] * 3
     keys = [(record.commit, record.point) for record in records(ran)]
     assert len(keys) == len(set(keys))
 

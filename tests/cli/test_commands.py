@@ -131,6 +131,14 @@ def test_run_measures_as_many_rounds_as_asked_for(hpml: Hpml) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
 
 
+def test_what_a_point_computes_once_is_computed_in_its_first_round(hpml: Hpml, write: Write) -> None:
+    drawing = "import random\n" + TOY.replace("bench.time(lambda: sum(range(size)))", "bench.once('x', random.random)")
+    write("toy.py", drawing)
+    write("registry.yaml", REGISTRY)
+    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
+    assert (samples.rounds, len(set(samples.samples))) == ([1, 1, 1], 1)
+
+
 @pytest.mark.usefixtures("toy")
 def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, write: Write) -> None:
     write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))

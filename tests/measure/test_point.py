@@ -35,6 +35,26 @@ def ok(bench: Bench) -> dict[str, Any]:
     return {"time": Samples.of([1.0, 2.0, 3.0], "s", timer="none")}
 
 
+def draws(bench: Bench) -> dict[str, Any]:
+    drawn = bench.once("drawn", lambda: {"number": time.perf_counter_ns(), "text": "µ"})
+    assert drawn["text"] == "µ"
+    return {"time": float(drawn["number"])}
+
+
+def test_the_rounds_of_a_point_share_what_is_computed_once(node: Node, tmp_path: Path) -> None:
+    def drawn(size: int, **context: Any) -> float:
+        benchmark = Benchmark("toy", lambda bench, size: draws(bench), [TIME], grid={"size": [1, 2]})
+        record = measure_point(benchmark, {"size": size}, Context(node, **context))
+        assert record.status == "ok", record.reason
+        return record.metrics["time"].median
+
+    shared = {"scratch": tmp_path, "rounds": 3}
+    assert drawn(1, **shared) == drawn(1, **shared)
+    assert drawn(2, **shared) != drawn(1, **shared)
+    assert drawn(1, scratch=tmp_path, rounds=1) != drawn(1, **shared)  # one round shares nothing
+    assert drawn(1) != drawn(1)
+
+
 def test_a_point_gives_a_record_with_samples_checks_series_and_facts(node: Node) -> None:
     record = point(ok, node)
     assert record.status == "ok"

@@ -48,6 +48,14 @@ def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_sa
     assert hits >= 170
 
 
+def test_the_rounds_share_the_budget_that_a_step_asks_for() -> None:
+    plan = SamplingPlan(budget=3.0).in_rounds(3)
+    assert plan.budget == pytest.approx(1.0)
+    assert plan.but(budget=0.6).budget == pytest.approx(0.2)
+    assert plan.but(precision=0.1).budget == plan.budget
+    assert SamplingPlan().but(budget=0.6).budget == 0.6
+
+
 def test_a_noisy_step_ends_with_its_budget_and_says_so() -> None:
     def take() -> list[float]:
         time.sleep(0.001)

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hpml_plugins import Node
+from hpml_plugins.host import make_host
 from hpml_plugins.model import Benchmark
-from hpml_plugins.plugins.harness import hpml_benchmarks
+from hpml_plugins.plugins.harness import hpml_benchmarks, slowed_kernels
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure, publish
+from hpml_plugins.registry import read_registry
 from hpml_plugins.testing import Context, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -59,3 +64,44 @@ def test_a_made_history_is_published_by_asv_alone_and_with_our_pages(tmp_path: P
     assert "3 commits" in page and commits[-1][:8] in page
     assert "made01 · bandwidth" in page
     assert not (tmp_path / "html-alone" / "gpus.html").exists()
+
+
+SLOWED_IN_THE_SIMULATOR = """
+import warnings
+
+warnings.simplefilter("ignore")
+import numpy as np
+from hpml_plugins.plugins.harness import slowed_kernels
+
+for iterations in (100, 102):
+    step = slowed_kernels._registers(1, iterations)
+    step.run()
+    found = step.result()
+    print(iterations, step.error(found) <= step.tolerance, step.error(found - 1) <= step.tolerance)
+values, sums = np.random.default_rng(0).random((51, 8), dtype=np.float32), np.zeros(8, np.float32)
+slowed_kernels.sum_columns[1, 8](values.ravel(), sums, np.uint64(8), 50)
+print(np.allclose(sums, values[:50].sum(0), rtol=1e-6), np.allclose(sums, values.sum(0), rtol=1e-6))
+"""
+
+
+def test_a_longer_loop_gives_another_result_which_its_check_knows() -> None:
+    command = [sys.executable, "-c", SLOWED_IN_THE_SIMULATOR]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["100 True False", "102 True False", "True False"]
+
+
+def test_every_slow_down_is_a_whole_number_of_iterations() -> None:
+    slowdowns = BENCHMARKS["harness_slowdown"].grid["slowdown"]
+    for iterations in (slowed_kernels.MULTIPLY_ADDS, slowed_kernels.READS, slowed_kernels.PRODUCTS):
+        for percent in slowdowns:
+            assert slowed_kernels.lengthened(iterations, int(percent)) * 100 == iterations * (100 + int(percent))
+    with pytest.raises(ValueError, match="2 % of 10 iterations is not a whole number"):
+        slowed_kernels.lengthened(10, 2)
+
+
+def test_the_quick_profile_leaves_the_slow_downs_out() -> None:
+    host = make_host(read_registry(), profile="quick")
+    assert [each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"] == [[]]

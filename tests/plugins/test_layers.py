@@ -194,14 +194,24 @@ STEPS = {"first": 0.012, "second": 0.010}
 def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Machine, list[Samples]]]:
     """The two steps timed in turns on a machine of this slowness, which is everything's clock meanwhile."""
 
-    def timed(slowness: Callable[[float], float], seconds: float = 0.01) -> tuple[Machine, list[Samples]]:
+    def timed(
+        slowness: Callable[[float], float], seconds: float = 0.01, rounds: int = 1
+    ) -> tuple[Machine, list[Samples]]:
         machine = Machine(slowness)
         with monkeypatch.context() as patched:
             patched.setattr("time.perf_counter", lambda: machine.now)
-            found = time_in_turns(Bench(node, {}), machine.step_of, ("first", "second"), seconds)
+            found = time_in_turns(
+                Bench(node, {}, plan=SamplingPlan().in_rounds(rounds)), machine.step_of, ("first", "second"), seconds
+            )
         return machine, list(found)
 
     return timed
+
+
+def test_the_rounds_of_a_point_share_the_turns(timed: Any) -> None:
+    machine, (*_, speedup) = timed(lambda now: 1.0, rounds=3)
+    assert machine.turns == ["first", "second", "second", "first"]
+    assert len(speedup) == 2
 
 
 def test_each_of_two_steps_goes_first_as_often(timed: Any) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from hpml_plugins import Bench, HpmlError, Node, load_data
+from hpml_plugins import Bench, HpmlError, Node, Samples, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node import needs
@@ -41,6 +44,26 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BITS", (8, 4, 2))
     monkeypatch.setattr(running, "BUDGET", 0.05)
     monkeypatch.setattr(running, "BATCHES", dict.fromkeys(running.BATCHES, (1, 4)))
+
+
+class Stopwatch(Bench):
+    """A Bench for which one image takes 0.3 s, and each batch as many seconds as here."""
+
+    seconds: ClassVar = {1: 0.3, 2: 0.4, 8: 0.5}
+
+    def time(self, step: Callable[[], Any], **_: Any) -> Samples:
+        return Samples.of([self.seconds[len(step())]], "s")
+
+
+def test_later_rounds_time_the_smallest_batch_and_the_best(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(running.BATCHES, ("cpu", "eager"), (1, 2, 8))
+    deployed: Any = SimpleNamespace(network=torch.nn.Identity(), timed=None, dtype=torch.float32)
+    subject: Any = SimpleNamespace(timed=(1, 2, 2))
+    rounds = [running.time_batches(Stopwatch(node, {}, shared=tmp_path), deployed, subject, "eager") for _ in range(2)]
+    # By the time of one image, 8 would take 2.4 s, which is too long; by that of two they do not.
+    assert [[each.batch for each in timed] for timed in rounds] == [[1, 2, 8], [1, 8]]
 
 
 def simple_subject(**changes: Any) -> Subject:
@@ -233,6 +256,16 @@ def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch
 def test_an_unknown_product_names_the_known_ones() -> None:
     with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8"):
         products.ways("int4", 8, "cpu", 0)
+
+
+def test_later_rounds_time_the_fastest_way_alone(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "BUDGET", 0.05)
+    rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
+    for bench in rounds:
+        matmul.measure(bench, dtype="int8", size=64)
+    all_ways, fastest = (bench.attached["ways"].columns for bench in rounds)
+    assert all_ways["way"] == ["columns", "rows"]
+    assert fastest["way"] == [max(zip(all_ways["rate"], all_ways["way"], strict=True))[1]]
 
 
 def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,6 +266,27 @@ def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyP
     assert values["best"].median >= values["rate"].median
 
 
+def test_later_rounds_time_the_best_size_of_matmul_alone(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpml_plugins.plugins.roofline.roof.SIZES", {"cpu": (16, 256)})
+    rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
+    first, second = (MATMUL.measure(each, dtype="float32") for each in rounds)
+    assert first["size"] == second["size"]
+    assert [each.attached["sizes"].columns["size"] for each in rounds] == [[16, 256], [first["size"]]]
+
+
+def test_later_rounds_do_not_count_again(gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ncu(tmp_path, f"VALUES = {{{counters.READ!r}: '8', {counters.WRITTEN!r}: '2'}}\n{COUNTING}", monkeypatch)
+    rounds = [Bench(gpu_node, {}, gpus=1, shared=tmp_path / "point") for _ in range(2)]
+    first = work.count(rounds[0], ["kernel", "scale", "0"])
+    (tmp_path / "ncu").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert first is not None
+    assert first.nbytes == 10
+    assert (work.count(rounds[1], ["kernel", "scale", "0"]), rounds[1].warnings) == (first, [])
+
+
 def ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program `ncu` that prints what the real one would: there is no GPU where tests run."""
     program = folder / "ncu"

@@ -10,9 +10,12 @@ from hpml_plugins.plugins.harness.planning import PLAN
 from hpml_plugins.plugins.harness.publish import PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
 from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
+from hpml_plugins.plugins.harness.slowdown import SLOWDOWN
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's."""
-    return [LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH]
+    """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's, known slow-downs."""
+    return [
+        LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH, SLOWDOWN
+    ]  # fmt: skip

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from hpml_plugins import Bench, Samples
 
-#: s of sampling, all turns of both steps together.
+#: s of sampling, all turns of both steps together, in all rounds of the point.
 BUDGET = 1.5
-#: Even, so that each step goes first as often. Of six ratios the smallest and the largest are the 95 % interval of the
-#: median; of fewer they are less.
+#: In all rounds of the point. Even, so that each step goes first as often. Of six ratios the smallest and the largest
+#: are the 95 % interval of the median; of fewer they are less.
 ROUNDS = 6
 #: Samples of a turn, at least.
 FEWEST = 2
@@ -37,6 +38,7 @@ def time_in_turns(
     rounds, fewest = (ROUNDS_OF_LONG, 1) if seconds >= LONG else (ROUNDS, FEWEST)
     # Precision 0: turns of one length, or those that end early would count less in what a step's turns have together.
     share = 1 / (2 * rounds)
+    rounds = 2 * math.ceil(rounds / (2 * bench.plan.rounds))
     plan = replace(bench.plan, precision=0.0, budget=BUDGET * share, warm_up=bench.plan.warm_up * share, fewest=fewest)
     # A bench of its own: what a short turn warns of is no news of the point.
     timer = Bench(bench.node, bench.params, gpus=bench.gpus, plan=plan)

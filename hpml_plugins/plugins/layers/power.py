@@ -15,10 +15,16 @@ MOST_CALLS = 50_000
 
 
 def attach_power(bench: Bench, step: Callable[[], object], seconds: float) -> None:
-    """Repeat a step of so many seconds on the GPU and attach the series `power`: average power and energy a call.
+    """Attach the series `power`, of the point's first round: average power and energy of a call.
 
     Where the card does not tell its energy, a warning says so and there is no series: a zero would be a measurement.
     """
+    if columns := bench.once("power", lambda: _power(bench, step, seconds)):
+        bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
+
+
+def _power(bench: Bench, step: Callable[[], object], seconds: float) -> dict[str, list[float]]:
+    """The columns: a step of so many seconds is repeated on the GPU. None where the card does not tell its energy."""
     import torch
 
     def repeat(lasting: float) -> tuple[int, float]:
@@ -37,10 +43,9 @@ def attach_power(bench: Bench, step: Callable[[], object], seconds: float) -> No
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except Exception as error:
         bench.warn(f"power is not known: {error}")
-        return
+        return {}
     repeat(SETTLE)
     before = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     calls, lasted = repeat(LASTS)
     joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - before) * 1e-3
-    columns = {"power": [joules / lasted], "energy": [joules / calls], "calls": [calls], "time": [lasted]}
-    bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
+    return {"power": [joules / lasted], "energy": [joules / calls], "calls": [calls], "time": [lasted]}

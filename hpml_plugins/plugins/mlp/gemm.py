@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Variant, flops
+from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant, flops
 
 #: m × n × k: squares, and the products of the exercise's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
 #: of the forward pass, the first and the last of the backward pass (which as a rule are nt, nt, tn, tn).
@@ -42,8 +42,15 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     own, theirs = torch.empty(m, n, dtype=a.dtype, device=bench.device), torch.empty(m, n, dtype=a.dtype, device="cuda")
     bench.progress("trying tiles", 0.1)
     tiled = Tiled(many=True)
-    tiled(own, a, b, variant)
-    ((key, tried),) = tiled.tried.items()
+
+    def search() -> list[tuple[dict[str, Any], float]]:
+        tiled(own, a, b, variant)
+        ((_, found),) = tiled.tried.items()
+        return [(asdict(tile), seconds) for tile, seconds in found.items()]
+
+    tried = {Tile(**fields): seconds for fields, seconds in bench.once("tuning", search)}
+    best = next(iter(tried))
+    tiled.chosen[variant, dtype, m, n, k] = best
     bench.series(
         "tuning",
         {"tile": [str(tile) for tile in tried], "time": list(tried.values()), "waste": [t.waste(m, n) for t in tried]},
@@ -52,7 +59,6 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     bench.progress("checking", 0.4)
     check(bench, tiled, own, a, b, variant)
     bench.progress("timing", 0.5)
-    best = tiled.chosen[key]
     time = bench.time(tiled.bound(best, own, a, b, variant))
     other = bench.time(lambda: by_torch(theirs, a, b, variant), name="torch")
     time = replace(time, info={**time.info, "tile": str(best)})

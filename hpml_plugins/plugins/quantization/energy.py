@@ -14,27 +14,32 @@ RAPL = Path("/sys/class/powercap/intel-rapl:0")
 
 
 def attach_energy(bench: Bench, step: Callable[[], object], images: int) -> None:
-    """The series `energy`: J an image and average power of a step over so many images, repeated for LASTS.
+    """The series `energy`, of the point's first round: J an image and average power of a step over so many images.
 
     The whole card's, or the whole CPU package's, whatever else it does. Where nothing tells, a warning and no series.
     """
+    if columns := bench.once("energy", lambda: _energy(bench, step, images)):
+        bench.series("energy", columns, {"energy": "J", "power": "W", "images": "1"})
+
+
+def _energy(bench: Bench, step: Callable[[], object], images: int) -> dict[str, list[float]]:
+    """The columns: the step is repeated for LASTS. None where nothing tells."""
     read, end = _counter(bench)
     if read is None:
         bench.warn(f"energy is not known: {end}")
-        return
+        return {}
     _repeat(step, SETTLE, bench.device)
     before = read()
     steps, seconds = _repeat(step, LASTS, bench.device)
     joules = read() - before
     if joules <= 0:
         bench.warn("energy is not known: the counter did not move forward")
-        return
-    columns: dict[str, list[float]] = {
+        return {}
+    return {
         "energy": [joules / (steps * images)],
         "power": [joules / seconds],
         "images": [steps * images],
     }
-    bench.series("energy", columns, {"energy": "J", "power": "W", "images": "1"})
 
 
 def _counter(bench: Bench) -> tuple[Callable[[], float] | None, str]:

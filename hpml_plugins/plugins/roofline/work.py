@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -57,8 +58,7 @@ def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | N
     command = [sys.executable, "-m", PROGRAM, *arguments]
     for _ in range(len(wanted)):
         try:
-            kernels = count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)
-            return add_up([kernel.counters for kernel in kernels])
+            return add_up(bench.once("counters", functools.partial(_counters, command, wanted)))
         except HpmlError as error:
             # A counter that a card lacks is n/a to ncu; should another release refuse it by name, ask without it.
             kept = [name for name in wanted if name.removesuffix(".sum") not in error.what]
@@ -67,6 +67,11 @@ def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | N
                 return None
             wanted = kept
     return None
+
+
+def _counters(command: Sequence[str], wanted: Sequence[str]) -> list[dict[str, float]]:
+    """The counters of each kernel."""
+    return [kernel.counters for kernel in count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)]
 
 
 def settle(bench: Bench, counts: Counts | None, estimate: Callable[[], tuple[float, float]]) -> Work:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
-#: How often own and torch's additions take turns, and how long each samples, s.
+#: How often own and torch's additions take turns, in all rounds of a point together, and how long each samples, s.
 ROUNDS = 5
 TURN = 0.3
 
@@ -62,7 +62,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     bench.progress("timing", 0.9)
     time = bench.time(step)
     time = replace(time, info={**time.info, **info})
-    ratio = speed_against(step, with_torch, lambda each: _quick(bench, each, TURN), ROUNDS)
+    ratio = speed_against(step, with_torch, lambda each: _quick(bench, each, TURN), -(-ROUNDS // bench.plan.rounds))
     bench.progress("timing a copy", 0.97)
     copy = bench.time(lambda: on_gpu[2].copy_(on_gpu[0]), name="copy")
     return {
@@ -89,13 +89,20 @@ def speed_against(own: Step, other: Step, seconds: Callable[[Step], float], roun
 
 
 def _tuned(bench: Bench, candidates: Any) -> tuple[Step, Info]:
-    """The fastest configuration's step and what it is; every time that was tried becomes a series."""
-    from hpml_plugins.plugins.vecadd.configurations import tune
+    """The fastest configuration's step and what it is; every time that was tried becomes a series.
+
+    The search is that of the point's first round.
+    """
+    from hpml_plugins.plugins.vecadd.configurations import Configuration, tune
 
     def seconds(configuration: Configuration, budget: float) -> float:
         return _quick(bench, candidates.step(configuration), budget)
 
-    tried = tune(seconds, candidates.cachings(), bench.progress)
+    def search() -> list[tuple[dict[str, Any], float]]:
+        found = tune(seconds, candidates.cachings(), bench.progress)
+        return [(asdict(configuration), time) for configuration, time in found.items()]
+
+    tried = {Configuration(**fields): time for fields, time in bench.once("tuning", search)}
     bench.series("tuning", columns(tried), dict.fromkeys(COLUMNS, "1") | {"time": "s"})
     best = next(iter(tried))
     return candidates.step(best), {

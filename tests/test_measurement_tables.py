@@ -1,0 +1,138 @@
+"""The tables of docs/measurement.md from made Records, whose spread is known."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+import measurement_tables as tables
+import pytest
+from msgspec.structs import replace
+
+from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.store import append_record
+
+CARDS = "AB"
+RUNS = 4
+
+
+def record(benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str) -> Record:
+    return Record(
+        benchmark=benchmark, plugin="harness", version="1", params=params, status="ok", metrics=metrics,
+        machine="h200-x1", run=run, commit="c" * 40, started=float(len(run)), source={"sha256": "code"},
+        node={"gpus": [{"name": "NVIDIA H200", "uuid": card}]},
+    )  # fmt: skip
+
+
+def timed(value: float, boost: float | None = None) -> MetricSamples:
+    """A time in three rounds, of two regimes where `boost` is given."""
+    info: dict[str, str | float] = {"timer": "cuda events"} | ({"regime": "sustained"} if boost else {})
+    boosted = [boost] * 3 if boost else []
+    ones = [1, 1, 1]
+    return MetricSamples("s", "lower", [value] * 3, info, boosted, rounds=ones, boost_rounds=ones if boost else [])
+
+
+def slowed(deviation: float, *, boost_deviation: float = 0.0, kernel: str = "registers") -> list[Record]:
+    """RUNS runs on each card of a kernel with slow-downs of 0 and 5 %; the runs vary by so much."""
+    draw = random.Random(1)
+    made = []
+    for card, run, percent in itertools.product(CARDS, range(RUNS), (0, 5)):
+        level = 3e-5 * (1 + percent / 100)
+        boost = 0.9 * level * draw.gauss(1, boost_deviation) if boost_deviation else None
+        metrics = {"time": timed(level * draw.gauss(1, deviation), boost)}
+        made.append(record("harness_slowdown", {"kernel": kernel, "slowdown": percent}, metrics, card, f"{card}{run}"))
+    return made
+
+
+def cells(table: str) -> list[list[str]]:
+    """The rows of a Markdown table below its header."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line][2:]
+
+
+def first_percent(text: str) -> int:
+    return int(text.partition("%")[0])
+
+
+def test_a_slow_down_far_above_the_spread_is_always_found_and_none_is_invented() -> None:
+    records = slowed(0.001)
+    rows = {(row[2], row[3]): row for row in cells(tables.power(records, records))}
+    pairs = {"same": len(CARDS) * RUNS * (RUNS - 1), "other": len(CARDS) * RUNS * RUNS}
+    for card, count in pairs.items():
+        kernel, regime, *_, worse, among, better, number = rows["5 %", card]
+        assert (kernel, regime, number) == ("registers", "not throttled", str(count))
+        assert worse.startswith("100%") and among.startswith("100%") and better.startswith("0%")
+        assert rows["0 %", card][5].startswith("0%")
+    assert float(rows["5 %", "same"][4].rstrip("%")) == pytest.approx(5, abs=0.2)
+
+
+def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_earlier() -> None:
+    def found(deviation: float) -> tuple[int, int]:
+        records = slowed(deviation)
+        row = next(row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"])
+        return first_percent(row[5]), first_percent(row[6])
+
+    assert found(0.05) == (pytest.approx(0, abs=10), 0)
+    alone, among = found(0.012)
+    assert among < alone
+
+
+def test_boost_is_judged_by_its_own_spread() -> None:
+    records = slowed(0.05, boost_deviation=0.001, kernel="products")
+    rows = {row[1]: row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]}
+    assert set(rows) == {"boost", "sustained"}
+    assert first_percent(rows["boost"][5]) == 100
+    assert first_percent(rows["sustained"][5]) < 20
+
+
+def test_runs_are_compared_not_points_of_one_run() -> None:
+    made = [each for each in slowed(0.001) if each.run == "A0"]
+    assert list(tables.slowed_pairs(made)) == []
+
+
+def test_fidelity_tells_short_kernels_in_microseconds_and_throttled_ones_in_two_regimes() -> None:
+    def fidelity(case: str, hot: MetricSamples, ncu: float) -> Record:
+        others = dict.fromkeys(("cold", "ncu_cold", "dirty", "do_bench"), timed(ncu))
+        return record("harness_fidelity", {"case": case}, {"hot": hot, "ncu_hot": timed(ncu), **others}, "A", "r")
+
+    made = [fidelity("vecadd_1m", timed(4.5e-6), 4.4e-6), fidelity("matmul_4096", timed(204e-6, 178e-6), 176e-6)]
+    rows = {row[0]: row[2:5] for row in cells(tables.fidelity([], made))}
+    assert rows == {
+        "vecadd_1m": ["4.50", "4.40", "+0.10 µs"],
+        "matmul_4096, boost": ["178.00", "176.00", "+1.14%"],
+        "matmul_4096, sustained": ["204.00", "176.00", "+15.91%"],
+    }
+
+
+def test_the_spread_between_cards_has_its_interval() -> None:
+    def spread(card: str, time: float, variation: float) -> Record:
+        values = {"time": time, "boost": time, "time_variation": variation, "boost_variation": variation}
+        metrics = {name: MetricSamples("1", "lower", [value]) for name, value in values.items()}
+        made = record("harness_spread", {"case": "vecadd_100m"}, metrics, card, card)
+        return replace(made, series={"runs": Series({"time": [1.0] * 10})})
+
+    [row] = cells(tables.spread([], [spread("A", 1.00e-4, 0.003), spread("B", 1.02e-4, 0.004)]))
+    assert row[:3] == ["vecadd_100m", "not throttled", "100 to 102"]
+    assert row[3] == tables.deviation((0.5 * (0.003**2 + 0.004**2)) ** 0.5, 18)
+    assert row[5].startswith("1.40%")  # log 1.02 / √2
+    assert row[6] == "2"
+    # s √(ν / χ²): for ν = 9, χ² is 2.70 at 2.5 % and 19.02 at 97.5 %
+    assert tables.deviation(0.01, 9) == "1.00% (0.69% to 1.83%)"
+
+
+def test_a_table_is_printed_of_the_chosen_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for each in slowed(0.001):
+        append_record(tmp_path / "h200-x1" / "records" / f"{each.commit[:8]}.jsonl", each)
+    tables.main(["power", "--results", str(tmp_path), "--commit", "cccc"])
+    of_slowdowns = capsys.readouterr().out
+    tables.main(["power", "--results", str(tmp_path), "--commit", "dddd"])
+    assert len(cells(of_slowdowns)) == 4
+    assert cells(capsys.readouterr().out) == []
+    tables.main(["repeats", "--results", str(tmp_path)])
+    printed = capsys.readouterr().out
+    pairs = len(CARDS) * RUNS * (len(CARDS) * RUNS - 1)  # of each of two points, every two runs
+    assert [int(row[1]) for row in cells(printed)] == [pairs, pairs]
+    assert "SAME" in printed
+    assert statistics.fmean(float(row[2].rstrip("%")) for row in cells(printed)) < 10
