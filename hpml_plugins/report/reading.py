@@ -131,8 +131,8 @@ class TrackedBenchmark:
 class TrackedMetric:
     """One metric of one benchmark: a benchmark of asv's, and a group of rows on a page.
 
-    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where it is not
-    known.
+    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where neither is
+    better or it is not known.
     """
 
     name: str

@@ -39,7 +39,7 @@ FAULTY = """
             time.sleep(60)
         return {"time": bench.time(lambda: None), "count": 7}
 
-    METRICS = [Metric("time", "s", "lower"), Metric("count", "1", "higher")]
+    METRICS = [Metric("time", "s", "lower"), Metric("count", "1", None)]
     GRID = {"how": ["works", "raises", "segfaults", "hangs"]}
 
     @hookimpl
@@ -149,7 +149,11 @@ def test_the_machine_has_gpu_and_num_gpu_beside_asvs_six(ran: Project) -> None:
 
 
 def test_declarations_carry_direction_and_unit(ran: Project) -> None:
-    entry = json.loads((ran.path / "results" / "benchmarks.json").read_text())["faulty.track_time"]
+    entries = json.loads((ran.path / "results" / "benchmarks.json").read_text())
+    entry, count = entries["faulty.track_time"], entries["faulty.track_count"]
+    assert (count["direction"], count["si_unit"]) == (None, "1")
+    (stored,) = {record.metrics["count"].direction for record in records(ran) if "count" in record.metrics}
+    assert stored is None
     wanted = {"unit": "seconds", "si_unit": "s", "direction": "lower", "plugin": "faulty", "benchmark": "faulty"}
     assert {key: entry[key] for key in wanted} == wanted
 

@@ -50,7 +50,7 @@ class Change:
     """A change of level between two revisions.
 
     last: the last revision of the old level.  first: the first known one of the new.  before, after: the levels.
-    verdict: "better", "worse", or "" where the benchmark's direction is not known.
+    verdict: "better", "worse", or "" where the metric has no direction.
     """
 
     last: int
@@ -188,8 +188,8 @@ def level_changes(levels: Sequence[Step], direction: str, readings: Readings, th
 def open_regressions(levels: Sequence[Step], direction: str, readings: Readings, threshold: float) -> list[Change]:
     """The changes for the worse that no later level made good, oldest first.
 
-    Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
-    direction is not known has none: nobody can say.
+    Each is against the best level since, so that small ones together may exceed the threshold. A metric without a
+    direction has none: nobody can say.
     """
     if not levels:
         return []

@@ -166,6 +166,9 @@ def loaded(**changed: object) -> Loaded:
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
         ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
         ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
+        ({"metrics": (Metric("time", "s", "higher"),)}, "metric time was [s, lower], is [s, higher]"),
+        ({"metrics": (Metric("time", "s", None),)}, ""),  # to rank it or not changes nothing of what is measured
+        ({"metrics": (Metric("time", "B", None),)}, "metric time was [s, lower], is [B, None]"),
     ],
 )
 def test_a_definition_that_changed_under_one_version_is_found(
