@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from hpml_plugins.model import formatting
+from hpml_plugins.model.benchmark import Direction
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
 from hpml_plugins.model.units import UNITS
 
@@ -42,6 +44,7 @@ class Difference:
     """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
 
     low, high: the 95 % interval of the ratio.  p: of no difference, before correction; None where nobody can say.
+    reason: why there can be neither ratio nor verdict, see `different_problems`.
     """
 
     verdict: Verdict
@@ -49,6 +52,7 @@ class Difference:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    reason: str = ""
 
 
 class Variability:
@@ -123,8 +127,8 @@ class Variability:
 
             adjusted = iter(false_discovery_control(tested).tolist())
         return [
-            _judged(each, next(adjusted) if each.p is not None else None, a.metrics[name].direction, margin)
-            for each, (a, _, name) in zip(raw, pairs, strict=True)
+            _judged(each, next(adjusted) if each.p is not None else None, common_direction(a, b, name), margin)
+            for each, (a, b, name) in zip(raw, pairs, strict=True)
         ]
 
     def _difference(self, a: Record, b: Record, name: str) -> Difference:
@@ -132,6 +136,8 @@ class Variability:
 
         one, other = a.metrics[name].median, b.metrics[name].median
         first, second = self.spread(a, name), self.spread(b, name)
+        if not _describes_problem(a, b, name) and (reason := different_problems(a, b)):
+            return Difference("AMBIGUOUS", reason=reason)
         if one == other:
             return Difference("SAME", 1.0 if one > 0 else None)
         if not (one > 0 and other > 0) or first is None or second is None:
@@ -156,7 +162,33 @@ def _judged(found: Difference, adjusted: float | None, direction: str | None, ma
         verdict = "BETTER" if (found.ratio > 1) == (direction == "higher") else "WORSE"
     elif found.low is not None and found.high is not None and 1 - margin <= found.low and found.high <= 1 + margin:
         verdict = "SAME"
-    return Difference(verdict, found.ratio, found.low, found.high, found.p)
+    return replace(found, verdict=verdict)
+
+
+def common_direction(a: Record, b: Record, name: str) -> Direction | None:
+    """Which direction of a metric is better by both Records; None where one of them has none, or they contradict."""
+    one, other = a.metrics[name].direction, b.metrics[name].direction
+    return one if one == other else None
+
+
+def different_problems(a: Record, b: Record) -> str:
+    """How the problems differ that two Records of a point solved: `different problems: size 4096 and 12288`, or "".
+
+    A metric that has no direction and was counted, such as the size that a product was fastest at, describes the
+    problem. The other metrics of different problems have no ratio.
+    """
+    differing = []
+    for name in sorted(a.metrics.keys() & b.metrics.keys()):
+        one, other = a.metrics[name], b.metrics[name]
+        if _describes_problem(a, b, name) and one.median != other.median:
+            unit = formatting.shown_unit(one.unit).label
+            differing.append(f"{name} {one.median:.15g} and {other.median:.15g} {unit}".rstrip())
+    return f"different problems: {', '.join(differing)}" if differing else ""
+
+
+def _describes_problem(a: Record, b: Record, name: str) -> bool:
+    is_counted = all(kind_of(each, each.metrics[name]) == "counted" for each in (a, b))
+    return is_counted and common_direction(a, b, name) is None
 
 
 def kind_of(record: Record, metric: MetricSamples) -> str:
