@@ -64,7 +64,7 @@ def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
     assert directions <= {"lower", "higher"}  # what the types of such a commit allow
     monkeypatch.setenv(SUITE_VARIABLE, str(tmp_path / "suite.json"))
     (function,) = track_functions(tmp_path).values()
-    assert function.direction is None  # type: ignore[attr-defined]
+    assert function.direction == "none"  # type: ignore[attr-defined]
 
 
 def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:

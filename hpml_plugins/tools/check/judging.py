@@ -118,7 +118,7 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
     now = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
-        was = (old.get("si_unit"), old.get("direction"))
+        was = (old.get("si_unit"), None if old.get("direction") == "none" else old.get("direction"))
         if name not in now:
             yield f"metric {name} is gone"
         elif now[name] != was and (now[name][0] != was[0] or None not in (now[name][1], was[1])):

@@ -47,9 +47,7 @@ def benchmark(name: str, params: Mapping[str, Sequence[object]] | None = None, *
     }
 
 
-def ours(
-    plugin: str, name: str, metric: str, unit: str, direction: str | None, **params: Sequence[object]
-) -> dict[str, Any]:
+def ours(plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]) -> dict[str, Any]:
     """One entry of benchmarks.json with the keys that our generated benchmarks add."""
     return benchmark(
         f"{name}.track_{metric}",
@@ -66,7 +64,7 @@ def ours(
 
 TIME = ours("numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"])
 BANDWIDTH = ours("numba_cuda", "vector_add", "bandwidth", "B/s", "higher", n=[1000, 1000000], mode=["plain", "fast"])
-FLOP = ours("fvcore", "resnet50", "flop", "FLOP", None)
+FLOP = ours("fvcore", "resnet50", "flop", "FLOP", "none")
 FOREIGN = benchmark("foreign.track_score", {"path": [NASTY, "a/b & c"]}, unit="points")
 BENCHMARKS = {each["name"]: each for each in (TIME, BANDWIDTH, FLOP, FOREIGN)}
 

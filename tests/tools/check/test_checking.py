@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import TOY
@@ -180,6 +181,14 @@ def test_a_definition_that_changed_under_one_version_is_found(
     )
     broken = [each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"]
     assert [said in each.what for each in broken] == [True] * bool(said)
+
+
+@pytest.mark.parametrize("now", [None, "lower"])
+def test_a_metric_that_was_recorded_without_direction_may_get_one(tmp_path: Path, now: Any) -> None:
+    entry = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "s", "direction": "none"}
+    (tmp_path / "benchmarks.json").write_text(json.dumps({"b.track_time": {**entry, "param_names": ["size"]}}))
+    found = list(judge_definition(loaded(metrics=(Metric("time", "s", now),)), tmp_path))
+    assert [each.state for each in found] == ["ok"]
 
 
 def test_what_is_spoilt_differs_by_hand() -> None:

@@ -115,7 +115,7 @@
     function fix_summary(table) {
         table.find('td.change').each(function () {
             var name = $(this).parent().find('a').attr('href').slice(1).split('?')[0];
-            if (($.asv.main_json.benchmarks[name] || {}).direction === null) {  // neither is better
+            if (($.asv.main_json.benchmarks[name] || {}).direction === 'none') {  // neither is better
                 $(this).removeClass('positive-change negative-change');
             }
             if (is_higher_better(name)) {
