@@ -84,7 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  estimates:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
-    result.
+    result.  code: SHA-256 of the plugin's files, empty where it is not known.
     """
 
     revision: int
@@ -95,6 +95,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     estimates: dict[str, Estimate]
     file: str
     offsets: tuple[int, ...]
+    code: str = ""
 
     @property
     def rank(self) -> tuple[int, bool, float]:
@@ -261,6 +262,7 @@ class _Line(msgspec.Struct, gc=False):
     commit: str = ""
     environment: str = ""
     run: str = ""
+    source: dict[str, str] = {}
 
 
 _LINES = msgspec.json.Decoder(_Line)
@@ -349,7 +351,8 @@ def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[in
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
-    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets)
+    code = sys.intern(record.source.get("sha256", ""))
+    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets, code)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -12,6 +12,7 @@ import pytest
 from hpml_plugins.model.record import MetricSamples, Record, decode
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
+from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
 
@@ -78,6 +79,30 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
 
 def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
     assert history.current() == current_records(read_records(tmp_path), {"toy": "1"}, REVISIONS)
+
+
+def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(tmp_path: Path) -> None:
+    def made(size: int, commit: str, code: str, **more: object) -> Record:
+        return record(size, 1.0, commit, 1.0, source={"sha256": code}, **more)
+
+    def told(*records: Record) -> list[str]:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for each in records:
+            append_record(record_file(folder, each.machine, each.commit), each)
+        return find_code_changes(
+            read_history(folder, tracked_metrics(None, DECLARED), DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print)
+        )
+
+    before = made(10, OLD, "a")
+    (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
+    assert line.startswith(
+        "plugin p: its files differ from those measured at commit aaaaaaaa, and the version of toy is"
+    )
+    assert told(before, made(10, NEW, "a")) == []
+    assert told(msgspec.structs.replace(before, version="0"), made(10, NEW, "b")) == []
+    assert told(before, made(10, NEW, "b", machine="other")) == []
+    assert told(before, made(10, NEW, "b"), made(10, ELSEWHERE, "b")) == []  # said of an earlier site
+    assert told(before, record(10, 1.0, NEW, 1.0)) == []  # nobody knows
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
