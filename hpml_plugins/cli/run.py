@@ -24,7 +24,7 @@ from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report.progress import RunReport
-from hpml_plugins.store import append_record, check_writable
+from hpml_plugins.store import append_record, check_writable, past_rounds
 
 Task = tuple[Declared, Params]
 Point = tuple[Benchmark, Params]
@@ -80,7 +80,8 @@ def command(
     needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
     planned = [rounds or info.rounds for info, _ in tasks]
-    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)])
+    past = past_rounds(settings.registry.parent / "results", context.machine)
+    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)], past)
 
     def measure(point: Point, round_of: str, count: int) -> Record:
         benchmark, params = point
@@ -96,6 +97,8 @@ def command(
     with host.offers.in_force(sources):
         measured = _in_rounds(points, planned, context.run, measure, report)
     _print(measured, report, as_json=as_json)
+    for line in report.code_changes:
+        print(f"hpml: {line}", file=sys.stderr)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
         print(f"hpml: {failed} of {len(points)} points failed", file=sys.stderr)
