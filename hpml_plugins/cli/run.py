@@ -97,8 +97,6 @@ def command(
     with host.offers.in_force(sources):
         measured = _in_rounds(points, planned, context.run, measure, report)
     _print(measured, report, as_json=as_json)
-    for line in report.code_changes:
-        print(f"hpml: {line}", file=sys.stderr)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
         print(f"hpml: {failed} of {len(points)} points failed", file=sys.stderr)
@@ -124,7 +122,7 @@ def _in_rounds(
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON."""
+    """A table of each benchmark, or each Record as JSON; on stderr, of which plugin the files changed."""
     for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
         for done in of_benchmark:
             report.add(done)
@@ -132,6 +130,8 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
                 print(encode(done).decode(), flush=True)
         if not as_json:
             print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+    for line in report.code_changes:
+        print(f"hpml: {line}", file=sys.stderr)
 
 
 def _key(point: Point) -> str:

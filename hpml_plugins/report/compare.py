@@ -49,7 +49,7 @@ class Compared:
 
 
 @dataclass(frozen=True, order=True)
-class Refused:
+class RefusedComparison:
     """What both sides measured, but not by the same definition. metric: empty where it is the whole benchmark."""
 
     benchmark: str
@@ -115,12 +115,12 @@ def compare(
     return rows
 
 
-def find_refused(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[Refused]:
+def find_refused(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[RefusedComparison]:
     """What `compare` leaves out because its definition changed, each benchmark or metric once with the reason."""
     everything, across = list(records), "machine" in (a.kind, b.kind)
     old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
     found = {
-        Refused(record.benchmark, name, reason)
+        RefusedComparison(record.benchmark, name, reason)
         for key, record in old.items()
         for name, metric in record.metrics.items()
         if key in new and name in new[key].metrics and (reason := _contradiction(metric, new[key].metrics[name]))
@@ -130,7 +130,7 @@ def find_refused(a: Side, b: Side, records: Iterable[Record], order: Mapping[str
         one, other = alone[0][place], alone[1][place]
         if one != other:
             first, second = (", ".join(sorted(each)) for each in (one - other or one, other - one or other))
-            found.add(Refused(place[1], "", f"version {first} on A, {second} on B: its definition changed"))
+            found.add(RefusedComparison(place[1], "", f"version {first} on A, {second} on B: its definition changed"))
     return sorted(found)
 
 
@@ -160,7 +160,7 @@ def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) 
     return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
-def notes(compared: Iterable[Compared], refused: Iterable[Refused]) -> list[str]:
+def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
     """What readers are told below the table: what was not compared, and which points have no ratio, with the reason."""
     no_ratio = dict.fromkeys(
         f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio: {each.difference.reason}"
@@ -170,7 +170,7 @@ def notes(compared: Iterable[Compared], refused: Iterable[Refused]) -> list[str]
     return [*map(str, refused), *no_ratio]
 
 
-def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable[Refused] = ()) -> Table:
+def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()) -> Table:
     """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code.
 
     refused: the last rows, which have a reason and no numbers.
