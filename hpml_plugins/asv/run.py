@@ -27,10 +27,9 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport
-from hpml_plugins.store import lock_machine, read_file, read_object_or_empty
+from hpml_plugins.store import lock_machine, past_rounds, read_object_or_empty
 from hpml_plugins.store.asv_results import value_of
 from hpml_plugins.store.projection import MACHINE
-from hpml_plugins.store.records import RECORDS
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
     PROFILE_VARIABLE,
@@ -87,7 +86,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    report = RunReport(durations=_past_durations(results / machine))
+    report = RunReport(past=past_rounds(results, machine))
     rounds = {declared.benchmark: declared.rounds for declared in suite.benchmarks}
     return Prepared(machine, scratch, select_points(suite), report, rounds, suite.run)
 
@@ -252,15 +251,6 @@ def _reused_statuses(args: Any) -> list[str]:
     everything = getattr(args, "skip_existing", False) or getattr(args, "skip_existing_commits", False)
     successful = ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
     return successful + (["failed"] if everything or getattr(args, "skip_existing_failed", False) else [])
-
-
-def _past_durations(machine: Path) -> dict[str, float]:
-    """Point → how long a round of it took when it was last measured on this machine, s."""
-    records = [record for path in sorted((machine / RECORDS).glob("*.jsonl")) for record in read_file(path)]
-    return {
-        record.point: record.duration / record.measured_rounds
-        for record in sorted(records, key=lambda record: record.started)
-    }
 
 
 def _make_scratch() -> Path:

@@ -112,10 +112,9 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
     """
     import datetime
 
-    from hpml_plugins.store import read_records
+    from hpml_plugins.store import past_rounds
 
-    runs = sorted((each for each in read_records(results) if each.source), key=lambda each: each.started)
-    last = {record.plugin: record for record in runs}
+    last = {each.plugin: each for each in past_rounds(results) if each.source}
     found = {}
     for plugin in plugins:
         run = last.get(plugin.entry.name)

@@ -86,10 +86,10 @@ def compare(
 
     Uses each side's current Record of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the
     number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another
-    card.
+    card. Benchmarks whose version, and metrics whose unit or direction, differ between the sides are not compared.
     """
     from hpml_plugins.model.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders
+    from hpml_plugins.report.compare import as_table, compare, find_refused, find_side, list_confounders, notes
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.store import commit_order
 
@@ -106,14 +106,20 @@ def compare(
         return done.stdout.strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))
+    order = commit_order(repository)
+    refused = find_refused(sides[0], sides[1], records, order)
+    found = compare(sides[0], sides[1], records, order, Variability(everything))
+    if not found and refused:
+        raise UsageError("; ".join(map(str, refused)))
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(as_table(found, formatted=False)), end="")
+        print(as_csv(as_table(found, formatted=False, refused=refused)), end="")
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
     print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
+    if told := notes(found, refused):
+        print("", *(f"- {note}" if form == "markdown" else note for note in told), sep="\n")
     if confounders := list_confounders(found):
         bullet = "- " if form == "markdown" else "  "
         print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")

@@ -25,7 +25,7 @@ from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.node import data_used, detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report.progress import RunReport
-from hpml_plugins.store import append_record, check_writable
+from hpml_plugins.store import append_record, check_writable, past_rounds
 
 Task = tuple[Declared, Params]
 Point = tuple[Benchmark, Params]
@@ -81,7 +81,8 @@ def command(
     needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
     sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
     planned = [rounds or info.rounds for info, _ in tasks]
-    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)])
+    past = past_rounds(settings.registry.parent / "results", context.machine)
+    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)], past)
 
     def measure(point: Point, round_of: str, count: int) -> Record:
         benchmark, params = point
@@ -123,7 +124,7 @@ def _in_rounds(
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON."""
+    """A table of each benchmark, or each Record as JSON; on stderr, of which plugin the files changed."""
     for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
         for done in of_benchmark:
             report.add(done)
@@ -131,6 +132,8 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
                 print(encode(done).decode(), flush=True)
         if not as_json:
             print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+    for line in report.code_changes:
+        print(f"hpml: {line}", file=sys.stderr)
 
 
 def _key(point: Point) -> str:

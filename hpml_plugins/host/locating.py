@@ -6,8 +6,9 @@ import functools
 import hashlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hpml_plugins.errors import PluginError
 from hpml_plugins.registry import PluginSource
 
 GROUP = "hpml"
+_BYTE_CODE = (".pyc", ".pyo")
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,46 @@ def locate(source: PluginSource, folder: Path) -> Origin:
 
 
 def hash_of(file: Path) -> str:
-    """SHA-256 of a plugin's code: of a single file as `sha256sum` gives it; of a package over all its Python files.
+    """SHA-256 of a plugin's files: of one file what `sha256sum` prints; of a package over every file in its folder.
 
-    A package is hashed file by file in the order of their paths: path, a zero byte, content, a zero byte.
+    For a package it is the SHA-256 of what `sha256sum -z` prints for its files, in the order of their paths. Hidden
+    files, `__pycache__` and compiled byte code do not count. A link to a file counts with the content of that file. A
+    link to anything else is not followed: its target counts as text. That a file cannot be read counts too.
+    Source: the same construction as Go's module hash, golang.org/x/mod/sumdb/dirhash.
     """
     if file.name != "__init__.py":
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return _digest(file)
     digest = hashlib.sha256()
-    for part in sorted(file.parent.rglob("*.py")):
-        digest.update(part.relative_to(file.parent).as_posix().encode() + b"\0" + part.read_bytes() + b"\0")
+    for path, part in sorted((part.relative_to(file.parent).as_posix(), part) for part in _parts(file.parent)):
+        digest.update(f"{_digest(part)}  {path}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    """What a package consists of: its files, at every depth, links that are not followed, folders that are closed."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        yield folder
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        if path.name.startswith(".") or path.name == "__pycache__" or path.suffix in _BYTE_CODE:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _parts(path)
+        elif entry.is_symlink() or entry.is_file():  # no socket or pipe: opening one waits for its other end
+            yield path
+
+
+def _digest(file: Path) -> str:
+    try:
+        if file.is_symlink() and not file.is_file():
+            return f"link to {file.readlink()}"
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()  # in blocks: data may be larger than memory
+    except OSError:
+        return "unreadable"
 
 
 def check_pins(source: PluginSource, folder: Path) -> None:

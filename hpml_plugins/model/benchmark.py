@@ -27,13 +27,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Metric:
     """One number of a point: its name, unit and which direction is better.
 
-    unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher".
+    unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher" is better; None
+    where neither is, as of a chosen batch size: such a metric is shown, never ranked.
     Raises DefinitionError for a missing or unknown unit, or another direction.
     """
 
     name: str
     unit: str
-    direction: Direction
+    direction: Direction | None
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -41,8 +42,9 @@ class Metric:
         if not self.unit:
             raise DefinitionError(f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'")
         unit(self.unit)
-        if self.direction not in ("lower", "higher"):
-            raise DefinitionError(f"metric {self.name!r}: direction is {self.direction!r}, not 'lower' or 'higher'")
+        if self.direction not in ("lower", "higher", None):
+            what = f"direction is {self.direction!r}, not 'lower', 'higher' or None"
+            raise DefinitionError(f"metric {self.name!r}: {what}")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,18 +65,20 @@ class Measured(Protocol):
     def source(self) -> dict[str, str]: ...
 
 
-class MeasuredValue(msgspec.Struct, gc=False):
+class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     """One metric of one Record, and how far it moves.
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
-    samples.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of the plugin.  card: see `card_of`.
-    started: Unix time, s.  spread: filled in by `estimate_spreads`; None where the value is not above 0.
+    samples.  direction: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of the
+    plugin.  card: see `card_of`.  started: Unix time, s.  spread: filled in by `estimate_spreads`; None where the value
+    is not above 0.
     """
 
     value: float
     low: float | None
     high: float | None
     count: int
+    direction: str | None
     boost: float | None
     kind: str
     code: str
@@ -88,9 +91,11 @@ class MeasuredValue(msgspec.Struct, gc=False):
         """Of a metric of a Record, without its spread."""
         metric = record.metrics[name]
         own = metric.estimate
-        code = record.source.get("sha256") or record.commit
-        where = kind_of(record, metric), code, card_of(record), record.started
-        return cls(own.value, own.low, own.high, own.count, metric.boost_median, *where)
+        return cls(
+            value=own.value, low=own.low, high=own.high, count=own.count, direction=metric.direction,
+            boost=metric.boost_median, kind=kind_of(record, metric), code=record.source.get("sha256") or record.commit,
+            card=card_of(record), started=record.started,
+        )  # fmt: skip
 
     @property
     def regime(self) -> str:
@@ -117,6 +122,10 @@ class MeasuredValue(msgspec.Struct, gc=False):
 
         factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom))
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
+
+
+#: Metric → its value in one Record.
+Values = Mapping[str, MeasuredValue]
 
 
 def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) -> None:
@@ -163,6 +172,7 @@ class Difference:
     """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
 
     low, high: the 95 % interval of the ratio.  p: of no difference, before correction; None where nobody can say.
+    reason: why there can be neither ratio nor verdict, see `different_problems`.
     """
 
     verdict: Verdict
@@ -170,22 +180,21 @@ class Difference:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    reason: str = ""
 
 
-def compare_readings(
-    pairs: Sequence[tuple[MeasuredValue, MeasuredValue, str | None]], margin: float = MARGIN
-) -> list[Difference]:
-    """A verdict on each (A, B, direction), corrected for how many are asked at once (Benjamini and Hochberg).
+def compare_values(pairs: Sequence[tuple[Values, Values, str]], margin: float = MARGIN) -> list[Difference]:
+    """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
 
     BETTER, WORSE: the difference would arise from equal things too seldom.  SAME: the 95 % interval of the ratio
     lies within the margin.  AMBIGUOUS: neither can be said, or no direction is better.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
-    raw = [_difference(a, b) for a, b, _ in pairs]
+    raw = [_difference(*pair) for pair in pairs]
     adjusted = iter(correct([each.p for each in raw if each.p is not None]))
     return [
-        _judged(each, next(adjusted) if each.p is not None else None, direction, margin)
-        for each, (_, _, direction) in zip(raw, pairs, strict=True)
+        _judged(each, next(adjusted) if each.p is not None else None, common_direction(a[name], b[name]), margin)
+        for each, (a, b, name) in zip(raw, pairs, strict=True)
     ]
 
 
@@ -198,9 +207,12 @@ def correct(p_values: Sequence[float]) -> list[float]:
     return [float(each) for each in false_discovery_control(p_values)]
 
 
-def _difference(a: MeasuredValue, b: MeasuredValue) -> Difference:
+def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     from hpml_plugins.model.variance import half_width, p_value
 
+    a, b = of_a[name], of_b[name]
+    if not _describes_problem(a, b) and (reason := different_problems(of_a, of_b)):
+        return Difference("AMBIGUOUS", reason=reason)
     if a.value == b.value:
         return Difference("SAME", 1.0 if a.value > 0 else None)
     if not (a.value > 0 and b.value > 0):
@@ -224,7 +236,35 @@ def _judged(found: Difference, adjusted: float | None, direction: str | None, ma
         verdict = "BETTER" if (found.ratio > 1) == (direction == "higher") else "WORSE"
     elif found.low is not None and found.high is not None and 1 - margin <= found.low and found.high <= 1 + margin:
         verdict = "SAME"
-    return Difference(verdict, found.ratio, found.low, found.high, found.p)
+    return dataclasses.replace(found, verdict=verdict)
+
+
+class _Directed(Protocol):
+    @property
+    def direction(self) -> str | None: ...
+
+
+def common_direction(a: _Directed, b: _Directed) -> str | None:
+    """Which direction is better by both sides of a metric; None where one of them has none, or they contradict."""
+    return a.direction if a.direction == b.direction else None
+
+
+def different_problems(a: Values, b: Values) -> str:
+    """How the problems differ that two Records of a point solved: `different problems: size 4096 and 12288`, or "".
+
+    A metric that has no direction and was counted, such as the size that a product was fastest at, describes the
+    problem. The other metrics of different problems have no ratio.
+    """
+    differing = [
+        f"{name} {a[name].value:.15g} and {b[name].value:.15g}"
+        for name in sorted(a.keys() & b.keys())
+        if _describes_problem(a[name], b[name]) and a[name].value != b[name].value
+    ]
+    return f"different problems: {', '.join(differing)}" if differing else ""
+
+
+def _describes_problem(a: MeasuredValue, b: MeasuredValue) -> bool:
+    return a.kind == b.kind == _COUNTED and common_direction(a, b) is None
 
 
 class Variability:
@@ -256,17 +296,20 @@ class Variability:
         found.spread = self._spreads.get((record.machine, record.point, name, found.kind))
         return found
 
+    def values(self, record: Record) -> Values:
+        """Of every metric of a Record."""
+        return {name: self.reading(record, name) for name in record.metrics}
+
     def with_intervals(self, record: Record) -> Record:
         """The Record whose metrics' `estimate` has the interval for the next run on another card."""
-        return with_intervals(record, {name: self.reading(record, name) for name in record.metrics})
+        return with_intervals(record, self.values(record))
 
     def compare(self, pairs: Sequence[tuple[Record, Record, str]], margin: float = MARGIN) -> list[Difference]:
-        """A verdict on each (A, B, metric); see `compare_readings`."""
-        readings = [(self.reading(a, name), self.reading(b, name), a.metrics[name].direction) for a, b, name in pairs]
-        return compare_readings(readings, margin)
+        """A verdict on each (A, B, metric); see `compare_values`."""
+        return compare_values([(self.values(a), self.values(b), name) for a, b, name in pairs], margin)
 
 
-def with_intervals(record: Record, readings: Mapping[str, MeasuredValue]) -> Record:
+def with_intervals(record: Record, readings: Values) -> Record:
     """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
     shown = {name: reading.estimate for name, reading in readings.items()}
     metrics = {

@@ -9,9 +9,12 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
-from hpml_plugins.model.record import Estimate, Record
-from hpml_plugins.model.variability import Difference, Variability
+from hpml_plugins.model.record import Estimate, MetricSamples, Record
+from hpml_plugins.model.variability import Difference, Variability, common_direction
 from hpml_plugins.store import current_records
+
+#: Machine, or "" where machines are compared; benchmark; point.
+_Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,18 @@ class Compared:
     difference: Difference
     regimes: tuple[str, str] = ("", "")
     confounders: tuple[Confounder, ...] = ()
+
+
+@dataclass(frozen=True, order=True)
+class RefusedComparison:
+    """What both sides measured, but not by the same definition. metric: empty where it is the whole benchmark."""
+
+    benchmark: str
+    metric: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
 
 
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
@@ -89,22 +104,59 @@ def compare(
         (machine, old[machine, benchmark, point], new[machine, benchmark, point], name)
         for machine, benchmark, point in sorted(old.keys() & new.keys())
         for name, metric in old[machine, benchmark, point].metrics.items()
-        if (other := new[machine, benchmark, point].metrics.get(name)) and other.unit == metric.unit
+        if (other := new[machine, benchmark, point].metrics.get(name)) and not _contradiction(metric, other)
     ]
     rows = []
     judged = variability.compare([pair[1:] for pair in pairs])
     for (machine, left, right, name), difference in zip(pairs, judged, strict=True):
         metric, regimes = left.metrics[name], (left.metrics[name].regime, right.metrics[name].regime)
         a_value, b_value = (variability.reading(record, name).estimate for record in (left, right))
-        times = better_by(b_value.value, a_value.value, metric.direction)
+        direction = None if difference.reason else common_direction(metric, right.metrics[name])
+        times = better_by(b_value.value, a_value.value, direction)
         what = (machine, left.benchmark, format_point(left.params), name, metric.unit)
         confounders = tuple(differences(left, right))
         rows.append(Compared(*what, a_value, b_value, times, difference, regimes, confounders))
     return rows
 
 
-def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[tuple[str, str, str], Record]:
-    """(machine, or "" where machines are compared; benchmark; point) → its current Record.
+def find_refused(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[RefusedComparison]:
+    """What `compare` leaves out because its definition changed, each benchmark or metric once with the reason."""
+    everything, across = list(records), "machine" in (a.kind, b.kind)
+    old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
+    found = {
+        RefusedComparison(record.benchmark, name, reason)
+        for key, record in old.items()
+        for name, metric in record.metrics.items()
+        if key in new and name in new[key].metrics and (reason := _contradiction(metric, new[key].metrics[name]))
+    }
+    alone = [_versions(mine, mine.keys() - theirs.keys()) for mine, theirs in ((old, new), (new, old))]
+    for place in alone[0].keys() & alone[1].keys():
+        one, other = alone[0][place], alone[1][place]
+        if one != other:
+            first, second = (", ".join(sorted(each)) for each in (one - other or one, other - one or other))
+            found.add(RefusedComparison(place[1], "", f"version {first} on A, {second} on B: its definition changed"))
+    return sorted(found)
+
+
+def _versions(side: Mapping[_Key, Record], keys: Iterable[_Key]) -> dict[tuple[str, str], set[str]]:
+    """(machine, benchmark) → the versions of these Records of a side."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for machine, benchmark, point in keys:
+        found.setdefault((machine, benchmark), set()).add(side[machine, benchmark, point].version)
+    return found
+
+
+def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
+    """Why two values of a metric are not of one definition, or "". To have no direction contradicts none."""
+    if a.unit != b.unit:
+        return f"unit {a.unit} on A, {b.unit} on B: its definition changed"
+    if a.direction != b.direction and None not in (a.direction, b.direction):
+        return f"{a.direction} is better on A, {b.direction} on B: its definition changed"
+    return ""
+
+
+def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[_Key, Record]:
+    """The current Record of each point.
 
     Another version of a benchmark is another point.
     """
@@ -112,8 +164,21 @@ def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) 
     return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
-def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
-    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code."""
+def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
+    """What readers are told below the table: what was not compared, and which points have no ratio, with the reason."""
+    no_ratio = dict.fromkeys(
+        f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio: {each.difference.reason}"
+        for each in compared
+        if each.difference.reason
+    )
+    return [*map(str, refused), *no_ratio]
+
+
+def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()) -> Table:
+    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code.
+
+    refused: the last rows, which have a reason and no numbers.
+    """
     rows = []
     for each in compared:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
@@ -126,8 +191,11 @@ def as_table(compared: Iterable[Compared], *, formatted: bool) -> Table:
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}
             row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}
-            row["differences"] = "; ".join(map(str, each.confounders))
+            row |= {"reason": found.reason, "differences": "; ".join(map(str, each.confounders))}
         rows.append(row)
+    for left_out in refused:
+        reason = f"not compared: {left_out.reason}"
+        rows.append({"benchmark": left_out.benchmark, "metric": left_out.metric, "reason": reason})
     return Table.of(rows)
 
 

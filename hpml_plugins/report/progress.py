@@ -6,13 +6,14 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hpml_plugins.errors import one_line
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import describe_points, spell_samples
+from hpml_plugins.store import PastRound
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
@@ -20,18 +21,56 @@ INTERVAL = 30.0
 HEADLINES, REASONS = 4, 2
 
 
+class CodeChanges:
+    """Of which plugins the files changed while the versions of their benchmarks stayed the same.
+
+    past: the rounds before this run, in order.
+    """
+
+    def __init__(self, past: Iterable[PastRound] = ()) -> None:
+        self._last: dict[str, PastRound | Record] = {each.benchmark: each for each in past if _has_digest(each)}
+        self._found: dict[str, dict[str, str]] = {}
+
+    def add(self, record: Record) -> None:
+        """Take in what was measured now. A Record of an earlier run, which asv was told not to repeat, says nothing."""
+        before = self._last.get(record.benchmark)
+        if not _has_digest(record) or (before and record.started <= before.started):
+            return
+        self._last[record.benchmark] = record
+        if before and before.version == record.version and before.source["sha256"] != record.source["sha256"]:
+            self._found.setdefault(record.plugin, {})[record.benchmark] = before.commit
+
+    def __iter__(self) -> Iterator[str]:
+        """One line for each plugin."""
+        return (describe_code_change(plugin, commits) for plugin, commits in self._found.items())
+
+
+def describe_code_change(plugin: str, commits: Mapping[str, str]) -> str:
+    """What to do about it, in one line. commits: benchmark → the commit that was measured with other files."""
+    since = ", ".join(sorted({commit[:8] for commit in commits.values() if commit}))
+    before = f"those measured at commit {since}" if since else "those of its last run"
+    same = f"the version of {', '.join(sorted(commits))} is the same"
+    fix = "raise `version` if what is measured changed; if only its speed did, nothing is to do"
+    return f"plugin {plugin}: its files differ from {before}, and {same}: {fix}"
+
+
+def _has_digest(measured: PastRound | Record) -> bool:
+    return measured.status == "ok" and "sha256" in measured.source
+
+
 class RunReport:
     """Follows the points of one run, of `hpml run` or `asv run`.
 
-    points: as `Record.point` has them, in order, each as often as it has rounds.  durations: point → s that a round of
-    it took the last time.
+    points: as `Record.point` has them, in order, each as often as it has rounds.  past: the rounds that this machine
+    measured before, in order.  code_changes: a line for each plugin whose files changed since.
     """
 
-    def __init__(self, points: Sequence[str] = (), durations: Mapping[str, float] | None = None) -> None:
+    def __init__(self, points: Sequence[str] = (), past: Sequence[PastRound] = ()) -> None:
         self.points = points
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
-        self._durations = durations or {}
+        self._durations = {each.point: each.duration for each in past}
+        self.code_changes = CodeChanges(past)
         self._done = 0
         self._current = ""
         self._started = self._spoke = time.monotonic()
@@ -63,7 +102,9 @@ class RunReport:
     def add(self, record: Record | None) -> None:
         """Take in what all rounds of a point gave; a commit from before the suite gives nothing."""
         self._of_benchmark.append(record)
-        self.records += [record] if record else []
+        if record:
+            self.records.append(record)
+            self.code_changes.add(record)
 
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
@@ -74,7 +115,7 @@ class RunReport:
         return "\n".join(lines)
 
     def summary(self, results: Path) -> Iterator[str]:
-        """Ten lines at most: what was measured, some numbers, what was not measured and why, where to look."""
+        """What was measured, some numbers, what was not measured and why, where to look; which code changed."""
         if not self.records:
             return
         by_status = Counter(record.status for record in self.records)
@@ -95,6 +136,7 @@ class RunReport:
                 shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
                 more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
                 yield f"{status.capitalize()} {by_status[status]} points: {'; '.join(shown)}{more}."
+        yield from self.code_changes
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
 
     def _time_left(self) -> float:

@@ -85,7 +85,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
-    result.
+    result.  code: SHA-256 of the plugin's files, empty where it is not known.
     """
 
     revision: int
@@ -96,6 +96,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     readings: dict[str, MeasuredValue]
     file: str
     offsets: tuple[int, ...]
+    code: str = ""
 
     @property
     def rank(self) -> tuple[int, bool, float]:
@@ -132,8 +133,8 @@ class TrackedBenchmark:
 class TrackedMetric:
     """One metric of one benchmark: a benchmark of asv's, and a group of rows on a page.
 
-    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where it is not
-    known.
+    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where neither is
+    better or it is not known.
     """
 
     name: str
@@ -147,10 +148,14 @@ class TrackedMetric:
         """`vector_add · time`."""
         return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
 
+    @property
+    def key(self) -> str:
+        """Its name in Records."""
+        return self.metric or METRIC
+
     def line(self, label: str, machine: str) -> list[tuple[Outcome, MeasuredValue | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
-        key = self.metric or METRIC
-        return [(outcome, outcome.readings.get(key)) for outcome in self.benchmark.lines.get((label, machine), ())]
+        return [(outcome, outcome.readings.get(self.key)) for outcome in self.benchmark.lines.get((label, machine), ())]
 
 
 @dataclass
@@ -297,6 +302,7 @@ def read_history(
     1970.
     """
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
+    directions = {(metric.benchmark.name, metric.key): metric.direction or None for metric in metrics.values()}
     last: dict[str, Outcome] = {}
     for record, file, offsets in _lines(results, declarations, on_damage):
         outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
@@ -307,6 +313,8 @@ def read_history(
             label = format_point(record.params)
             if label not in benchmark.points:
                 benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
+            for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
+                value.direction = directions.get((benchmark.name, name), value.direction)
             benchmark.outcomes.setdefault((label, record.machine), []).append(outcome)
     for benchmark in benchmarks.values():
         for place, outcomes in benchmark.outcomes.items():
@@ -374,7 +382,8 @@ def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[in
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
-    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets)
+    code = sys.intern(record.source.get("sha256", ""))
+    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets, code)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -6,11 +6,13 @@ from hpml_plugins.store.merge import merge_results
 from hpml_plugins.store.projection import count_missing, project
 from hpml_plugins.store.records import (
     Damaged,
+    PastRound,
     append_record,
     check_writable,
     commit_order,
     current_records,
     decode_file,
+    past_rounds,
     read_file,
     read_records,
     record_file,

@@ -81,7 +81,7 @@ def symbol_of(asv_unit: str) -> str:
 
 
 def direction_of(declaration: Mapping[str, Any]) -> Direction | None:
-    """Which direction is better; None where a benchmark that is not ours does not tell."""
+    """Which direction is better; None where neither is, and where a benchmark that is not ours does not tell."""
     if "direction" in declaration:
         direction = declaration["direction"]
         return direction if direction in ("lower", "higher") else None

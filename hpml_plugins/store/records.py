@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.record import Record, Status, decode, encode, point_key
 from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.store.files import sync_folder
 
@@ -34,6 +37,28 @@ class Damaged:
 
 
 OnDamage = Callable[[Damaged], None]
+
+
+class PastRound(msgspec.Struct, frozen=True, gc=False):
+    """What a new run asks of an earlier round: how long it took, and which code measured it. See `Record`."""
+
+    benchmark: str
+    plugin: str
+    version: str
+    params: Params
+    status: Status
+    started: float = 0.0
+    duration: float = 0.0
+    commit: str = ""
+    source: dict[str, str] = {}
+
+    @property
+    def point(self) -> str:
+        """The key of what was measured, as `Record.point` has it."""
+        return point_key(self.benchmark, self.version, self.params)
+
+
+_PAST_ROUND = msgspec.json.Decoder(PastRound)
 
 
 def record_file(results: Path, machine: str, commit: str) -> Path:
@@ -120,6 +145,13 @@ def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[R
     """Every Record below a results folder, machine by machine, file by file."""
     for path in record_files(results):
         yield from read_file(path, on_damage)
+
+
+def past_rounds(results: Path, machine: str | None = None) -> list[PastRound]:
+    """The stored rounds of a machine, or of all, in the order in which they were started. Reading Records is slower."""
+    files = [path for path in record_files(results) if machine in (None, path.parent.parent.name)]
+    found = [each for path in files for _, each in decode_file(path, _PAST_ROUND.decode)]
+    return sorted(found, key=lambda each: each.started)
 
 
 def commit_order(repository: Path) -> dict[str, int]:

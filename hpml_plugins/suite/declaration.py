@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.store.projection import asv_name
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -32,6 +34,8 @@ class Suite(msgspec.Struct, frozen=True):
     folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether to store Records.
     reuse: statuses whose stored Records are given instead of measuring again (asv's --skip-existing and its kin).
     offers: what plugins offer beside benchmarks (`host.Offers`), as plain JSON: a commit may know another shape of it.
+    unranked: asv's names of the metrics without a direction. In `benchmarks` they have one: a commit from before there
+    were such metrics reads the suite too, and would refuse None.
     """
 
     run: str
@@ -43,6 +47,7 @@ class Suite(msgspec.Struct, frozen=True):
     keep: bool = True
     reuse: list[str] = []
     offers: dict[str, Any] = {}
+    unranked: list[str] = []
 
     @property
     def results(self) -> Path:
@@ -62,8 +67,16 @@ def declare(
     """The suite of a host."""
     folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
-    benchmarks = list(host.benchmarks())
-    return Suite(uuid.uuid4().hex, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers)
+    found = [(each, metric) for each in host.benchmarks() for metric in each.metrics if metric.direction is None]
+    unranked = [asv_name(each.name, metric.name) for each, metric in found]
+    benchmarks = [_with_directions(each) for each in host.benchmarks()]
+    run = uuid.uuid4().hex
+    return Suite(run, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers, unranked)
+
+
+def _with_directions(declared: Declared) -> Declared:
+    metrics = [dataclasses.replace(metric, direction=metric.direction or "lower") for metric in declared.metrics]
+    return msgspec.structs.replace(declared, metrics=metrics)
 
 
 def load_suite(root: Path) -> Suite:

@@ -65,7 +65,7 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
         "plugin": declared.plugin.name,
         "benchmark": declared.benchmark,
         "metric": metric.name,
-        "direction": metric.direction,
+        "direction": "none" if name in suite.unranked else metric.direction,  # asv leaves out what is None
         "si_unit": metric.unit,
     }
     if declared.grid:

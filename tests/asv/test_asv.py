@@ -43,7 +43,7 @@ FAULTY = """
             time.sleep(60)
         return {"time": bench.time(lambda: None), "count": bench.once("count", lambda: note("counted.txt", how))}
 
-    METRICS = [Metric("time", "s", "lower"), Metric("count", "1", "higher")]
+    METRICS = [Metric("time", "s", "lower"), Metric("count", "1", None)]
     GRID = {"how": ["works", "raises", "segfaults", "hangs"]}
 
     @hookimpl
@@ -155,7 +155,11 @@ def test_the_machine_has_gpu_and_num_gpu_beside_asvs_six(ran: Project) -> None:
 
 
 def test_declarations_carry_direction_and_unit(ran: Project) -> None:
-    entry = json.loads((ran.path / "results" / "benchmarks.json").read_text())["faulty.track_time"]
+    entries = json.loads((ran.path / "results" / "benchmarks.json").read_text())
+    entry, count = entries["faulty.track_time"], entries["faulty.track_count"]
+    assert (count["direction"], count["si_unit"]) == ("none", "1")
+    (stored,) = {record.metrics["count"].direction for record in records(ran) if "count" in record.metrics}
+    assert stored is None
     wanted = {"unit": "seconds", "si_unit": "s", "direction": "lower", "plugin": "faulty", "benchmark": "faulty"}
     assert {key: entry[key] for key in wanted} == wanted
 
@@ -234,3 +238,16 @@ def test_a_bad_registry_stops_asv_run_in_one_line_before_results_are_touched(
 def test_an_unknown_profile_stops_asv_run_with_the_nearest(ran: Project) -> None:
     done = ran.asv("run", HPML_PROFILE="quik")
     assert (done.returncode, "no profile 'quik'; did you mean 'quick'?" in done.stderr) == (2, True)
+
+
+def test_a_run_and_a_publish_say_that_files_changed_while_the_version_did_not(ran: Project) -> None:
+    plugin = ran.path / "toy.py"
+    text = plugin.read_text()
+    plugin.write_text(text + "# faster\n")
+    done = ran.asv("run", "main^!", "--bench", "toy", HPML_PROFILE="quick")
+    plugin.write_text(text)
+    assert done.stdout.count("plugin toy: its files differ from those measured at commit ") == 1, done.stdout
+    done = ran.asv("publish")
+    said = done.stdout + done.stderr
+    assert said.count("plugin toy: its files differ from those measured at commit ") == 1, said
+    assert "They were measured with 2 states of the plugin's files" in (ran.path / "html/plugin-toy.html").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from asv.benchmarks import Benchmarks
 from support import TOY
@@ -14,7 +15,8 @@ from hpml_plugins import Node
 from hpml_plugins.asv.run import keep_shard, narrow, select_points, shard
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
-from hpml_plugins.suite.declaration import declare
+from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
+from hpml_plugins.suite.functions import track_functions
 
 PLUGIN = TOY + (
     "\nfrom hpml_plugins import Requires\n"
@@ -48,6 +50,21 @@ def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_p
     assert full == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 10 and 1000 GPUs, which a Record says
     quick = select_points(declare(make_host(host.registry, profile="quick"), node, "m", tmp_path))
     assert quick == {"toy": {0}, "pair": {0, 1}, "one": {0}}
+
+
+def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
+    tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toy.py").write_text(TOY.replace('"lower"', "None"))
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    suite = declare(make_host(read_registry(tmp_path / "registry.yaml")), node, "m", tmp_path)
+    (tmp_path / "suite.json").write_bytes(written := msgspec.json.encode(suite))
+    benchmarks = msgspec.json.decode(written)["benchmarks"]
+    directions = {metric["direction"] for each in benchmarks for metric in each["metrics"]}
+    assert directions <= {"lower", "higher"}  # what the types of such a commit allow
+    monkeypatch.setenv(SUITE_VARIABLE, str(tmp_path / "suite.json"))
+    (function,) = track_functions(tmp_path).values()
+    assert function.direction == "none"  # type: ignore[attr-defined]
 
 
 def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:

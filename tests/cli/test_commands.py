@@ -95,6 +95,27 @@ def test_list_compares_with_the_last_run_only_when_asked(hpml: Hpml, write: Writ
 
 
 @pytest.mark.usefixtures("toy")
+def test_run_says_that_the_files_changed_while_the_version_did_not(hpml: Hpml, write: Write) -> None:
+    first = hpml("run", "toy", "-p", "size=10", "--rounds", "1", "--json")
+    assert "its files differ" not in first.stderr
+    record = decode(first.stdout.encode())
+    write(f"results/{record.machine}/records/c.jsonl", first.stdout)
+    write("results/elsewhere/records/c.jsonl", first.stdout.replace(record.source["sha256"], "0" * 64))
+    assert "its files differ" not in hpml("run", "toy", "-p", "size=10", "--rounds", "1").stderr
+    write("toy.py", TOY + "\n")
+    done = hpml("run", "toy", "--rounds", "1")
+    assert done.returncode == 0
+    assert done.stderr.count("plugin toy: its files differ from those of its last run, and the version of toy is") == 1
+    write(
+        "toy.py",
+        TOY.replace('"toy", measure', '"toy", measure, version="2", metrics=').replace("metrics=, ", "metrics="),
+    )
+    done = hpml("run", "toy", "-p", "size=10", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "its files differ" not in done.stderr
+
+
+@pytest.mark.usefixtures("toy")
 def test_a_broken_plugin_is_listed_as_broken_and_the_others_as_they_are(hpml: Hpml, write: Write) -> None:
     write("registry.yaml", REGISTRY + "  - {name: bad, module: no_such_module}\n")
     done = hpml("list")

@@ -68,7 +68,10 @@ BROKEN = {
     ),
     "declares a metric without unit": (TOY.replace('"s"', '""'), "metric 'time' has no unit"),
     "declares an unknown unit": (TOY.replace('"s"', '"ms"'), "unit 'ms' is not known"),
-    "declares another direction": (TOY.replace('"lower"', '"down"'), "direction is 'down', not 'lower' or 'higher'"),
+    "declares another direction": (
+        TOY.replace('"lower"', '"down"'),
+        "direction is 'down', not 'lower', 'higher' or None",
+    ),
     "declares no metric": (TOY.replace('[Metric("time", "s", "lower")]', "[]"), "declares no metric"),
     "misspells a grid key": (
         TOY.replace('{"size"', '{"sise"'),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import TOY
@@ -35,11 +37,74 @@ def installed(folder: Path, version: str) -> None:
     (info / "top_level.txt").write_text("packed\n")
 
 
-def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_its_files(tmp_path: Path) -> None:
+def package(folder: Path, files: dict[str, bytes]) -> Path:
+    """The `__init__.py`, empty, of a package in this folder with these files."""
+    for name, content in {"__init__.py": b"", **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder / "__init__.py"
+
+
+def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_bytes(b"x = 1\n")
     assert hash_of(tmp_path / "one.py") == hashlib.sha256(b"x = 1\n").hexdigest()
-    (tmp_path / "__init__.py").write_bytes(b"")
-    assert hash_of(tmp_path / "__init__.py") == hashlib.sha256(b"__init__.py\0\0one.py\0x = 1\n\0").hexdigest()
+    files = {"one.py": b"x = 1\n", "data/recipes.yaml": b"a: 1", "kernel.cpp": b"int main() {}", "empty.csv": b""}
+    first = package(tmp_path / "p", files)
+    left_out = (".hidden", ".git/HEAD", "__pycache__/one.nbi", "old.pyc")
+    package(tmp_path / "p", dict.fromkeys(left_out, b"no code"))
+    in_order = {"__init__.py": b"", **{name: files[name] for name in sorted(files)}}
+    listed = b"".join(f"{hashlib.sha256(text).hexdigest()}  {name}\0".encode() for name, text in in_order.items())
+    assert hash_of(first) == hashlib.sha256(listed).hexdigest()
+    changed = {hash_of(package(tmp_path / "q", {**files, name: b"changed"})) for name in files}
+    assert len({hash_of(first), *changed}) == len(files) + 1
+
+
+def test_binary_content_cannot_pass_for_another_file(tmp_path: Path) -> None:
+    joined = package(tmp_path / "joined", {"a.bin": b"x\0b.bin\0y"})
+    apart = package(tmp_path / "apart", {"a.bin": b"x", "b.bin": b"y"})
+    assert hash_of(joined) != hash_of(apart)
+
+
+def test_links_are_read_where_they_lead_to_a_file_and_else_count_by_their_target(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_bytes(b"1,2")
+    plain = hash_of(package(tmp_path / "plain", {"data.csv": b"1,2"}))
+    linked = package(tmp_path / "linked", {})
+    (tmp_path / "linked" / "data.csv").symlink_to(tmp_path / "data.csv")
+    assert hash_of(linked) == plain
+    (tmp_path / "linked" / "folder").symlink_to(tmp_path / "linked")  # it would never end
+    with_folder = hash_of(linked)
+    (tmp_path / "linked" / "dangling").symlink_to("nowhere")
+    dangling = hash_of(linked)
+    (tmp_path / "linked" / "dangling").unlink()
+    (tmp_path / "linked" / "dangling").symlink_to("elsewhere")
+    assert len({plain, with_folder, dangling, hash_of(linked)}) == 4
+
+
+def test_a_pipe_is_not_waited_for_and_what_cannot_be_read_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = package(tmp_path / "p", {"data.bin": b"x"})
+    readable = hash_of(first)
+    os.mkfifo(tmp_path / "p" / "pipe")
+    assert hash_of(first) == readable
+    opened, listed = Path.open, os.scandir
+
+    def refuse_listing(folder: Path) -> Any:
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return listed(folder)
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:  # root may read everything
+        if path.name == "data.bin":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    unreadable = hash_of(first)
+    (tmp_path / "p" / "closed").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse_listing)
+    assert len({readable, unreadable, hash_of(first), hash_of(package(tmp_path / "q", {}))}) == 4
 
 
 def test_a_pinned_file_that_changed_is_not_imported_and_the_others_run(host_of: HostOf, tmp_path: Path) -> None:

@@ -10,7 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import EXACT, Variability, card_of, kind_of
+from hpml_plugins.model.variability import (
+    EXACT,
+    MeasuredValue,
+    Values,
+    Variability,
+    card_of,
+    common_direction,
+    different_problems,
+    kind_of,
+)
 
 EVENTS = {"timer": "cuda events"}
 MOMENTS = itertools.count()
@@ -36,6 +45,10 @@ def history(runs: float, cards: float, seed: int = 0) -> list[Record]:
         level = size * (1 + draw.gauss(0, cards))
         made += [record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size) for n in range(3)]
     return made
+
+
+def values(of: Record) -> Values:
+    return {name: MeasuredValue.of(of, name) for name in of.metrics}
 
 
 def test_the_interval_is_for_the_next_run_on_another_card() -> None:
@@ -117,6 +130,46 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
     assert (known.reading(one, "flops").estimate.low, known.reading(one, "flops").estimate.value) == (None, 1000.0)
     worse, same = known.compare([(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
+
+
+def product(size: int, rate: float, run: str, direction: Any = None) -> Record:
+    """At the size that was fastest, with a share that has no direction either but was not counted."""
+    metrics = {
+        "rate": MetricSamples("FLOP/s", "higher", [rate, rate], EVENTS),
+        "size": MetricSamples("1", direction, [float(size)] * 3, rounds=[1, 1, 1]),
+        "share": MetricSamples("1", None, [size / 16384]),
+    }
+    return record(1.0, metrics=metrics, run=run)
+
+
+def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
+    small, large, again = product(4096, 7e14, "a"), product(12288, 8e14, "b"), product(4096, 7e14, "c")
+    known = Variability([small, large, again])
+    assert different_problems(values(small), values(large)) == "different problems: size 4096 and 12288"
+    assert different_problems(values(small), values(again)) == ""
+    rate, share, size, same = known.compare(
+        [(small, large, "rate"), (small, large, "share"), (small, large, "size"), (small, again, "rate")]
+    )
+    for each in (rate, share):
+        assert (each.verdict, each.ratio, each.low, each.p) == ("AMBIGUOUS", None, None, None)
+        assert each.reason == "different problems: size 4096 and 12288"
+    assert (size.verdict, size.reason) == ("AMBIGUOUS", "")  # it describes; neither size is better
+    assert (same.verdict, same.reason) == ("SAME", "")
+    equal_rates = known.compare([(small, product(12288, 7e14, "d"), "rate")])
+    assert [(each.verdict, each.ratio) for each in equal_rates] == [("AMBIGUOUS", None)]
+
+
+def test_a_direction_that_became_none_counts_as_none() -> None:
+    old, new = product(4096, 7e14, "a", "higher"), product(12288, 8e14, "b")
+    assert different_problems(values(old), values(new)) == different_problems(
+        values(product(4096, 7e14, "a")), values(new)
+    )
+    assert common_direction(values(old)["size"], values(new)["size"]) is None
+    assert common_direction(values(old)["rate"], values(new)["rate"]) == "higher"
+    (size,) = Variability([old, new]).compare([(old, new, "size")])
+    assert size.verdict == "AMBIGUOUS"
+    ranked = product(12288, 8e14, "b", "higher")  # a result, such as the largest batch that fits, is no problem
+    assert different_problems(values(old), values(ranked)) == ""
 
 
 def test_what_is_not_above_zero_has_neither_interval_nor_verdict() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +15,16 @@ from support import ROOT, unavailable
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Variability
-from hpml_plugins.report.compare import Compared, Side, as_table, compare, find_side, list_confounders
+from hpml_plugins.report.compare import (
+    Compared,
+    Side,
+    as_table,
+    compare,
+    find_refused,
+    find_side,
+    list_confounders,
+    notes,
+)
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import append_record, record_file
 
@@ -132,6 +143,65 @@ def test_a_changed_definition_is_another_point() -> None:
     assert compared(Side("commit", OLD), Side("commit", NEW), [RECORDS[0], changed]) == []
 
 
+def with_metric(each: Record, **changes: Any) -> Record:
+    """With another declaration of `time`."""
+    metric = msgspec.structs.replace(each.metrics["time"], **changes)
+    return msgspec.structs.replace(each, metrics={**each.metrics, "time": metric})
+
+
+COMMITS = Side("commit", OLD), Side("commit", NEW)
+
+
+def test_a_changed_version_is_refused_with_the_reason() -> None:
+    two = msgspec.structs.replace(record("one", NEW, 0.5), version="2")
+    assert compared(*COMMITS, [RECORDS[0], two]) == []
+    (refused,) = find_refused(*COMMITS, [RECORDS[0], two], ORDER)
+    assert str(refused) == "toy: not compared: version 1 on A, 2 on B: its definition changed"
+    # another grid came with it, and other machines changed too: it is said once
+    other = msgspec.structs.replace(two, params={"length": 3})
+    both = [RECORDS[0], msgspec.structs.replace(RECORDS[0], machine="two")]
+    assert find_refused(*COMMITS, [*both, other, msgspec.structs.replace(two, machine="two")], ORDER) == [refused]
+    # what both sides have at one version is compared, whatever else they have
+    old_one = msgspec.structs.replace(record("one", NEW, 0.5), params={"size": 30})
+    assert find_refused(*COMMITS, [RECORDS[0], record("one", NEW, 0.5), two], ORDER) == []
+    assert find_refused(*COMMITS, [RECORDS[0], old_one], ORDER) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"unit": "B"}, "unit s on A, B on B: its definition changed"),
+        ({"direction": "higher"}, "lower is better on A, higher on B: its definition changed"),
+    ],
+)
+def test_a_metric_with_another_unit_or_direction_is_refused_with_the_reason(
+    changes: dict[str, str], reason: str
+) -> None:
+    records = [RECORDS[0], with_metric(RECORDS[1], **changes)]
+    assert [row.metric for row in compared(*COMMITS, records)] == ["rate"]
+    assert [str(each) for each in find_refused(*COMMITS, records, ORDER)] == [f"toy time: not compared: {reason}"]
+
+
+def test_a_direction_that_became_none_is_compared_and_not_ranked() -> None:
+    records = [RECORDS[0], with_metric(RECORDS[1], direction=None)]
+    assert find_refused(*COMMITS, records, ORDER) == []
+    (row, _) = compared(*COMMITS, records)
+    assert (row.metric, row.ratio, row.difference.verdict) == ("time", None, "AMBIGUOUS")
+
+
+def test_different_problems_have_no_ratio_and_a_note() -> None:
+    def sized(each: Record, size: int) -> Record:
+        return msgspec.structs.replace(each, metrics={**each.metrics, "n": MetricSamples("1", None, [float(size)])})
+
+    rows = compared(*COMMITS, [sized(RECORDS[0], 4096), sized(RECORDS[1], 12288)])
+    assert {row.metric: row.ratio for row in rows} == {"time": None, "rate": None, "n": None}
+    shown = {row["metric"]: row["B against A"] for row in as_table(rows, formatted=True).rows()}
+    assert set(shown.values()) == {"–"}
+    assert notes(rows, []) == ["one toy size=10: no ratio: different problems: n 4096 and 12288"]
+    reasons = [row["reason"] for row in as_table(rows, formatted=False).rows()]
+    assert reasons == ["different problems: n 4096 and 12288"] * 2 + [""]
+
+
 def test_a_side_is_a_machine_an_environment_or_what_git_calls_a_commit() -> None:
     assert find_side("two", RECORDS, lambda name: None) == Side("machine", "two")
     assert find_side("env", RECORDS, lambda name: None) == Side("environment", "env")
@@ -163,6 +233,22 @@ def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     assert "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n" in done.stdout
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path) -> None:
+    changed = msgspec.structs.replace(with_metric(RECORDS[2], unit="B"), machine="three")
+    newer = msgspec.structs.replace(RECORDS[2], machine="four", version="2")
+    for each in (changed, newer):
+        append_record(record_file(tmp_path / "results", each.machine, each.commit), each)
+    told = "toy time: not compared: unit s on A, B on B: its definition changed"
+    assert hpml(tmp_path, "compare", "one", "three").stdout.endswith(f"\n\n{told}\n")
+    assert hpml(tmp_path, "compare", "one", "three", "--format", "markdown").stdout.endswith(f"\n\n- {told}\n")
+    *_, last = csv.DictReader(hpml(tmp_path, "compare", "one", "three", "--format", "csv").stdout.splitlines())
+    assert (last["benchmark"], last["metric"], last["verdict"]) == ("toy", "time", "")
+    assert f"toy time: {last['reason']}" == told
+    done = hpml(tmp_path, "compare", "one", "four")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
 
 
 def _queries() -> dict[str, str]:

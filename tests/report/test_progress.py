@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.progress import RunReport
+from hpml_plugins.store import append_record, past_rounds, record_file
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
 
@@ -53,3 +57,55 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
     failed = [msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)]
     lines = shown(220, slow, *failed)
     assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]
+
+
+def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
+    changes = {"benchmark": benchmark, "started": started, "source": {"sha256": code}, "commit": code * 40, **more}
+    return msgspec.structs.replace(point(0), **changes)
+
+
+def said(tmp_path: Path, past: list[Record], now: list[Record]) -> list[str]:
+    for each in past:
+        append_record(record_file(tmp_path, each.machine, each.commit), each)
+    report = RunReport(past=past_rounds(tmp_path, "here"))
+    for each in now:
+        report.add(each)
+    return [line for line in report.summary(tmp_path) if line.startswith("plugin")]
+
+
+def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(tmp_path: Path) -> None:
+    past = [
+        measured("one", "a", 1.0),
+        measured("one", "b", 2.0),  # the newest counts
+        measured("two", "b", 2.0),
+        measured("three", "b", 2.0),
+        measured("three", "c", 3.0, machine="elsewhere"),
+        measured("two", "c", 4.0, status="failed", reason="no", metrics={}),  # it has no numbers
+    ]
+    now = [
+        *(measured(name, "c", 10.0 + number) for name in ("one", "two") for number in range(3)),
+        measured("three", "c", 10.0, version="2"),
+        measured("new", "c", 10.0),
+    ]
+    assert said(tmp_path, past, now) == [
+        "plugin p: its files differ from those measured at commit bbbbbbbb, and the version of one, two is the same: "
+        "raise `version` if what is measured changed; if only its speed did, nothing is to do"
+    ]
+
+
+def test_the_same_files_and_records_of_earlier_runs_say_nothing(tmp_path: Path) -> None:
+    past = [measured("one", "a", 1.0), measured("one", "b", 2.0)]
+    assert said(tmp_path, past, [measured("one", "b", 10.0)]) == []
+    assert said(tmp_path, past, [measured("one", "a", 1.0)]) == []  # asv was told to skip what is there
+    assert said(tmp_path, past, [measured("one", "", 10.0, source={})]) == []
+    (line,) = said(tmp_path, past, [measured("one", "b", 10.0), measured("one", "c", 11.0)])  # two commits in one run
+    assert "measured at commit bbbbbbbb" in line
+
+
+def test_how_long_a_point_took_is_known_from_its_last_round(tmp_path: Path) -> None:
+    past = [measured("one", "a", 1.0, duration=50.0), measured("one", "a", 2.0, duration=20.0)]
+    for each in past:
+        append_record(record_file(tmp_path, "here", each.commit), each)
+    report = RunReport([past[0].point] * 3, past_rounds(tmp_path, "here"))
+    report.start_point("x")
+    assert "1 of 3, about 1 min 0 s left" in report._current

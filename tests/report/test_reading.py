@@ -14,6 +14,7 @@ from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.variability import MeasuredValue, Spread, Variability
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
+from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
 
@@ -86,6 +87,30 @@ def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: H
     assert history.current() == chosen(tmp_path)
 
 
+def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(tmp_path: Path) -> None:
+    def made(size: int, commit: str, code: str, **more: object) -> Record:
+        return record(size, 1.0, commit, 1.0, source={"sha256": code}, **more)
+
+    def told(*records: Record) -> list[str]:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for each in records:
+            append_record(record_file(folder, each.machine, each.commit), each)
+        return find_code_changes(
+            read_history(folder, tracked_metrics(None, DECLARED), DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print)
+        )
+
+    before = made(10, OLD, "a")
+    (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
+    assert line.startswith(
+        "plugin p: its files differ from those measured at commit aaaaaaaa, and the version of toy is"
+    )
+    assert told(before, made(10, NEW, "a")) == []
+    assert told(msgspec.structs.replace(before, version="0"), made(10, NEW, "b")) == []
+    assert told(before, made(10, NEW, "b", machine="other")) == []
+    assert told(before, made(10, NEW, "b"), made(10, ELSEWHERE, "b")) == []  # said of an earlier site
+    assert told(before, record(10, 1.0, NEW, 1.0)) == []  # nobody knows
+
+
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
     outcomes = history.metrics["toy.track_time"].benchmark.outcomes
     assert {label: found[-1].status for (label, _), found in outcomes.items()} == {
@@ -141,7 +166,8 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
     spread = Spread(1e-4, 10.0, 1e-4, 10.0)
-    readings = [MeasuredValue(value, value, value, 7, None, "CPU", "c", "h", 0.0, spread) for value in levels.tolist()]
+    common = {"low": None, "high": None, "count": 7, "direction": "lower", "boost": None, "kind": "CPU", "code": "c"}
+    readings = [MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common) for value in levels.tolist()]
     steps = Readings(np.arange(100, 178), readings).levels()
     assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
     assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)

@@ -123,7 +123,7 @@ def _train_and_look(bench: Bench, model: str, batch: int, gpus: int) -> tuple[in
 
 
 METRICS = (
-    Metric("parameter_size", "B", "lower", "parameters × 4 bytes × cards: the theory"),
+    Metric("parameter_size", "B", None, "parameters × 4 bytes × cards: the theory"),
     Metric("parameters", "B", "lower", "those of the replicas too"),
     Metric("gradients", "B", "lower", "one number a parameter, on the first card"),
     Metric("optimiser_state", "B", "lower", "SGD's momentum, on the first card"),

@@ -62,7 +62,7 @@ MEMORY_PARTS = Benchmark(
     "memory_parts",
     measure,
     metrics=[
-        Metric("parameter_size", "B", "lower", "parameters × 4 bytes"),
+        Metric("parameter_size", "B", None, "parameters × 4 bytes"),
         Metric("gradients", "B", "lower", "one number a parameter"),
         Metric("optimiser_state", "B", "lower", "momentum, or Adam's two moments"),
         Metric("activations", "B", "lower", "what autograd saves for the backward pass"),

@@ -17,8 +17,8 @@ METRICS = (
     Metric("model", "s", "lower", "a batch, model parallel"),
     Metric("data_bytes", "B", "lower", "handed over to be added up by each rank in a batch, data parallel, counted"),
     Metric("model_bytes", "B", "lower", "the same, model parallel"),
-    Metric("gain", "1", "higher", "data over model"),
-    Metric("predicted_gain", "1", "higher", "the same by the rates of the data-parallel phases"),
+    Metric("gain", "1", None, "data over model"),
+    Metric("predicted_gain", "1", None, "the same by the rates of the data-parallel phases"),
 )
 COUNT = {"cuda": 20, "cpu": 7}
 

@@ -49,7 +49,7 @@ COMMUNICATION = Benchmark(
     "paleo_communication",
     measure,
     metrics=[
-        Metric("bytes", "B", "lower", "of the gradients, float32"),
+        Metric("bytes", "B", None, "of the gradients, float32"),
         Metric("time", "s", "lower", "of one all-reduce of all gradients, the mean over ranks"),
         Metric("bus_bandwidth", "B/s", "higher", "2 (n − 1) / n · bytes / time, as nccl-tests defines it"),
     ],

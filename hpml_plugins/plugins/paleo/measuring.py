@@ -126,7 +126,7 @@ MEASURE = Benchmark(
         ),
         Metric("layers_hidden", "s", "lower", "sum over layers, each timed alone, launches hidden"),
         Metric("layers_synchronised", "s", "lower", "sum over layers in a pass with a synchronisation after each"),
-        Metric("hidden_ratio", "1", "lower", "layers_hidden / forward; descriptive: neither direction is better"),
+        Metric("hidden_ratio", "1", None, "layers_hidden / forward"),
         Metric("synchronised_ratio", "1", "lower", "layers_synchronised / forward: what measuring layers adds"),
         Metric("training", "s", "lower", "forward, loss and backward of the whole batch; no optimiser"),
         Metric("rate", "FLOP/s", "higher", "counted FLOP / forward"),

@@ -68,9 +68,9 @@ PREDICT = Benchmark(
     "paleo_predict",
     measure,
     metrics=[
-        Metric("k80_at_peak", "s", "lower", "forward, one picture: FLOP over the published peak of half a K80"),
-        Metric("k80_forward", "s", "lower", "forward, one picture, by PALEO with its own percent of peak"),
-        Metric("k80_training", "s", "lower", "forward and backward, one picture, by PALEO"),
+        Metric("k80_at_peak", "s", None, "forward, one picture: FLOP over the published peak of half a K80"),
+        Metric("k80_forward", "s", None, "forward, one picture, by PALEO with its own percent of peak"),
+        Metric("k80_training", "s", None, "forward and backward, one picture, by PALEO"),
     ],
     grid={"model": MODELS, "dtype": ("float32", "float64")},
     requires=Requires(modules=("torch", "torchvision", "fvcore")),

@@ -106,7 +106,7 @@ METRICS = (
     Metric("size", "B", "lower", "of the network's state, as torch saves it"),
     Metric("latency", "s", "lower", "one image, or the smallest batch that runs, launching included"),
     Metric("throughput", "1/s", "higher", "images over time at the best batch"),
-    Metric("best_batch", "1", "higher", "of those tried; descriptive: neither direction is better"),
+    Metric("best_batch", "1", None, "of those tried"),
 )
 MODULES = ("torch", "torchvision", "torchao")
 

@@ -15,7 +15,7 @@ METRICS = (
     Metric("time", "s", "lower", "of one step, without ncu"),
     Metric("rate", "FLOP/s", "higher", "flop / time"),
     Metric("bandwidth", "B/s", "higher", "bytes / time"),
-    Metric("intensity", "FLOP/B", "higher", "flop / bytes; descriptive: neither direction is better"),
+    Metric("intensity", "FLOP/B", None, "flop / bytes"),
 )
 
 

@@ -106,7 +106,7 @@ MATMUL = Benchmark(
     [
         Metric("rate", "FLOP/s", "higher", "2 n³ over time, at the best of a few sizes"),
         Metric("best", "FLOP/s", "higher", "the highest sample of any size: the roof"),
-        Metric("size", "1", "higher", "n of the best size; descriptive: neither direction is better"),
+        Metric("size", "1", None, "n of the best size"),
     ],
     grid={"dtype": ["float32", "tf32", "bfloat16", "float16"]},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),

@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import MeasuredValue, compare_readings
+from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
@@ -80,7 +80,7 @@ class Cell:
     interval: str = ""
     value: str = ""
     title: str = ""
-    reading: MeasuredValue | None = field(default=None, repr=False)
+    values: Values = field(default_factory=dict, repr=False)
     verdicts: str = ""
 
 
@@ -144,16 +144,16 @@ def build(history: History, costs: Costs) -> Matrix:
 
 def _with_verdicts(groups: Sequence[Group], count: int) -> list[Group]:
     """The groups with the verdicts of their cells. count: of columns; of each two, all rows are asked at once."""
-    rows = [(group.metric.direction or None, row) for group in groups for row in group.rows]
+    rows = [(group.metric.key, row) for group in groups for row in group.rows]
     verdicts = [[["-"] * count for _ in row.cells] for _, row in rows]
     for first, second in itertools.combinations(range(count), 2):
         asked, pairs = [], []
-        for number, (direction, row) in enumerate(rows):
-            a, b = row.cells[first].reading, row.cells[second].reading
+        for number, (name, row) in enumerate(rows):
+            a, b = row.cells[first].values, row.cells[second].values
             if a and b:
                 asked.append(number)
-                pairs.append((a, b, direction))
-        for number, found in zip(asked, compare_readings(pairs), strict=True):
+                pairs.append((a, b, name))
+        for number, found in zip(asked, compare_values(pairs), strict=True):
             verdicts[number][second][first] = found.verdict[0].lower()
             verdicts[number][first][second] = _OPPOSITE.get(found.verdict, found.verdict[0]).lower()
     made = iter(
@@ -201,4 +201,4 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     title = ", ".join(filter(None, [origin, boost]))
-    return Cell("ok", text, small, f"{number.value:.7g}", title, number)
+    return Cell("ok", text, small, f"{number.value:.7g}", title, outcome.readings)

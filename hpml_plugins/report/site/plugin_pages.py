@@ -14,6 +14,8 @@ from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
+from hpml_plugins.report.progress import describe_code_change
+from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_page, write_static
 from hpml_plugins.report.tables import as_csv
 
@@ -106,6 +108,22 @@ def _origins(records: Iterable[Record]) -> list[Origin]:
         distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
         found.setdefault((declared, distribution, source.get("sha256", "")[:12]), []).append(record.machine)
     return [(*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()]
+
+
+def find_code_changes(history: History) -> list[str]:
+    """A line for each plugin whose files changed since the last commit that a machine measured, at equal versions.
+
+    Of the newest published commit alone: a change that was said once is not said of every later site.
+    """
+    newest = max(history.columns, default=-1)
+    found: dict[str, dict[str, str]] = {}
+    for benchmark in history.benchmarks:
+        for line in benchmark.lines.values():
+            measured = [each for each in line if each.code and each.status == "ok"]
+            if len(measured) > 1 and measured[-1].revision == newest and measured[-1].code != measured[-2].code:
+                commit = history.commits[history.columns[measured[-2].revision]]
+                found.setdefault(benchmark.plugin, {})[benchmark.name] = commit
+    return [describe_code_change(plugin, commits) for plugin, commits in found.items()]
 
 
 def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:

@@ -53,7 +53,7 @@ class Change:
     """A change of level between two revisions.
 
     last: the last revision of the old level.  first: the first known one of the new.  before, after: the levels.
-    verdict: "better", "worse", or "" where the benchmark's direction is not known.
+    verdict: "better", "worse", or "" where the metric has no direction.
     """
 
     last: int

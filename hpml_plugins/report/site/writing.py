@@ -16,7 +16,7 @@ from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.page import write_page, write_static
-from hpml_plugins.report.site.plugin_pages import write_plugin_pages
+from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
 
 
@@ -70,6 +70,7 @@ def _write_pages(host: Host | None, publication: Publication, problems: list[str
         publication.results, metrics, publication.declarations, publication.revisions, publication.dates,
         lambda damage: problems.append(str(damage)),
     )  # fmt: skip
+    problems += find_code_changes(history)
     select_first_lines(history, publication.declarations)
     series = regressions.find_changes(history, branches, publication.limit)
     write_static(html_dir, "site.css", "gpus.js")

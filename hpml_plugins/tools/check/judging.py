@@ -115,13 +115,13 @@ def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
 
 
 def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
-    now = {metric.name: (metric.unit, str(metric.direction)) for metric in benchmark.metrics}
+    now = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
-        was = (old.get("si_unit"), old.get("direction"))
+        was = (old.get("si_unit"), None if old.get("direction") == "none" else old.get("direction"))
         if name not in now:
             yield f"metric {name} is gone"
-        elif now[name] != was:
+        elif now[name] != was and (now[name][0] != was[0] or None not in (now[name][1], was[1])):
             yield f"metric {name} was [{was[0]}, {was[1]}], is [{now[name][0]}, {now[name][1]}]"
     if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(benchmark.grid):
         yield f"parameters were {', '.join(old_names) or 'none'}, are {', '.join(benchmark.grid) or 'none'}"

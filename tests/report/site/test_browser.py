@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,30 @@ def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rate
     assert rate.locator("td.price").nth(1).inner_text().split("\n") == ["720.0 PB/USD", "0.67×"]
     flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1").locator("..")
     assert flop.locator("td.price").all_inner_texts() == ["", ""]
+
+
+def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
+    tab = site.open("gpus.html")
+    shown = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1")
+    group = shown.locator("xpath=ancestor::tbody")
+    assert "8.200 GFLOP" in shown.inner_text()
+    assert not re.search(r"better|[▲▼=]|×", group.inner_text())
+    tab = site.open("history.html#resnet50.track_flop")
+    tab.locator("h1", has_text="resnet50 · flop").wait_for()
+    assert tab.locator("#facts").inner_text().startswith("In FLOP")
+    assert not re.search(r"better|worse|[▲▼]", tab.locator("#facts").inner_text())
+    tab = site.open("index.html#/summarylist")
+    tab.locator("#summarylist-body table:visible").wait_for()
+    classes = tab.evaluate(
+        """() => new Promise(done => {
+            const rows = ['resnet50.track_flop', 'vector_add.track_time'].map(name => '<tr><td><a href="#' + name +
+                '">b</a></td><td class="change positive-change">+9%</td></tr>').join('');
+            const table = $('<table><tbody>' + rows + '</tbody></table>');
+            $('#summarylist-body').append(table);
+            setTimeout(() => done(table.find('.change').get().map(td => td.className)), 0);
+        })"""
+    )
+    assert classes == ["change", "change positive-change"]
 
 
 def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) -> None:

@@ -38,7 +38,10 @@ SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
 
 
 def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> MeasuredValue:
-    return MeasuredValue(value, value, value, 7, None, "GPU, kernel, rounds", "code", card, 0.0, spread)
+    return MeasuredValue(
+        value=value, low=value, high=value, count=7, direction="lower", boost=None, kind="GPU, kernel, rounds",
+        code="code", card=card, started=0.0, spread=spread,
+    )  # fmt: skip
 
 
 def p_value(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue]) -> float:

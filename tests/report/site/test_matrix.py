@@ -248,6 +248,7 @@ def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
         ({"type": "peakmemory", "unit": "bytes"}, "lower", "B"),
         ({"type": "track", "unit": "points"}, None, "points"),
         ({"type": "track", "unit": "B/s", "si_unit": "B/s", "direction": "higher"}, "higher", "B/s"),
+        ({"type": "track", "unit": "bytes", "si_unit": "B", "direction": "none"}, None, "B"),
         ({}, None, "1"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import TOY
@@ -166,6 +167,9 @@ def loaded(**changed: object) -> Loaded:
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
         ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
         ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
+        ({"metrics": (Metric("time", "s", "higher"),)}, "metric time was [s, lower], is [s, higher]"),
+        ({"metrics": (Metric("time", "s", None),)}, ""),  # to rank it or not changes nothing of what is measured
+        ({"metrics": (Metric("time", "B", None),)}, "metric time was [s, lower], is [B, None]"),
     ],
 )
 def test_a_definition_that_changed_under_one_version_is_found(
@@ -177,6 +181,14 @@ def test_a_definition_that_changed_under_one_version_is_found(
     )
     broken = [each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"]
     assert [said in each.what for each in broken] == [True] * bool(said)
+
+
+@pytest.mark.parametrize("now", [None, "lower"])
+def test_a_metric_that_was_recorded_without_direction_may_get_one(tmp_path: Path, now: Any) -> None:
+    entry = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "s", "direction": "none"}
+    (tmp_path / "benchmarks.json").write_text(json.dumps({"b.track_time": {**entry, "param_names": ["size"]}}))
+    found = list(judge_definition(loaded(metrics=(Metric("time", "s", now),)), tmp_path))
+    assert [each.state for each in found] == ["ok"]
 
 
 def test_what_is_spoilt_differs_by_hand() -> None:

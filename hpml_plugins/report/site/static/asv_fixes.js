@@ -115,6 +115,9 @@
     function fix_summary(table) {
         table.find('td.change').each(function () {
             var name = $(this).parent().find('a').attr('href').slice(1).split('?')[0];
+            if (($.asv.main_json.benchmarks[name] || {}).direction === 'none') {  // neither is better
+                $(this).removeClass('positive-change negative-change');
+            }
             if (is_higher_better(name)) {
                 $(this).filter('.positive-change, .negative-change').toggleClass('positive-change negative-change');
             }

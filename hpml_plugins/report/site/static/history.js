@@ -113,7 +113,8 @@
         by_id('facts').textContent = [benchmark.unit && 'In ' + benchmark.unit,
             benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
             function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
-            'Bands are 95 % intervals for the next run on another card of the type. ▲/▼ mark a level shift; red means worse.';
+            'Bands are 95 % intervals for the next run on another card of the type. ' + (benchmark.direction ?
+            '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.');
         show_links();
         show_legend(lines);
         show_numbers(lines);
