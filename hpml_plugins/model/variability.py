@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
@@ -70,8 +71,8 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
     samples.  direction: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of the
-    plugin.  card: see `card_of`.  started: Unix time, s.  spread: filled in by `estimate_spreads`; None where the value
-    is not above 0.
+    plugin.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds imply,
+    NaN for one round.  spread: filled in by `estimate_spreads`; None where the value is not above 0.
     """
 
     value: float
@@ -84,6 +85,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     code: str
     card: str
     started: float
+    rounds: float = math.nan
     spread: Spread | None = None
 
     @classmethod
@@ -94,7 +96,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         return cls(
             value=own.value, low=own.low, high=own.high, count=own.count, direction=metric.direction,
             boost=metric.boost_median, kind=kind_of(record, metric), code=record.source.get("sha256") or record.commit,
-            card=card_of(record), started=record.started,
+            card=card_of(record), started=record.started, rounds=_variance_by_rounds(metric),
         )  # fmt: skip
 
     @property
@@ -124,6 +126,17 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
 
 
+def _variance_by_rounds(metric: MetricSamples) -> float:
+    """The variance of the logarithm of the median of the rounds, from how far they differ; NaN for one round.
+
+    That of the median of n normal values is near π/2 / (n + ½) of theirs, also for small n.
+    """
+    medians = metric.round_medians
+    if len(medians) < 2 or min(medians) <= 0:
+        return math.nan
+    return statistics.variance(map(math.log, medians)) * math.pi / 2 / (len(medians) + 0.5)
+
+
 #: Metric → its value in one Record.
 Values = Mapping[str, MeasuredValue]
 
@@ -148,7 +161,7 @@ def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]])
             for each in found[-RECENT:]:
                 labels = (len(places), (kind, group), kind, each.code, each.card, each.started)
                 numbered = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
-                rows.append((math.log(each.value), *numbered))
+                rows.append((math.log(each.value), each.rounds, *numbered))
             places.append(found)
     if not rows:
         return
@@ -156,8 +169,8 @@ def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]])
 
     from hpml_plugins.model.variance import Observations, estimate_variances
 
-    value, *columns = np.array(rows).T
-    found_all = estimate_variances(Observations(value, *(column.astype(np.int64) for column in columns)))
+    value, rounds, *columns = np.array(rows).T
+    found_all = estimate_variances(Observations(value, rounds, *(column.astype(np.int64) for column in columns)))
     spreads = dict(
         zip(columns[0].astype(int).tolist(), zip(*(each.tolist() for each in found_all), strict=True), strict=True)
     )
@@ -186,8 +199,9 @@ class Difference:
 def compare_values(pairs: Sequence[tuple[Values, Values, str]], margin: float = MARGIN) -> list[Difference]:
     """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
 
-    BETTER, WORSE: the difference would arise from equal things too seldom.  SAME: the 95 % interval of the ratio
-    lies within the margin.  AMBIGUOUS: neither can be said, or no direction is better.
+    SAME: the 95 % interval of the ratio lies within the margin.  BETTER, WORSE: it does not, and the difference would
+    arise from equal things too seldom; counts by any difference.  AMBIGUOUS: neither can be said, or no direction is
+    better.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(*pair) for pair in pairs]
@@ -232,10 +246,10 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
 
 def _judged(found: Difference, adjusted: float | None, direction: str | None, margin: float) -> Difference:
     verdict = found.verdict
-    if adjusted is not None and adjusted < ERROR_RATE and found.ratio is not None and direction is not None:
-        verdict = "BETTER" if (found.ratio > 1) == (direction == "higher") else "WORSE"
-    elif found.low is not None and found.high is not None and 1 - margin <= found.low and found.high <= 1 + margin:
+    if found.low is not None and found.high is not None and 1 - margin <= found.low < found.high <= 1 + margin:
         verdict = "SAME"
+    elif adjusted is not None and adjusted < ERROR_RATE and found.ratio is not None and direction is not None:
+        verdict = "BETTER" if (found.ratio > 1) == (direction == "higher") else "WORSE"
     return dataclasses.replace(found, verdict=verdict)
 
 

@@ -28,6 +28,9 @@ UNKNOWN, UNKNOWN_FREEDOM = 0.03, 2.0
 #: Relative standard deviation between cards of a type of which one was measured, and the freedom of that guess: what
 #: H200s differ by at settled clocks is 0.7 %.
 UNKNOWN_CARDS, UNKNOWN_CARDS_FREEDOM = 0.01, 4.0
+#: Variance between runs of what was never repeated, as a multiple of what the rounds of a run imply, and its freedom.
+#: On H200s the multiple is 1.0 for kernels that do not throttle, minutes apart; other days may differ more.
+ROUNDS_ALONE, ROUNDS_ALONE_FREEDOM = 4.0, 4.0
 #: Bounds of the degrees of freedom that a prior is worth.
 LEAST_FREEDOM, MOST_FREEDOM = 1.0, 50.0
 #: Groups from which a prior is estimated; with fewer nothing is known of how they differ.
@@ -36,16 +39,18 @@ ENOUGH_GROUPS = 3
 
 @dataclass(frozen=True)
 class Observations:
-    """Values of runs, one entry each in every array. All but `value` are numbers that stand for a name.
+    """Values of runs, one entry each in every array. From `point` on they are numbers that stand for a name.
 
     They are in the order of time.
 
-    value: the natural logarithm.  point: what was measured (benchmark, version, parameters, metric).  group: its
-    class.  kind: of the class; the same for all observations of a class.  code: what the plugin's code was.  card:
-    which card, or host.  run: which run; a later entry of the same run replaces an earlier one.
+    value: the natural logarithm.  rounds: its variance as the rounds of the run imply, NaN for one round.  point: what
+    was measured (benchmark, version, parameters, metric).  group: its class.  kind: of the class; the same for all
+    observations of a class.  code: what the plugin's code was.  card: which card, or host.  run: which run; a later
+    entry of the same run replaces an earlier one.
     """
 
     value: Array
+    rounds: Array
     point: Array
     group: Array
     kind: Array
@@ -77,13 +82,28 @@ def estimate_variances(observed: Observations) -> Variances:
     # Of a kind that nobody measured twice on one card: runs of one differ by no more than cards do.
     unknown = ~known & known_cards
     runs, runs_freedom = np.where(unknown, cards, runs), np.where(unknown, cards_freedom, runs_freedom)
+    # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else is known.
+    by_rounds = _mean_of_points(observed)
+    unknown = ~known & ~known_cards & np.isfinite(by_rounds)
+    runs = np.where(unknown, ROUNDS_ALONE * by_rounds, np.fmax(runs, by_rounds))
+    runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
     # And of one that was measured on one card alone: runs differ on it as on any, and cards by a guess besides.
-    alone = known & ~known_cards
+    alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
     # And another card cannot differ less than another run.
     wider = cards >= runs
     return Variances(runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
+
+
+def _mean_of_points(observed: Observations) -> Array:
+    """The mean of `rounds` over the observations of each point that have several; NaN where none has."""
+    some = np.isfinite(observed.rounds)
+    size = int(observed.point.max()) + 1
+    total = np.bincount(observed.point[some], observed.rounds[some], minlength=size)
+    count = np.bincount(observed.point[some], minlength=size)
+    mean: Array = np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
+    return mean[observed.point]
 
 
 def _posterior(
