@@ -200,12 +200,8 @@ class History:
             for outcomes in benchmark.outcomes.values():
                 chosen += [each for each in outcomes if each.status == "ok" and each.file][-1:]
         chosen.sort(key=lambda outcome: (outcome.file, outcome.offsets))
-        lines = iter(stored_lines(chosen))
-        found = []
-        for outcome in chosen:
-            rounds = [record for line in itertools.islice(lines, len(outcome.offsets)) if (record := _decode(line))]
-            if rounds:
-                found.append(with_intervals(combine(rounds), outcome.readings))
+        stored = zip(chosen, stored_records(chosen), strict=True)
+        found = [with_intervals(record, outcome.readings) for outcome, record in stored if record]
         return sorted(found, key=lambda record: (record.machine, record.benchmark))
 
 
@@ -219,6 +215,14 @@ def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
                 file.seek(offset)
                 found[name, offset] = file.readline().rstrip(b"\n")
     return [found[place] for place in places]
+
+
+def stored_records(outcomes: Sequence[Outcome]) -> Iterator[Record | None]:
+    """The whole Record of each; None where no line of it can be read but by the few fields that pages need."""
+    lines = iter(stored_lines(outcomes))
+    for outcome in outcomes:
+        rounds = [record for line in itertools.islice(lines, len(outcome.offsets)) if (record := _decode(line))]
+        yield combine(rounds) if rounds else None
 
 
 def _decode(line: bytes) -> Record | None:
