@@ -8,7 +8,6 @@ from test_on_slurm import logs, submit, wait_for_state
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measure.ranks.launchers import nodes_here
 
 REGISTRY = """
 version: 1
@@ -81,8 +80,8 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
 
 def test_without_slurm_there_is_one_node_and_more_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
-    assert nodes_here({}) == 1
     bench = Bench(node, {})
+    assert bench.nodes == 1
     with pytest.raises(UsageError, match="2 nodes are needed, this run has 1; cluster"):
         bench.ranks(print, 2, nodes=2)
     with pytest.raises(UsageError, match="3 ranks cannot be shared out evenly to 2 nodes"):
