@@ -51,8 +51,8 @@ class Metric:
 class Requires:
     """What a node must have. Unmet means skipped, with the reason.
 
-    gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each must hold.
-    data: names of data sets (`hpml data` lists them), or the name of the parameter that says which
+    gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each must hold, or a
+    parameter's name.  data: names of data sets (`hpml data` lists them), or the name of the parameter that says which
     one.  modules: importable names; they are also what is imported once before points are forked.
     tools: programs on the PATH.  cpu_fallback: a node without any GPU measures the point on its CPU instead.
     also: requirements of the plugin's own: each called with the node and the point, returns why it cannot be measured
@@ -60,7 +60,7 @@ class Requires:
     """
 
     gpus: int | str = 0
-    gpu_memory: float = 0
+    gpu_memory: float | str = 0
     data: str | tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
     if not isinstance(benchmark.rounds, int) or benchmark.rounds < 1:
         yield f"{benchmark.rounds!r} rounds; give a whole number from 1"
     yield from _grid_faults(benchmark.measure, benchmark.grid)
-    for need in (benchmark.requires.gpus, benchmark.requires.data):
+    for need in (benchmark.requires.gpus, benchmark.requires.gpu_memory, benchmark.requires.data):
         if isinstance(need, str) and need not in benchmark.grid:
             yield f"Requires names parameter {need!r}, which its grid lacks"
 

@@ -39,7 +39,8 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
         has = "no GPU" if not node.num_gpu else f"{node.num_gpu}"
         because = f" ({node.gpu_problem})" if node.gpu_problem else ""
         reasons.append(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this node has {has}{because}")
-    needed = requires.gpu_memory
+    memory = requires.gpu_memory
+    needed = float(params[memory]) if isinstance(memory, str) else float(memory)
     if gpus and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
         reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
