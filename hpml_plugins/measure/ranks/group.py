@@ -32,6 +32,7 @@ class RankResult:
     checks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     attached: dict[str, Series] = field(default_factory=dict)
+    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
 

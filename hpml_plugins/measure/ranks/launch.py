@@ -223,6 +223,7 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
             everywhere = all(text in other.warnings for other in results)
             warning = text if everywhere or index == 0 else f"rank {index}: {text}"
             bench.warnings += [warning] * (warning not in bench.warnings)
+        bench.used_data |= result.data
         bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
     return [result.value for result in results]
 

@@ -57,11 +57,11 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     rank = Rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
-            value = function(rank, *args)
-            group.leave(index, RankResult(value, None, rank.checks, rank.warnings, rank.attached))
+            found = RankResult(function(rank, *args), None, rank.checks, rank.warnings, rank.attached, rank.used_data)
+            group.leave(index, found)
         end_compilers()
     except BaseException as error:
-        group.leave(index, RankResult(None, _error(index, error), rank.checks, rank.warnings, rank.attached))
+        group.leave(index, RankResult(error=_error(index, error)))
         time.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()
