@@ -17,7 +17,7 @@ import msgspec
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, load_sources, make_host
-from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, encode, point_key
@@ -69,7 +69,7 @@ def command(
     if record:
         check_writable(record)
     if len(points) > 1:
-        import_before_fork(shared(module for benchmark, _ in points for module in benchmark.requires.modules))
+        import_before_fork(module for benchmark, _ in points for module in benchmark.requires.modules)
     context = Context(
         node=node,
         plugin=plugin.entry.name,
