@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+from scipy.stats import t
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Smallest relative deviation that is believed: two runs that agree to the last digit say little about the third.
 FLOOR = 2e-4
@@ -59,20 +61,20 @@ class Observations:
     run: Array
 
 
-class Variances(NamedTuple):
-    """Of each observation: variance of the logarithm between runs, and the degrees of freedom behind it.
+class Spread(NamedTuple):
+    """Variances of a value's natural logarithm, and the degrees of freedom behind each.
 
-    same_*: on one card.  any_*: on any card of the type.
+    same_*: of a run on the same card.  any_*: of a run on any card of the type.
     """
 
-    same_card: Array
-    same_freedom: Array
-    any_card: Array
-    any_freedom: Array
+    same_card: float
+    same_freedom: float
+    any_card: float
+    any_freedom: float
 
 
-def estimate_variances(observed: Observations) -> Variances:
-    """Both variances of each observation."""
+def estimate_spreads(observed: Observations) -> list[Spread]:
+    """The spread of each point, by its number."""
     runs, runs_freedom, known = _posterior(
         observed, np.stack([observed.point, observed.code, observed.card]), observed.run, in_order=True
     )
@@ -93,7 +95,9 @@ def estimate_variances(observed: Observations) -> Variances:
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
     # And another card cannot differ less than another run.
     wider = cards >= runs
-    return Variances(runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
+    found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
+    _, first = np.unique(observed.point, return_index=True)  # all observations of a point have the same
+    return [Spread(*each) for each in np.transpose(found)[first].tolist()]
 
 
 def _mean_of_points(observed: Observations) -> Array:
@@ -190,8 +194,6 @@ def _calibration(count: int) -> tuple[float, float]:
 
 def _mean_log(freedom: float) -> float:
     """The mean of the logarithm of a sample variance where the true one is 1."""
-    from scipy.special import digamma
-
     return float(digamma(freedom / 2) - np.log(freedom / 2))
 
 
@@ -236,8 +238,6 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log s², which has the
     mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) + ψ′(d0/2). Source: Smyth 2004, section 6.2.
     """
-    from scipy.special import digamma, polygamma
-
     variance = np.maximum(variance, FLOOR**2)
     shifted = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
     if len(shifted) < ENOUGH_GROUPS:
@@ -250,8 +250,6 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
 
 def _freedom_of(excess: float) -> float:
     """d0 with ψ′(d0/2) = excess, within the bounds."""
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
 
     def difference(freedom: float) -> float:
         return float(polygamma(1, freedom / 2)) - excess
@@ -266,13 +264,9 @@ def _freedom_of(excess: float) -> float:
 @functools.cache
 def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
     """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
-    from scipy.stats import t
-
     return float(t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance))
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
     """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
-    from scipy.stats import t
-
     return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import (
     EXACT,
+    Difference,
     MeasuredValue,
     Values,
     Variability,
@@ -116,6 +117,17 @@ def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() 
         other_code = record(1.0, metrics=far.metrics, run="far", source={"sha256": "other"})
         (found,) = Variability([*made, other_code]).compare([(made[0], other_code, "time")])
         assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ratio", "direction", "times"),
+    [(0.5, "lower", 2.0), (2.0, "lower", 0.5), (2.0, "higher", 2.0), (0.25, "higher", 0.25), (1.0, "higher", 1.0),
+     (2.0, None, None), (None, "lower", None)],
+)  # fmt: skip
+def test_a_ratio_above_one_is_better_whatever_the_direction(
+    ratio: float | None, direction: str | None, times: float | None
+) -> None:
+    assert Difference("SAME", ratio, direction=direction).times == times
 
 
 def counted(value: float, run: str = "r") -> Record:
