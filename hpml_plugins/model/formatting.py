@@ -27,7 +27,7 @@ def quantity(value: float, unit: str) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
     power = _power(value, shown)
-    return _with_unit(_digits(value / 10.0**power, DIGITS, count=shown.count), power, shown)
+    return f"{_digits(value / 10.0**power, count=shown.count)} {_PREFIXES[power]}{shown.label}".rstrip()
 
 
 def estimate(found: Estimate, unit: str) -> str:
@@ -78,20 +78,15 @@ def _power(value: float, shown: Unit) -> int:
     return max(shown.lowest, min(shown.highest, 3 * (exponent // 3)))
 
 
-def _with_unit(number: str, power: int, shown: Unit) -> str:
-    label = _PREFIXES[power] + shown.label
-    return f"{number} {label}" if label else number
-
-
-def _digits(value: float, digits: int, *, count: bool = False) -> str:
+def _digits(value: float, *, count: bool) -> str:
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value:.{DIGITS}g}")
     magnitude = math.floor(math.log10(abs(rounded)) + 1e-9)
     if magnitude < -4 or magnitude >= 9:
-        text = f"{value:.{digits - 1}e}"
+        text = f"{value:.{DIGITS - 1}e}"
     else:
         # An exact count stays one: ".000" behind it would claim a measurement.
         exact = count and rounded == value and rounded.is_integer()
-        text = f"{value:,.{0 if exact else max(0, digits - 1 - magnitude)}f}"
+        text = f"{value:,.{0 if exact else max(0, DIGITS - 1 - magnitude)}f}"
     return text.replace(",", THIN_SPACE).replace("-", MINUS)

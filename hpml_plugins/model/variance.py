@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import ndimage
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 from scipy.stats import t
@@ -85,7 +86,9 @@ def estimate_spreads(observed: Observations) -> list[Spread]:
     unknown = ~known & known_cards
     runs, runs_freedom = np.where(unknown, cards, runs), np.where(unknown, cards_freedom, runs_freedom)
     # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else is known.
-    by_rounds = _mean_of_points(observed)
+    known_rounds = np.isfinite(observed.rounds)
+    mean, count = _pool(np.nan_to_num(observed.rounds), known_rounds.astype(float), observed.point, len(observed.point))
+    by_rounds = np.where(count > 0, mean, np.nan)[observed.point]
     unknown = ~known & ~known_cards & np.isfinite(by_rounds)
     runs = np.where(unknown, ROUNDS_ALONE * by_rounds, np.fmax(runs, by_rounds))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
@@ -98,16 +101,6 @@ def estimate_spreads(observed: Observations) -> list[Spread]:
     found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
     _, first = np.unique(observed.point, return_index=True)  # all observations of a point have the same
     return [Spread(*each) for each in np.transpose(found)[first].tolist()]
-
-
-def _mean_of_points(observed: Observations) -> Array:
-    """The mean of `rounds` over the observations of each point that have several; NaN where none has."""
-    some = np.isfinite(observed.rounds)
-    size = int(observed.point.max()) + 1
-    total = np.bincount(observed.point[some], observed.rounds[some], minlength=size)
-    count = np.bincount(observed.point[some], minlength=size)
-    mean: Array = np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
-    return mean[observed.point]
 
 
 def _posterior(
@@ -168,7 +161,7 @@ def _sample_variances(value: Array, within: Array, replicate: Array, *, in_order
         order = np.argsort(sets, kind="stable")
         squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
         within_set = of_set == sets[order][:-1]
-        median = _medians(squares[within_set], of_set[within_set], len(count))
+        median = ndimage.median(squares[within_set], of_set[within_set], np.arange(len(count)))
         for length in np.unique(count[count > 3]).tolist():
             scale, worth = _calibration(length)
             variance = np.where(count == length, median * scale, variance)
@@ -195,18 +188,6 @@ def _calibration(count: int) -> tuple[float, float]:
 def _mean_log(freedom: float) -> float:
     """The mean of the logarithm of a sample variance where the true one is 1."""
     return float(digamma(freedom / 2) - np.log(freedom / 2))
-
-
-def _medians(value: Array, key: Array, size: int) -> Array:
-    """The median of the values of each key, 0 where there is none."""
-    order = np.lexsort((value, key))
-    value, count = value[order], np.bincount(key, minlength=size)
-    start = np.cumsum(count) - count
-    found = np.zeros(size)
-    some = count > 0
-    low, high = start[some] + (count[some] - 1) // 2, start[some] + count[some] // 2
-    found[some] = (value[low] + value[high]) / 2
-    return found
 
 
 def _number(columns: Array) -> Array:

@@ -194,8 +194,8 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
     for group in made.groups:
         same, faster = (list(row.cells) for row in group.rows)
-        assert [cell.verdicts for cell in same] == ["-s", "s-"]
-        assert [cell.verdicts for cell in faster] == ["-w", "b-"]
+        assert [cell.verdicts for cell in same] == [{1: "s"}, {0: "s"}]
+        assert [cell.verdicts for cell in faster] == [{1: "w"}, {0: "b"}]
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
