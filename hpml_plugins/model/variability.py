@@ -106,15 +106,15 @@ Values = Mapping[str, MeasuredValue]
 def fill_in_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) -> None:
     """Fill in the spread of every reading.
 
-    points: (class, readings) of each metric of each point on each machine, oldest first; metrics of one class borrow
-    from one another. See `hpml_plugins.model.variance` for the estimator.
+    points: (class, readings) of each metric of each point on each machine; metrics of one class borrow from one
+    another. See `hpml_plugins.model.variance` for the estimator.
     """
     numbers: list[dict[Any, int]] = [{} for _ in range(6)]
     rows: list[tuple[float, ...]] = []
     places: list[list[MeasuredValue]] = []
     for group, readings in points:
         of_kind: dict[str, list[MeasuredValue]] = {}
-        for reading in readings:
+        for reading in sorted(readings, key=lambda reading: reading.started):
             if reading.kind == _COUNTED:
                 reading.spread = EXACT
             elif reading.kind != _FOREIGN and reading.value > 0:
@@ -246,8 +246,6 @@ class Variability:
                     key = (record.machine, record.point, name)
                     points.setdefault(key, []).append(MeasuredValue.of(record, name))
                     classes[key] = record.benchmark, name
-        for readings in points.values():
-            readings.sort(key=lambda reading: reading.started)
         fill_in_spreads((classes[key], readings) for key, readings in points.items())
         self._spreads = {
             (*key, reading.kind): reading.spread for key, readings in points.items() for reading in readings
@@ -266,10 +264,6 @@ class Variability:
     def with_intervals(self, record: Record) -> Record:
         """The Record whose metrics' `estimate` has the interval for the next run on another card."""
         return with_intervals(record, self.values(record))
-
-    def compare(self, pairs: Sequence[tuple[Record, Record, str]], margin: float = MARGIN) -> list[Difference]:
-        """A verdict on each (A, B, metric); see `compare_values`."""
-        return compare_values([(self.values(a), self.values(b), name) for a, b, name in pairs], margin)
 
 
 def with_intervals(record: Record, readings: Values) -> Record:

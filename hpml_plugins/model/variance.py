@@ -161,11 +161,11 @@ def _sample_variances(value: Array, within: Array, replicate: Array, *, in_order
         order = np.argsort(sets, kind="stable")
         squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
         within_set = of_set == sets[order][:-1]
-        median = ndimage.median(squares[within_set], of_set[within_set], np.arange(len(count)))
         for length in np.unique(count[count > 3]).tolist():
             scale, worth = _calibration(length)
-            variance = np.where(count == length, median * scale, variance)
-            freedom = np.where(count == length, worth, freedom)
+            (long,) = np.nonzero(count == length)
+            variance[long] = scale * ndimage.median(squares[within_set], of_set[within_set], long)
+            freedom[long] = worth
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
     point[sets] = within[0, last]

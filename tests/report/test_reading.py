@@ -88,6 +88,15 @@ def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: H
     assert history.current() == chosen(tmp_path)
 
 
+def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_commits(tmp_path: Path) -> None:
+    for number, value in enumerate([1.0, 1.1, 1.0, 1.1, 1.0, 1.4]):  # the new commit was measured first, at times
+        metrics = {"time": MetricSamples("s", "lower", [value, value], {"timer": "perf_counter"})}
+        made = record(10, value, NEW if number % 2 else OLD, float(number), metrics=metrics, source={"sha256": "a"})
+        append_record(record_file(tmp_path, "m", made.commit), made)
+    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {}, print)
+    assert again.current() == chosen(tmp_path)
+
+
 def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(tmp_path: Path) -> None:
     def made(size: int, commit: str, code: str, **more: object) -> Record:
         return record(size, 1.0, commit, 1.0, source={"sha256": code}, **more)

@@ -33,15 +33,6 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prices: dict[str, float]
     currency: str = ""
 
-    def price(self, hardware: Hardware) -> float | None:
-        """Of all GPUs of this hardware for an hour; None where no price is given."""
-        return _of_all(self.prices.get(hardware.gpu), hardware)
-
-    def watts(self, hardware: Hardware) -> float | None:
-        """The published power of all its GPUs, W; None for an unknown card."""
-        card = find_gpu(hardware.gpu) if hardware.kind == 0 else None
-        return _of_all(card.power, hardware) if card else None
-
 
 def read_costs(folder: Path) -> Costs:
     """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
@@ -57,13 +48,6 @@ def read_costs(folder: Path) -> Costs:
         if not 0 < price <= _DEAREST:
             raise SiteError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))
     return costs
-
-
-def _of_all(one: float | None, hardware: Hardware) -> float | None:
-    count = hardware.num_gpu
-    if one is None or not count.isdecimal() or len(count) > 6 or int(count) == 0:  # a damaged file may say any number
-        return None
-    return one * int(count)
 
 
 @dataclass(frozen=True)
@@ -161,7 +145,11 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
     seen = set().union(*(history.columns_of(machine) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    return Column(hardware, machines, newest, costs.price(hardware), costs.watts(hardware))
+    gpus = hardware.num_gpu
+    count = int(gpus) if gpus.isdecimal() and len(gpus) <= 6 else 0  # a damaged file may say any number
+    price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
+    each = (price, card.power if card else None)
+    return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
 
 
 def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> Group:
