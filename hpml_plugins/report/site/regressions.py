@@ -336,7 +336,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
     old = history.commits[history.columns[change.last]]
     line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
-    records = [record for record in stored_records(sides) if record]
+    records = list(stored_records(sides))
     return {
         "title": metric.title,
         "point": series.label,
