@@ -85,12 +85,16 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
             return Estimate(self.median, *self.interval, len(self.samples))
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
-        ends = [Samples(tuple(part)).interval() for part in _split(self.samples, self.rounds)]
-        return Estimate(self.median, min(low for low, _ in ends), max(high for _, high in ends), len(self.samples))
+        parts = _split(self.samples, self.rounds)
+        lows, highs = zip(*(Samples(tuple(part)).interval() for part in parts), strict=True)
+        median = statistics.median(map(statistics.median, parts))
+        return Estimate(median, min(lows), max(highs), len(self.samples))
 
 
 def _split(samples: list[float], rounds: list[int]) -> list[list[float]]:
-    ends = list(itertools.accumulate(rounds)) or [len(samples)]
+    if len(rounds) < 2:
+        return [samples]
+    ends = list(itertools.accumulate(rounds))
     return [samples[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 

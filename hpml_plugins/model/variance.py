@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import ndimage
 from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
-from scipy.stats import t
+from scipy.special import digamma, polygamma, stdtr, stdtrit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -245,9 +244,9 @@ def _freedom_of(excess: float) -> float:
 @functools.cache
 def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
     """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
-    return float(t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance))
+    return float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(2 * variance))
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
     """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
-    return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom))
+    return float(2 * stdtr(freedom, -abs(difference) / np.sqrt(variance)))

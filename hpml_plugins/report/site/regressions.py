@@ -23,6 +23,7 @@ import numpy as np
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct
+from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
 
@@ -90,7 +91,7 @@ class Readings:
         return np.array([reading.value for reading in self.readings], float)
 
     def p_value(self, old: Step, new: Step) -> float:
-        """How probable a difference as large as that between two levels is arises from equal code.
+        """How probable a difference as large as that between two levels is for equal code.
 
         A t-test of the logarithms whose variance is the prior of the point, moderated by the scatter of the readings
         around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
@@ -100,8 +101,6 @@ class Readings:
         both = [*inside[0], *inside[1]]
         if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
             return 0.0
-        from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
-
         spreads = [reading.spread for reading in both if reading.spread and reading.spread != EXACT]
         several = len({reading.card for reading in both}) > 1
         priors = [spread[2:] if several else spread[:2] for spread in spreads] or [(UNKNOWN**2, UNKNOWN_FREEDOM)]
