@@ -22,7 +22,7 @@ from hpml_plugins.model.formatting import format_point, format_point_texts
 from hpml_plugins.model.record import MetricSamples, Record, Status, decode, list_gpus
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.variability import MeasuredValue, estimate_spreads, with_intervals
-from hpml_plugins.store import Damaged, decode_file, read_object_or_empty, record_files
+from hpml_plugins.store import decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
 
@@ -292,7 +292,7 @@ def read_history(
     declarations: Declarations,
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
-    on_damage: Callable[[Damaged], None],
+    on_damage: Callable[[str], None],
 ) -> History:
     """All Records as one history.
 
@@ -339,7 +339,7 @@ def read_history(
 
 
 def _lines(
-    results: Path, declarations: Declarations, on_damage: Callable[[Damaged], None]
+    results: Path, declarations: Declarations, on_damage: Callable[[str], None]
 ) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):

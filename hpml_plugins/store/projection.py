@@ -212,30 +212,3 @@ def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
 def measured_here(machine: Path, result_file: str) -> set[str]:
     """The benchmarks that have Records at the commit of a result file. machine: the machine's folder."""
     return {record.benchmark for record in read_file(machine / RECORDS / f"{result_file[:8]}.jsonl")}
-
-
-def count_missing(results: Path) -> tuple[int, int]:
-    """How many metric values of the measured points that Records hold are missing from asv's files, and of how many.
-
-    A later Record of the same point at the same commit and environment replaces an earlier one.
-    """
-    declared = _declared_benchmarks(results)
-    total = missing = 0
-    for source in record_files(results):
-        for target, records in _by_result_file(source).items():
-            rows = read_object_or_empty(target).get("results", {})
-            in_order = sorted(records, key=lambda record: record.started)
-            for record in {record.point: record for record in in_order if record.status == "ok"}.values():
-                for metric, samples in record.metrics.items():
-                    row = rows.get(asv_name(record.benchmark, metric))
-                    total += 1
-                    missing += _stored(row, record, declared.get(record.benchmark)) != samples.estimate.value
-    return missing, total
-
-
-def _stored(row: list[Any] | None, record: Record, declared: Declaration | None) -> float | None:
-    """The value of a Record's point in a row of a result file; None where it has none."""
-    if not row or row[2] != record.version:
-        return None
-    stored = dict(zip(itertools.product(*row[1]), row[0], strict=True))
-    return stored.get(tuple(repr(record.params[name]) for name in _param_names(record, declared)))

@@ -22,7 +22,7 @@ from support import assert_nothing_lost
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.store import Damaged, append_record, read_file
+from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite.functions import _stored
 
 
@@ -72,7 +72,7 @@ def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict
     assert done.returncode in (0, 2), done.stdout + done.stderr
     assert outcome(project) == expected
     (path,) = project.path.glob("results/*/records/*.jsonl")
-    damage: list[Damaged] = []
+    damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))

@@ -20,7 +20,7 @@ from support import ROOT
 
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.store import Damaged, read_file
+from hpml_plugins.store import read_file
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def hold_complete(project: Project) -> None:
     (file,) = project.path.glob("results/*/*-node-*.json")
     assert json.loads(file.read_text())["results"]["slow.track_square"][0] == SQUARES
     (path,) = project.path.glob("results/*/records/*.jsonl")
-    damage: list[Damaged] = []
+    damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
