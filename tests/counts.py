@@ -12,7 +12,7 @@ from typing import Any
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import read_object_or_empty, record_files
 from hpml_plugins.store.declarations import Declaration
-from hpml_plugins.store.projection import _by_result_file, _declared_benchmarks, _param_names, asv_name
+from hpml_plugins.store.projection import _by_result_file, _declared_benchmarks, _grid, asv_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "hpml_plugins"
@@ -88,7 +88,8 @@ def _stored(row: list[Any] | None, record: Record, declared: Declaration | None)
     if not row or row[2] != record.version:
         return None
     stored = dict(zip(itertools.product(*row[1]), row[0], strict=True))
-    return stored.get(tuple(repr(record.params[name]) for name in _param_names(record, declared)))
+    names, _ = _grid([record], declared)
+    return stored.get(tuple(repr(record.params[name]) for name in names))
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from hpml_plugins.store.merge import merge_results
 from hpml_plugins.store.projection import project
 from hpml_plugins.store.records import (
     append_record,
+    ask_git,
     commit_order,
     current_records,
     decode_file,

@@ -112,12 +112,16 @@ def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
 
 def commit_order(repository: Path) -> dict[str, int]:
     """Commit → its position in history, the newest highest. Empty where there is no git repository to ask."""
-    command = ["git", "rev-list", "--all", "--date-order", "--reverse"]
+    commits = ask_git(repository, "rev-list", "--all", "--date-order", "--reverse").split()
+    return {commit: position for position, commit in enumerate(commits)}
+
+
+def ask_git(repository: Path, *words: str) -> str:
+    """What git says there; empty where it is not installed, there is no repository, or it does not know."""
     try:
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {commit: position for position, commit in enumerate(done.stdout.split())}
+        return subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=True).stdout
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return ""
 
 
 def age(record: Record, order: Mapping[str, int]) -> tuple[int, float]:
