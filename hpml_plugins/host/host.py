@@ -11,7 +11,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Host:
 
     registry: Registry
     plugins: tuple[LoadedPlugin, ...]
-    offers: Offers = field(default_factory=Offers)
+    offers: Offers
 
     @property
     def broken(self) -> list[LoadedPlugin]:

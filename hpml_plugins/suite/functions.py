@@ -180,10 +180,8 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context,
 
 def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
     """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
-    for benchmark in offered:
-        if benchmark.name == declared.benchmark:
-            break
-    else:
+    benchmark = next((each for each in offered if each.name == declared.benchmark), None)
+    if benchmark is None:
         raise DefinitionError(f"its plugin offers no {declared.benchmark!r}")
     if benchmark.version != declared.version:
         raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}")

@@ -94,7 +94,7 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
     assert 0 < sum(record.measured_rounds for record in finished) < 36
     assert {record.status for record in finished} == {"ok"}
     refused = run_on(READ_ONLY, target, project.path, project.home, *words, "--json")
-    one_line(refused, "cannot write the Record: Read-only file system")
+    one_line(refused, "cannot be written: Read-only file system")
     assert refused.stdout == ""  # nothing was measured for nothing
 
 
