@@ -25,7 +25,7 @@ from scipy.stats import binomtest, chi2
 
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import Variability, card_of, kind_of
+from hpml_plugins.model.variability import Difference, Variability, card_of, compare_values, kind_of
 from hpml_plugins.store import read_records
 
 Pair = tuple[Record, Record, str]
@@ -72,6 +72,11 @@ def pairs_of_equal_code(records: Sequence[Record]) -> list[Pair]:
     ]
 
 
+def compare(known: Variability, pairs: Sequence[Pair]) -> list[Difference]:
+    """A verdict on each pair, all asked at once."""
+    return compare_values([(known.values(a), known.values(b), name) for a, b, name in pairs])
+
+
 def not_covered(known: Variability, pair: Pair) -> bool:
     """Whether one's 95 % interval does not hold the other's median."""
     a, b, name = pair
@@ -90,7 +95,7 @@ def repeats(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     for a, b, name in pairs:
         runs[a.machine, a.run, a.commit, b.run, b.commit].append((a, b, name))
         kinds[kind_of(a, a.metrics[name])].append(not_covered(known, (a, b, name)))
-    verdicts = Counter(found.verdict for asked in runs.values() for found in known.compare(asked))
+    verdicts = Counter(found.verdict for asked in runs.values() for found in compare(known, asked))
     kinds["all"] = [each for of_kind in kinds.values() for each in of_kind]
     rows = [(kind, f"{len(missed):,}", f"{sum(missed) / len(missed):.2%}") for kind, missed in sorted(kinds.items())]
     called = verdicts["BETTER"] + verdicts["WORSE"]
@@ -168,8 +173,8 @@ def power(records: Sequence[Record], chosen: Sequence[Record]) -> str:
         groups[of].append(pair)
     rows = []
     for of, pairs in sorted(groups.items(), key=lambda item: (*item[0][:3], not item[0].same_card)):
-        alone = Counter(known.compare([pair])[0].verdict for pair in pairs)
-        among = Counter(known.compare(beside_equal_pairs(pair, AT_ONCE))[0].verdict for pair in pairs)
+        alone = Counter(compare(known, [pair])[0].verdict for pair in pairs)
+        among = Counter(compare(known, beside_equal_pairs(pair, AT_ONCE))[0].verdict for pair in pairs)
         ratio = statistics.median(b.metrics[name].median / a.metrics[name].median for a, b, name in pairs)
         rows.append(
             [of.kernel, of.regime, f"{of.slowdown} %", "same" if of.same_card else "other", f"{ratio - 1:+.2%}"]

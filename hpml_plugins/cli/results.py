@@ -88,7 +88,7 @@ def compare(
     card. Benchmarks whose version, and metrics whose unit or direction, differ between the sides are not compared.
     """
     from hpml_plugins.model.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_refused, find_side, list_confounders, notes
+    from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.store import ask_git, commit_order
 
@@ -101,9 +101,7 @@ def compare(
         return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    order = commit_order(repository)
-    refused = find_refused(sides[0], sides[1], records, order)
-    found = compare(sides[0], sides[1], records, order, Variability(everything))
+    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))
     if not found and refused:
         raise UsageError("; ".join(map(str, refused)))
     if not found:

@@ -15,7 +15,7 @@ import msgspec
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, make_host
-from hpml_plugins.measure import import_before_fork, shared
+from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, encode
@@ -74,7 +74,7 @@ def command(
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
     if len(tasks) > 1:
-        import_before_fork(shared(module for declared, _ in tasks for module in declared.modules))
+        import_before_fork(module for declared, _ in tasks for module in declared.modules)
     past = past_rounds(settings.registry.parent / "results", machine)
     report = RunReport([declared.key(params) for declared, params in tasks for _ in range(declared.rounds)], past)
     with tempfile.TemporaryDirectory(prefix="hpml-") as scratch:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -106,7 +108,6 @@ class Bench:
         count: int,
         *args: Any,
         backend: Backend | None = None,
-        timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
         nodes: int = 1,
         launcher: Launcher = "torch",
@@ -119,7 +120,7 @@ class Bench:
         imports everything again, and what they run must pickle (as it must with `nodes` and `launcher`).
 
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
-        timeout: s, within the point's own.  environment: variables for the ranks, set before their group is made.
+        environment: variables for the ranks, set before their group is made.
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
         i. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start them on this node, each an MPI
         process that may use mpi4py too; where there is no mpirun or no mpi4py the point is skipped with the reason.
@@ -129,16 +130,15 @@ class Bench:
         from hpml_plugins.measure.ranks.launch import run_ranks
 
         return run_ranks(
-            self, function, count, args, backend=backend, timeout=timeout, environment=dict(environment or {}),
-            nodes=nodes, launcher=launcher,
+            self, function, count, args, backend=backend, environment=dict(environment or {}), nodes=nodes,
+            launcher=launcher,
         )  # fmt: skip
 
     @property
     def nodes(self) -> int:
         """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
-        from hpml_plugins.measure.ranks.launchers import nodes_here
-
-        return nodes_here()
+        count = os.environ.get("SLURM_JOB_NUM_NODES", "")
+        return int(count) if count.isdigit() and shutil.which("srun") else 1
 
     def check(self, ok: object, message: str) -> None:
         """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.

@@ -64,8 +64,6 @@ def no_garbage_collection() -> Iterator[None]:
 
 def affinity() -> str:
     """The CPUs that this process may run on, as Linux writes them: `0-3,8`."""
-    if not hasattr(os, "sched_getaffinity"):
-        return ""
     spans: list[list[int]] = []
     for cpu in sorted(os.sched_getaffinity(0)):
         if spans and cpu == spans[-1][1] + 1:

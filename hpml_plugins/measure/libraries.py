@@ -20,18 +20,13 @@ _PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", 
 _SCALE = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
 
-def shared(modules: Iterable[str]) -> list[str]:
-    """Those of the modules that may be imported once for the points of all plugins."""
-    return [module for module in modules if module.partition(".")[0] in SHARED]
-
-
 def import_before_fork(modules: Iterable[str]) -> None:
-    """Import these modules, so that the process of every point finds them loaded.
+    """Import those of these modules that many plugins share, so that the process of every point finds them loaded.
 
     None may touch CUDA when it is imported: a process that has breaks in its forks. A module that does not import is
     left for the point that needs it to report.
     """
-    wanted = list(modules)
+    wanted = [module for module in modules if module.partition(".")[0] in SHARED]
     if "torchvision" in wanted:
         wanted.append("fvcore.nn")  # no benchmark requires it: models are counted without it too
     for module in dict.fromkeys(wanted):

@@ -221,15 +221,9 @@ def unmeasured(
         run=context.run,
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
-        conditions=_conditions(context.node),
+        conditions={
+            "load": round(os.getloadavg()[0] / (os.cpu_count() or 1), 3),
+            "cores": float(context.node.num_cpu),
+        },
         planned_rounds=context.rounds,
     )
-
-
-def _conditions(node: Node) -> dict[str, float]:
-    """What can be said of the host before the point begins."""
-    try:
-        load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    except OSError:
-        return {"cores": float(node.num_cpu)}
-    return {"load": round(load, 3), "cores": float(node.num_cpu)}

@@ -16,8 +16,8 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
 from hpml_plugins.model.samples import Samples
@@ -70,13 +70,16 @@ class Regulator:
         return held >= max(ENOUGH, SHARE * (now.at - start.at))
 
 
-@dataclass(frozen=True)
-class LoadGroup:
-    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one step."""
+class LoadGroup(NamedTuple):
+    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one step.
+
+    clock, power: those of the last reading; 0 where the card does not tell.
+    """
 
     end: float
     seconds: float
-    reading: Reading | None
+    clock: float
+    power: float
 
 
 def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str | float]) -> Samples:
@@ -90,11 +93,12 @@ def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str |
         "batch": timer.batch,
         "regime": "sustained",
         "stopped": "settled" if settled else f"not settled after {LONGEST_LOAD:g} s of load",
-        **_state("sustained", [group.reading for group in groups]),
+        **_state("sustained", groups),
     }
-    boost, readings = _burst(timer, regulator)
-    info |= _state("boost", readings) if boost else {}
-    return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=tuple(boost))
+    bursts = _burst(timer, regulator)
+    info |= _state("boost", bursts)
+    boost = tuple(burst.seconds for burst in bursts)
+    return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=boost)
 
 
 def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
@@ -104,12 +108,11 @@ def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[LoadGroup], bo
     started = time.monotonic()
     groups: list[LoadGroup] = []
     while True:
-        taken = timer.enqueue(count)
-        now = time.monotonic()
-        groups.append(LoadGroup(now, statistics.fmean(each for each, _ in taken), regulator.reading()))
+        groups.append(_group(timer.enqueue(count), regulator))
+        now = groups[-1].end
         settled = is_settled(groups, started)
         if settled or now - started > LONGEST_LOAD:
-            return [group for group in groups if group.end > now - PERIOD] or groups[-1:], settled
+            return [group for group in groups if group.end > now - PERIOD], settled
 
 
 def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
@@ -119,46 +122,40 @@ def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
     before = [group for group in groups if end - 2 * PERIOD < group.end <= end - PERIOD]
     if end - started < 2 * PERIOD or not before:
         return False
-    return (
-        _change([group.seconds for group in before], [group.seconds for group in last]) <= RATE_TOLERANCE
-        and _change(_column(before, "clock"), _column(last, "clock")) <= POWER_TOLERANCE
-        and _change(_column(before, "power"), _column(last, "power")) <= POWER_TOLERANCE
-    )
-
-
-def _column(groups: Sequence[LoadGroup], name: str) -> list[float]:
-    return [float(getattr(group.reading, name)) for group in groups if group.reading]
+    (_, seconds, clock, power) = map(_change, zip(*before, strict=True), zip(*last, strict=True))
+    return seconds <= RATE_TOLERANCE and clock <= POWER_TOLERANCE and power <= POWER_TOLERANCE
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:
     """The relative change of the mean; 0 for what the card does not tell."""
-    if not before or not after or not statistics.fmean(before):
-        return 0.0
-    return abs(statistics.fmean(after) / statistics.fmean(before) - 1)
+    return abs(statistics.fmean(after) / statistics.fmean(before) - 1) if any(before) else 0.0
 
 
-def _burst(timer: GpuTimer, regulator: Regulator) -> tuple[list[float], list[Reading | None]]:
-    """Seconds of one step in bursts, and what the GPU did; none for a step within which the regulator acts."""
+def _burst(timer: GpuTimer, regulator: Regulator) -> list[LoadGroup]:
+    """Bursts; none for a step within which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:
-        return [], []
+        return []
     batch = timer.batch
     lead = max(1, math.ceil(BURST / (seconds * batch)))  # samples of `batch` steps before the one that counts
-    taken, readings = [], []
+    bursts = []
     time.sleep(RECOVERY)
     for _ in range(BURSTS):
         time.sleep(max(REST, 2 * (lead + 1) * seconds * batch))
-        burst = timer.enqueue(2 * lead)[lead:]
-        taken.append(statistics.fmean(each for each, _ in burst))
-        readings.append(regulator.reading())
-    return taken, readings
+        bursts.append(_group(timer.enqueue(2 * lead)[lead:], regulator))
+    return bursts
 
 
-def _state(regime: str, readings: Sequence[Reading | None]) -> dict[str, str | float]:
+def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> LoadGroup:
+    now, reading = time.monotonic(), regulator.reading()
+    clock, power = (reading.clock, reading.power) if reading else (0.0, 0.0)
+    return LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
+
+
+def _state(regime: str, groups: Sequence[LoadGroup]) -> dict[str, str | float]:
     """The means of clock, Hz, and power, W, over a regime, as its samples' info tells them.
 
     The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
     """
-    known = [reading for reading in readings if reading]
-    found = {name: [value for each in known if (value := getattr(each, name))] for name in ("clock", "power")}
+    found = {name: [value for group in groups if (value := getattr(group, name))] for name in ("clock", "power")}
     return {f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values}

@@ -93,19 +93,8 @@ class Benchmark:
     def __post_init__(self) -> None:
         where = _place(self.measure)
         check_name("benchmark", self.name, where)
-        if not self.metrics:
-            raise DefinitionError(f"benchmark {self.name!r} declares no metric", where)
-        _check_unique(f"benchmark {self.name!r}: metric", [metric.name for metric in self.metrics], where)
-        if not self.timeout > 0:
-            raise DefinitionError(f"benchmark {self.name!r}: timeout is {self.timeout} s, not above 0", where)
-        if not isinstance(self.rounds, int) or self.rounds < 1:
-            raise DefinitionError(f"benchmark {self.name!r}: {self.rounds!r} rounds; give a whole number from 1", where)
-        check_grid(self, self.grid, where)
-        for need in (self.requires.gpus, self.requires.gpu_memory, self.requires.data):
-            if isinstance(need, str) and need not in self.grid:
-                raise DefinitionError(
-                    f"benchmark {self.name!r}: Requires names parameter {need!r}, which its grid lacks", where
-                )
+        for fault in _faults(self):
+            raise DefinitionError(f"benchmark {self.name!r}: {fault}", where)
 
     def points(self) -> Iterator[Params]:
         """Every point of the grid, in the order in which asv counts them."""
@@ -113,9 +102,10 @@ class Benchmark:
 
     def with_grid(self, override: Grid, where: str = "") -> Benchmark:
         """The benchmark with some parameters' values replaced. Raises DefinitionError naming the wrong key."""
-        check_grid(self, {**self.grid, **override}, where)
-        merged = {name: tuple(override.get(name, values)) for name, values in self.grid.items()}
-        return replace(self, grid=merged)
+        try:
+            return replace(self, grid={**self.grid, **override})
+        except DefinitionError as error:
+            raise DefinitionError(error.what, where) from None
 
 
 def points_of(grid: Grid) -> Iterator[Params]:
@@ -124,55 +114,51 @@ def points_of(grid: Grid) -> Iterator[Params]:
         yield dict(zip(grid, values, strict=True))
 
 
-def check_grid(benchmark: Benchmark, grid: Grid, where: str = "") -> None:
-    """Hold a grid against the signature of `measure`. Raises DefinitionError naming what does not hold."""
-    wanted = _keyword_arguments(benchmark.measure, where)
-    spelled = f"{benchmark.measure.__module__}.{benchmark.measure.__qualname__}"
-    for name, values in grid.items():
-        if name not in wanted:
-            raise DefinitionError(
-                f"benchmark {benchmark.name!r}: grid key {name!r} is not a parameter of {spelled} "
-                f"({', '.join(wanted) or 'it takes none'})",
-                where,
-            )
-        if isinstance(values, str) or not isinstance(values, Sequence):
-            raise DefinitionError(f"benchmark {benchmark.name!r}: grid of {name!r} is not a list of values", where)
-        if not values:
-            raise DefinitionError(
-                f"benchmark {benchmark.name!r}: grid of {name!r} is empty; give at least one value", where
-            )
-        for value in values:
-            if not isinstance(value, str | int | float | bool):
-                raise DefinitionError(
-                    f"benchmark {benchmark.name!r}: grid value {value!r} of {name!r} is not a string, number or bool",
-                    where,
-                )
-        _check_unique(f"benchmark {benchmark.name!r}: grid of {name!r} has value", values, where)
-    if missing := [name for name in wanted if name not in grid]:
-        raise DefinitionError(
-            f"benchmark {benchmark.name!r}: {spelled} takes {', '.join(missing)}, which the grid lacks", where
-        )
+def _faults(benchmark: Benchmark) -> Iterator[str]:
+    """What does not hold."""
+    if not benchmark.metrics:
+        yield "declares no metric"
+    yield from _repeated("metric", [metric.name for metric in benchmark.metrics])
+    if not benchmark.timeout > 0:
+        yield f"timeout is {benchmark.timeout} s, not above 0"
+    if not isinstance(benchmark.rounds, int) or benchmark.rounds < 1:
+        yield f"{benchmark.rounds!r} rounds; give a whole number from 1"
+    yield from _grid_faults(benchmark.measure, benchmark.grid)
+    for need in (benchmark.requires.gpus, benchmark.requires.gpu_memory, benchmark.requires.data):
+        if isinstance(need, str) and need not in benchmark.grid:
+            yield f"Requires names parameter {need!r}, which its grid lacks"
 
 
-def _keyword_arguments(measure: Callable[..., Any], where: str) -> list[str]:
+def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
+    """What does not hold of a grid, held against the signature of `measure`."""
+    spelled = f"{measure.__module__}.{measure.__qualname__}"
     parameters = list(inspect.signature(measure).parameters.values())
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        raise DefinitionError(f"{measure.__qualname__} must take the bench as its first argument", where)
-    return [parameter.name for parameter in parameters[1:]]
+        yield f"{spelled} must take the bench as its first argument"
+    names = [parameter.name for parameter in parameters[1:]]
+    for name, values in grid.items():
+        if name not in names:
+            yield f"grid key {name!r} is not a parameter of {spelled} ({', '.join(names) or 'it takes none'})"
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            yield f"grid of {name!r} is not a list of values"
+        if not values:
+            yield f"grid of {name!r} is empty; give at least one value"
+        for value in values:
+            if not isinstance(value, str | int | float | bool):
+                yield f"grid value {value!r} of {name!r} is not a string, number or bool"
+        yield from _repeated(f"grid of {name!r} has value", values)
+    if missing := [name for name in names if name not in grid]:
+        yield f"{spelled} takes {', '.join(missing)}, which the grid lacks"
+
+
+def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:
+    yield from (f"{what} {value!r} twice" for i, value in enumerate(values) if value in values[:i])
 
 
 def check_name(kind: str, name: str, where: str = "") -> None:
     """Raise DefinitionError for what cannot be a name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(f"{kind} name {name!r} must be lower-case letters, digits and _ (asv's names)", where)
-
-
-def _check_unique(what: str, values: Sequence[object], where: str) -> None:
-    seen: set[object] = set()
-    for value in values:
-        if value in seen:
-            raise DefinitionError(f"{what} {value!r} twice", where)
-        seen.add(value)
 
 
 def _place(function: Callable[..., Any]) -> str:

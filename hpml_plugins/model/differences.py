@@ -36,7 +36,8 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     if a.commit == b.commit:
         facts = {**facts, "code of the plugin": lambda record: record.source.get("sha256", "")[:8]}
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
-    found += [Confounder(name, a.packages[name], b.packages[name]) for name in _common_packages(a, b)]
+    packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
+    found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
     found += [
         Confounder(f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b)))
         for name in sorted(a.data.keys() & b.data.keys())
@@ -93,10 +94,6 @@ def _neighbours(record: Record) -> str:
     return f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
 
 
-def _common_packages(a: Record, b: Record) -> list[str]:
-    return sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
-
-
 def _node_fact(key: str) -> Callable[[Record], str]:
     return lambda record: str(record.node.get(key) or "")
 
@@ -106,11 +103,13 @@ def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
 
     def tell(record: Record) -> str:
         known = [each[key] for each in record.gpus if each.get(key) not in (None, "")]
-        return " + ".join(
-            dict.fromkeys(f"{value:g}{unit}" if isinstance(value, float) else str(value) for value in known)
-        )
+        return " + ".join(dict.fromkeys(_spell(value, unit) for value in known))
 
     return tell
+
+
+def _spell(value: object, unit: str = "") -> str:
+    return f"{value:g}{unit}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def _info(key: str) -> Callable[[Record], str]:
@@ -125,10 +124,6 @@ def _digits(value: object) -> str:
     return str(value or "").removeprefix("GPU-").removeprefix("sha256:")[:8]
 
 
-def _cards(record: Record) -> str:
-    return " + ".join(filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus)))
-
-
 def _regime(record: Record) -> str:
     if record.status != "ok":
         return ""
@@ -138,13 +133,9 @@ def _regime(record: Record) -> str:
     return "throttled" if any("held its clocks down" in text for text in record.warnings) else "not throttled"
 
 
-def _count(key: str) -> Callable[[Record], str]:
-    return lambda record: f"{record.conditions[key]:g}" if key in record.conditions else ""
-
-
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
-    "card": _cards,
+    "card": lambda record: " + ".join(filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus))),
     "host": lambda record: _digits(record.node.get("host")),
     "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),
@@ -159,7 +150,7 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     "Python": _node_fact("python"),
     "NCCL": _info("nccl"),
     "cores": lambda record: str(record.node.get("num_cpu") or ""),
-    "other processes on the card": _count("other_processes"),
+    "other processes on the card": lambda record: _spell(record.conditions.get("other_processes")),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",
     "regime": _regime,
     "timer": _info("timer"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from hpml_plugins.model.units import UNITS, Unit
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 DIGITS: Final = 4
 MINUS: Final = "\u2212"
 THIN_SPACE: Final = "\u202f"
-Judgement = Literal["better", "worse", "equal"]
 
 _PREFIXES: Final = dict(zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True))
 
@@ -28,7 +27,7 @@ def quantity(value: float, unit: str) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
     power = _power(value, shown)
-    return _with_unit(_digits(value / 10.0**power, DIGITS, count=shown.count), power, shown)
+    return f"{_digits(value / 10.0**power, count=shown.count)} {_PREFIXES[power]}{shown.label}".rstrip()
 
 
 def estimate(found: Estimate, unit: str) -> str:
@@ -45,27 +44,12 @@ def estimate(found: Estimate, unit: str) -> str:
     return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
 
 
-def better_by(value: float, base: float, direction: str | None) -> float | None:
-    """How many times better than the base: above 1 is better, whichever direction is.
-
-    direction: "lower" or "higher". None where no ratio can be formed: the direction is unknown, or a
-    number is not above 0.
-    """
-    if direction not in ("lower", "higher") or not (_positive(value) and _positive(base)):
-        return None
-    return base / value if direction == "lower" else value / base
-
-
-def ratio(times: float) -> str:
-    """A ratio with its sign: "▲ 2.00×" better, "▼ 0.50×" worse, "= 1.00×" where no difference shows."""
-    return f"{_SIGNS[judge(times)]} {_times(times)}×"
-
-
-def judge(times: float) -> Judgement:
-    """Whether a ratio is better, worse or, at the digits shown, equal."""
-    if _times(times) == "1.00":
-        return "equal"
-    return "better" if times > 1 else "worse"
+def times(ratio: float) -> str:
+    """A ratio as text: at most four digits, `1.04`."""
+    # static/gpus.js repeats this; tests/report/site/test_browser.py holds the two together.
+    if ratio < 0.0001:
+        return "<0.0001"
+    return f"{ratio:.{0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 0.1 else 4}f}"
 
 
 def format_point(params: Mapping[str, object]) -> str:
@@ -85,20 +69,6 @@ def unquoted(value: str) -> str:
     return value
 
 
-_SIGNS: Final[dict[Judgement, str]] = {"better": "▲", "worse": "▼", "equal": "="}
-
-
-def _times(times: float) -> str:
-    # static/gpus.js repeats this; tests/report/site/test_browser.py holds the two together.
-    if times < 0.0001:
-        return "<0.0001"
-    return f"{times:.{0 if times >= 100 else 1 if times >= 10 else 2 if times >= 0.1 else 4}f}"
-
-
-def _positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
-
-
 def _power(value: float, shown: Unit) -> int:
     """The power of ten, a multiple of three, whose prefix makes the value read well."""
     if value == 0 or not math.isfinite(value):
@@ -108,20 +78,15 @@ def _power(value: float, shown: Unit) -> int:
     return max(shown.lowest, min(shown.highest, 3 * (exponent // 3)))
 
 
-def _with_unit(number: str, power: int, shown: Unit) -> str:
-    label = _PREFIXES[power] + shown.label
-    return f"{number} {label}" if label else number
-
-
-def _digits(value: float, digits: int, *, count: bool = False) -> str:
+def _digits(value: float, *, count: bool) -> str:
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value:.{DIGITS}g}")
     magnitude = math.floor(math.log10(abs(rounded)) + 1e-9)
     if magnitude < -4 or magnitude >= 9:
-        text = f"{value:.{digits - 1}e}"
+        text = f"{value:.{DIGITS - 1}e}"
     else:
         # An exact count stays one: ".000" behind it would claim a measurement.
         exact = count and rounded == value and rounded.is_integer()
-        text = f"{value:,.{0 if exact else max(0, digits - 1 - magnitude)}f}"
+        text = f"{value:,.{0 if exact else max(0, DIGITS - 1 - magnitude)}f}"
     return text.replace(",", THIN_SPACE).replace("-", MINUS)

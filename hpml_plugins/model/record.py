@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -180,18 +179,13 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The facts of the node's GPUs; none where the Record does not tell."""
-        return list_gpus(self.node)
+        found = self.node.get("gpus")
+        return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
 
     @property
     def point(self) -> str:
         """The key of what was measured: benchmark, version and parameters, whatever the run or the machine."""
         return point_key(self.benchmark, self.version, self.params)
-
-
-def list_gpus(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The GPUs among the facts of a node; none where they do not tell."""
-    found = node.get("gpus")
-    return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
 
 
 def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:

@@ -41,17 +41,22 @@ def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str)
 
 
 def join_rounds(records: Iterable[Record]) -> list[Record]:
-    """The Records with the rounds of each point joined, in the order in which each was begun; retractions applied.
+    """The Records with the rounds of each point joined, in the order in which each was begun; retractions applied."""
+    return [combine([record for _, record in rounds]) for rounds in group_rounds(enumerate(records))]
+
+
+def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, Record]]]:
+    """Each Record with a number, such as its place in a file, grouped by point: its rounds, and their retraction.
 
     A Record that comes twice is one: two rounds never start at the same time.
     """
-    groups: dict[tuple[str | float, ...], dict[tuple[float, bool], Record]] = {}
-    for record in records:
+    groups: dict[tuple[str | float, ...], dict[tuple[float, bool], tuple[int, Record]]] = {}
+    for number, record in records:
         # A Record without a run, such as one measured before there were runs, has no other round.
         run = record.run or record.started
         key = (run, record.machine, record.commit, record.environment, record.point)
-        groups.setdefault(key, {}).setdefault((record.started, record.status == "retracted"), record)
-    return [combine(list(rounds.values())) for rounds in groups.values()]
+        groups.setdefault(key, {}).setdefault((record.started, record.status == "retracted"), (number, record))
+    return [list(rounds.values()) for rounds in groups.values()]
 
 
 def retract(record: Record, reason: str) -> Record:

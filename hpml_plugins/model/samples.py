@@ -7,8 +7,9 @@ import functools
 import math
 import operator
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpml_plugins.errors import DefinitionError, ResultError
 from hpml_plugins.model.units import Dimension, Unit, unit
@@ -108,52 +109,43 @@ class Samples:
         return all(wanted.dimension.get(base, 0) == self.dimension.get(base, 0) for base in bases)
 
     def __mul__(self, other: Samples | Number) -> Samples:
-        return self._scale(other, operator.mul, +1)
+        return self._combine(other, operator.mul, +1)
 
     def __truediv__(self, other: Samples | Number) -> Samples:
-        return self._scale(other, _divide, -1)
+        return self._combine(other, _divide, -1)
 
     def __rmul__(self, other: Number) -> Samples:
         return self * other
 
     def __rtruediv__(self, other: Number) -> Samples:
         inverse = {base: -exponent for base, exponent in self.dimension.items()}
-        return self._with_number(lambda value: _divide(other, value), inverse)
+        return replace(self._combine(other, lambda value, number: _divide(number, value)), dimension=inverse)
 
     def __add__(self, other: Samples | Number) -> Samples:
-        return self._add(other, operator.add)
+        return self._combine(other, operator.add)
 
     def __radd__(self, other: Number) -> Samples:
         return self + other
 
     def __sub__(self, other: Samples | Number) -> Samples:
-        return self._add(other, operator.sub)
+        return self._combine(other, operator.sub)
 
     def __rsub__(self, other: Number) -> Samples:
         return self * -1 + other
 
-    def _scale(self, other: Samples | Number, operate: Operation, power: int) -> Samples:
+    def _combine(self, other: Samples | Number, operate: Operation, power: int = 0) -> Samples:
+        """Sample by sample. power: with which the other's dimension multiplies; 0 for a sum, where both must agree."""
         if not isinstance(other, Samples):
-            return self._with_number(lambda value: operate(value, other), self.dimension)
-        bases = (*self.dimension, *other.dimension)
-        sums = {base: self.dimension.get(base, 0) + power * other.dimension.get(base, 0) for base in bases}
-        return self._with_samples(other, operate, {base: exponent for base, exponent in sums.items() if exponent})
-
-    def _add(self, other: Samples | Number, operate: Operation) -> Samples:
-        if not isinstance(other, Samples):
-            return self._with_number(lambda value: operate(value, other), self.dimension)
-        if not (self.declared_numbers or other.declared_numbers) and self.dimension != other.dimension:
+            values, boost = (tuple(operate(value, other) for value in each) for each in (self.values, self.boost))
+            return replace(self, values=values, declared_numbers=True, boost=boost)
+        declared = self.declared_numbers or other.declared_numbers
+        if not (power or declared or self.dimension == other.dimension):
             raise ResultError(f"cannot add {_spell(self.dimension)} and {_spell(other.dimension)}")
-        return self._with_samples(other, operate, self.dimension)
-
-    def _with_number(self, operate: Callable[[float], float], dimension: Dimension) -> Samples:
-        values, boost = (tuple(map(operate, each)) for each in (self.values, self.boost))
-        return Samples(values, dimension, True, self.info, boost)
-
-    def _with_samples(self, other: Samples, operate: Operation, dimension: Dimension) -> Samples:
         if len(self) != len(other):
             raise ResultError(f"samples of different length: {len(self)} and {len(other)}; use their medians instead")
-        declared = self.declared_numbers or other.declared_numbers
+        exponents = Counter(self.dimension)
+        exponents.update({base: power * exponent for base, exponent in other.dimension.items()})
+        dimension = {base: exponent for base, exponent in exponents.items() if exponent}
         values = tuple(map(operate, self.values, other.values))
         # Of two quantities one of which has no boost, or another number of them, there is none.
         boost = tuple(map(operate, self.boost, other.boost)) if len(self.boost) == len(other.boost) else ()

@@ -7,13 +7,16 @@ import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
+from scipy.stats import false_discovery_control
 
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
 from hpml_plugins.model.units import UNITS
+from hpml_plugins.model.variance import Observations, Spread, estimate_spreads, half_width, p_value
 
 Verdict = Literal["SAME", "BETTER", "WORSE", "AMBIGUOUS"]
 
@@ -27,52 +30,17 @@ RECENT = 50
 _THROTTLED = "held its clocks down"
 _THROTTLED_KIND = "throttled"
 _COUNTED, _FOREIGN = "counted", "asv"
-
-
-class Spread(NamedTuple):
-    """Variances of a value's natural logarithm, and the degrees of freedom behind each.
-
-    same_*: of a run on the same card.  any_*: of a run on any card of the type.
-    """
-
-    same_card: float
-    same_freedom: float
-    any_card: float
-    any_freedom: float
-
-
 #: A value that was counted comes again exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
-
-
-class Measured(Protocol):
-    """The fields of a Record that matter here."""
-
-    @property
-    def metrics(self) -> dict[str, MetricSamples]: ...
-    @property
-    def warnings(self) -> list[str]: ...
-    @property
-    def started(self) -> float: ...
-    @property
-    def commit(self) -> str: ...
-    @property
-    def run(self) -> str: ...
-    @property
-    def node(self) -> Mapping[str, Any]: ...
-    @property
-    def gpus(self) -> list[dict[str, Any]]: ...
-    @property
-    def source(self) -> dict[str, str]: ...
 
 
 class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     """One metric of one Record, and how far it moves.
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
-    samples.  direction: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of the
-    plugin.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds imply,
-    NaN for one round.  spread: filled in by `estimate_spreads`; None where the value is not above 0.
+    samples.  direction, regime: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of
+    the plugin.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds
+    imply, NaN for one round.  spread: see `fill_in_spreads`; None where the value is not above 0.
     """
 
     value: float
@@ -85,24 +53,20 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     code: str
     card: str
     started: float
+    regime: str = ""
     rounds: float = math.nan
     spread: Spread | None = None
 
     @classmethod
-    def of(cls, record: Measured, name: str) -> MeasuredValue:
+    def of(cls, record: Record, name: str) -> MeasuredValue:
         """Of a metric of a Record, without its spread."""
         metric = record.metrics[name]
         own = metric.estimate
         return cls(
             value=own.value, low=own.low, high=own.high, count=own.count, direction=metric.direction,
             boost=metric.boost_median, kind=kind_of(record, metric), code=record.source.get("sha256") or record.commit,
-            card=card_of(record), started=record.started, rounds=_variance_by_rounds(metric),
+            card=card_of(record), started=record.started, regime=metric.regime, rounds=_variance_by_rounds(metric),
         )  # fmt: skip
-
-    @property
-    def regime(self) -> str:
-        """`sustained`, or empty where the card did not throttle."""
-        return "sustained" if ", sustained," in self.kind else ""
 
     @property
     def own(self) -> Estimate:
@@ -120,8 +84,6 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
             return self.own
         if self.spread is None or self.spread == EXACT:
             return Estimate(self.value, None, None, self.count)
-        from hpml_plugins.model.variance import half_width
-
         factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom))
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
 
@@ -141,18 +103,18 @@ def _variance_by_rounds(metric: MetricSamples) -> float:
 Values = Mapping[str, MeasuredValue]
 
 
-def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) -> None:
+def fill_in_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) -> None:
     """Fill in the spread of every reading.
 
-    points: (class, readings) of each metric of each point on each machine, oldest first; metrics of one class borrow
-    from one another. See `hpml_plugins.model.variance` for the estimator.
+    points: (class, readings) of each metric of each point on each machine; metrics of one class borrow from one
+    another. See `hpml_plugins.model.variance` for the estimator.
     """
     numbers: list[dict[Any, int]] = [{} for _ in range(6)]
     rows: list[tuple[float, ...]] = []
     places: list[list[MeasuredValue]] = []
     for group, readings in points:
         of_kind: dict[str, list[MeasuredValue]] = {}
-        for reading in readings:
+        for reading in sorted(readings, key=lambda reading: reading.started):
             if reading.kind == _COUNTED:
                 reading.spread = EXACT
             elif reading.kind != _FOREIGN and reading.value > 0:
@@ -165,17 +127,9 @@ def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]])
             places.append(found)
     if not rows:
         return
-    import numpy as np
-
-    from hpml_plugins.model.variance import Observations, estimate_variances
-
     value, rounds, *columns = np.array(rows).T
-    found_all = estimate_variances(Observations(value, rounds, *(column.astype(np.int64) for column in columns)))
-    spreads = dict(
-        zip(columns[0].astype(int).tolist(), zip(*(each.tolist() for each in found_all), strict=True), strict=True)
-    )
-    for number, found in enumerate(places):
-        spread = Spread(*spreads[number])
+    spreads = estimate_spreads(Observations(value, rounds, *(column.astype(np.int64) for column in columns)))
+    for found, spread in zip(places, spreads, strict=True):
         for reading in found:
             reading.spread = spread
 
@@ -184,8 +138,8 @@ def estimate_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]])
 class Difference:
     """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
 
-    low, high: the 95 % interval of the ratio.  p: of no difference, before correction; None where nobody can say.
-    reason: why there can be neither ratio nor verdict, see `different_problems`.
+    direction: which is better.  low, high: the 95 % interval of the ratio.  p: of no difference, before correction;
+    None where nobody can say.  reason: why there can be neither ratio nor verdict, see `different_problems`.
     """
 
     verdict: Verdict
@@ -194,6 +148,14 @@ class Difference:
     high: float | None = None
     p: float | None = None
     reason: str = ""
+    direction: str | None = None
+
+    @property
+    def times(self) -> float | None:
+        """How many times better B is, whichever direction is better; None where that cannot be said."""
+        if self.ratio is None or self.direction is None:
+            return None
+        return self.ratio if self.direction == "higher" else 1 / self.ratio
 
 
 def compare_values(pairs: Sequence[tuple[Values, Values, str]], margin: float = MARGIN) -> list[Difference]:
@@ -206,59 +168,46 @@ def compare_values(pairs: Sequence[tuple[Values, Values, str]], margin: float = 
     """
     raw = [_difference(*pair) for pair in pairs]
     adjusted = iter(correct([each.p for each in raw if each.p is not None]))
-    return [
-        _judged(each, next(adjusted) if each.p is not None else None, common_direction(a[name], b[name]), margin)
-        for each, (a, b, name) in zip(raw, pairs, strict=True)
-    ]
+    return [_judged(each, next(adjusted) if each.p is not None else 1.0, margin) for each in raw]
 
 
 def correct(p_values: Sequence[float]) -> list[float]:
     """The p-values corrected for how many there are (Benjamini and Hochberg)."""
-    if not p_values:
-        return []
-    from scipy.stats import false_discovery_control
-
-    return [float(each) for each in false_discovery_control(p_values)]
+    return [float(each) for each in false_discovery_control(p_values)] if p_values else []
 
 
 def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
-    from hpml_plugins.model.variance import half_width, p_value
-
     a, b = of_a[name], of_b[name]
+    direction = common_direction(a, b)
     if not _describes_problem(a, b) and (reason := different_problems(of_a, of_b)):
         return Difference("AMBIGUOUS", reason=reason)
     if a.value == b.value:
-        return Difference("SAME", 1.0 if a.value > 0 else None)
+        return Difference("SAME", 1.0 if a.value > 0 else None, direction=direction)
     if not (a.value > 0 and b.value > 0):
         return Difference("AMBIGUOUS")
     ratio = b.value / a.value
     if a.spread is None or b.spread is None or (_THROTTLED_KIND in a.kind) != (_THROTTLED_KIND in b.kind):
-        return Difference("AMBIGUOUS", ratio)  # neither boost nor sustained: of no regime that the other has
+        return Difference("AMBIGUOUS", ratio, direction=direction)  # neither boost nor sustained: no common regime
     if a.spread == b.spread == EXACT:
-        return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0)
+        return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0, direction=direction)
     parts = [spread[:2] if a.card == b.card else spread[2:] for spread in (a.spread, b.spread)]
     variance = sum(part for part, _ in parts)
     freedom = min(freedom for _, freedom in parts)
     factor = math.exp(half_width(variance / 2, freedom))
     p = p_value(math.log(ratio), variance, freedom)
-    return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p)
+    return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p, direction=direction)
 
 
-def _judged(found: Difference, adjusted: float | None, direction: str | None, margin: float) -> Difference:
+def _judged(found: Difference, adjusted: float, margin: float) -> Difference:
     verdict = found.verdict
     if found.low is not None and found.high is not None and 1 - margin <= found.low < found.high <= 1 + margin:
         verdict = "SAME"
-    elif adjusted is not None and adjusted < ERROR_RATE and found.ratio is not None and direction is not None:
-        verdict = "BETTER" if (found.ratio > 1) == (direction == "higher") else "WORSE"
+    elif adjusted < ERROR_RATE and found.times is not None:
+        verdict = "BETTER" if found.times > 1 else "WORSE"
     return dataclasses.replace(found, verdict=verdict)
 
 
-class _Directed(Protocol):
-    @property
-    def direction(self) -> str | None: ...
-
-
-def common_direction(a: _Directed, b: _Directed) -> str | None:
+def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
     """Which direction is better by both sides of a metric; None where one of them has none, or they contradict."""
     return a.direction if a.direction == b.direction else None
 
@@ -297,9 +246,7 @@ class Variability:
                     key = (record.machine, record.point, name)
                     points.setdefault(key, []).append(MeasuredValue.of(record, name))
                     classes[key] = record.benchmark, name
-        for readings in points.values():
-            readings.sort(key=lambda reading: reading.started)
-        estimate_spreads((classes[key], readings) for key, readings in points.items())
+        fill_in_spreads((classes[key], readings) for key, readings in points.items())
         self._spreads = {
             (*key, reading.kind): reading.spread for key, readings in points.items() for reading in readings
         }
@@ -318,10 +265,6 @@ class Variability:
         """The Record whose metrics' `estimate` has the interval for the next run on another card."""
         return with_intervals(record, self.values(record))
 
-    def compare(self, pairs: Sequence[tuple[Record, Record, str]], margin: float = MARGIN) -> list[Difference]:
-        """A verdict on each (A, B, metric); see `compare_values`."""
-        return compare_values([(self.values(a), self.values(b), name) for a, b, name in pairs], margin)
-
 
 def with_intervals(record: Record, readings: Values) -> Record:
     """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
@@ -333,7 +276,7 @@ def with_intervals(record: Record, readings: Values) -> Record:
     return replace(record, metrics=metrics)
 
 
-def kind_of(record: Measured, metric: MetricSamples) -> str:
+def kind_of(record: Record, metric: MetricSamples) -> str:
     """How a value was measured: values of one kind repeat about as well, whatever they are of."""
     if metric.interval:
         return _FOREIGN
@@ -357,7 +300,7 @@ def kind_of(record: Measured, metric: MetricSamples) -> str:
     return f"{where}, {how}, {'rounds' if metric.rounds else 'one round'}"
 
 
-def card_of(record: Measured) -> str:
+def card_of(record: Record) -> str:
     """Which cards measured it; without any, which start of the host, and each run another where that does not tell."""
     cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
     return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)

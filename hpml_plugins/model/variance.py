@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import ndimage
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+from scipy.stats import t
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Smallest relative deviation that is believed: two runs that agree to the last digit say little about the third.
 FLOOR = 2e-4
@@ -59,20 +62,20 @@ class Observations:
     run: Array
 
 
-class Variances(NamedTuple):
-    """Of each observation: variance of the logarithm between runs, and the degrees of freedom behind it.
+class Spread(NamedTuple):
+    """Variances of a value's natural logarithm, and the degrees of freedom behind each.
 
-    same_*: on one card.  any_*: on any card of the type.
+    same_*: of a run on the same card.  any_*: of a run on any card of the type.
     """
 
-    same_card: Array
-    same_freedom: Array
-    any_card: Array
-    any_freedom: Array
+    same_card: float
+    same_freedom: float
+    any_card: float
+    any_freedom: float
 
 
-def estimate_variances(observed: Observations) -> Variances:
-    """Both variances of each observation."""
+def estimate_spreads(observed: Observations) -> list[Spread]:
+    """The spread of each point, by its number."""
     runs, runs_freedom, known = _posterior(
         observed, np.stack([observed.point, observed.code, observed.card]), observed.run, in_order=True
     )
@@ -83,7 +86,9 @@ def estimate_variances(observed: Observations) -> Variances:
     unknown = ~known & known_cards
     runs, runs_freedom = np.where(unknown, cards, runs), np.where(unknown, cards_freedom, runs_freedom)
     # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else is known.
-    by_rounds = _mean_of_points(observed)
+    known_rounds = np.isfinite(observed.rounds)
+    mean, count = _pool(np.nan_to_num(observed.rounds), known_rounds.astype(float), observed.point, len(observed.point))
+    by_rounds = np.where(count > 0, mean, np.nan)[observed.point]
     unknown = ~known & ~known_cards & np.isfinite(by_rounds)
     runs = np.where(unknown, ROUNDS_ALONE * by_rounds, np.fmax(runs, by_rounds))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
@@ -93,17 +98,9 @@ def estimate_variances(observed: Observations) -> Variances:
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
     # And another card cannot differ less than another run.
     wider = cards >= runs
-    return Variances(runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
-
-
-def _mean_of_points(observed: Observations) -> Array:
-    """The mean of `rounds` over the observations of each point that have several; NaN where none has."""
-    some = np.isfinite(observed.rounds)
-    size = int(observed.point.max()) + 1
-    total = np.bincount(observed.point[some], observed.rounds[some], minlength=size)
-    count = np.bincount(observed.point[some], minlength=size)
-    mean: Array = np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
-    return mean[observed.point]
+    found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
+    _, first = np.unique(observed.point, return_index=True)  # all observations of a point have the same
+    return [Spread(*each) for each in np.transpose(found)[first].tolist()]
 
 
 def _posterior(
@@ -164,11 +161,11 @@ def _sample_variances(value: Array, within: Array, replicate: Array, *, in_order
         order = np.argsort(sets, kind="stable")
         squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
         within_set = of_set == sets[order][:-1]
-        median = _medians(squares[within_set], of_set[within_set], len(count))
         for length in np.unique(count[count > 3]).tolist():
             scale, worth = _calibration(length)
-            variance = np.where(count == length, median * scale, variance)
-            freedom = np.where(count == length, worth, freedom)
+            (long,) = np.nonzero(count == length)
+            variance[long] = scale * ndimage.median(squares[within_set], of_set[within_set], long)
+            freedom[long] = worth
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
     point[sets] = within[0, last]
@@ -190,21 +187,7 @@ def _calibration(count: int) -> tuple[float, float]:
 
 def _mean_log(freedom: float) -> float:
     """The mean of the logarithm of a sample variance where the true one is 1."""
-    from scipy.special import digamma
-
     return float(digamma(freedom / 2) - np.log(freedom / 2))
-
-
-def _medians(value: Array, key: Array, size: int) -> Array:
-    """The median of the values of each key, 0 where there is none."""
-    order = np.lexsort((value, key))
-    value, count = value[order], np.bincount(key, minlength=size)
-    start = np.cumsum(count) - count
-    found = np.zeros(size)
-    some = count > 0
-    low, high = start[some] + (count[some] - 1) // 2, start[some] + count[some] // 2
-    found[some] = (value[low] + value[high]) / 2
-    return found
 
 
 def _number(columns: Array) -> Array:
@@ -236,8 +219,6 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log s², which has the
     mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) + ψ′(d0/2). Source: Smyth 2004, section 6.2.
     """
-    from scipy.special import digamma, polygamma
-
     variance = np.maximum(variance, FLOOR**2)
     shifted = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
     if len(shifted) < ENOUGH_GROUPS:
@@ -250,8 +231,6 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
 
 def _freedom_of(excess: float) -> float:
     """d0 with ψ′(d0/2) = excess, within the bounds."""
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
 
     def difference(freedom: float) -> float:
         return float(polygamma(1, freedom / 2)) - excess
@@ -266,13 +245,9 @@ def _freedom_of(excess: float) -> float:
 @functools.cache
 def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
     """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
-    from scipy.stats import t
-
     return float(t.ppf((1 + confidence) / 2, freedom) * np.sqrt(2 * variance))
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
     """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
-    from scipy.stats import t
-
     return float(2 * t.sf(abs(difference) / np.sqrt(variance), freedom))

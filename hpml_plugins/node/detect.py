@@ -17,12 +17,13 @@ _NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", 
 
 def detect_node() -> Node:
     """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
-    found = read_gpus()
+    found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", cpu_info, re.MULTILINE)
     return Node(
         os=f"{platform.system()} {platform.release()}",
         arch=platform.machine(),
-        cpu=_cpu_model(),
-        num_cpu=_cpu_count(),
+        cpu=model[1].strip() if model else platform.processor() or platform.machine(),
+        num_cpu=len(os.sched_getaffinity(0)),  # in a container or a Slurm job fewer than the machine has
         ram=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         python=platform.python_version(),
         gpus=visible(found.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")),
@@ -31,7 +32,7 @@ def detect_node() -> Node:
         gpu_problem=found.problem,
         host=_hash_of("/etc/machine-id"),
         boot=_hash_of("/proc/sys/kernel/random/boot_id"),
-        virtual=_is_virtual(),
+        virtual=re.search(r"^flags\s*:.*\bhypervisor\b", cpu_info, re.MULTILINE) is not None,
         host_cpus=os.cpu_count() or 0,
         host_gpus=len(found.gpus),
         cpu_quota=_cpu_quota(Path("/sys/fs/cgroup/cpu.max")),
@@ -73,28 +74,18 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "unknown"
 
 
-def _cpu_model() -> str:
+def _read(path: str) -> str:
+    """What a file of the system says; empty where there is none."""
     try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        return Path(path).read_text().strip()
     except OSError:
-        match = None
-    return match.group(1).strip() if match else platform.processor() or platform.machine()
+        return ""
 
 
 def _hash_of(path: str) -> str:
     """Ten hexadecimal digits for what a file says: enough to tell machines apart, and nobody learns which they are."""
-    try:
-        content = Path(path).read_bytes().strip()
-    except OSError:
-        return ""
-    return hashlib.sha256(b"hpml" + content).hexdigest()[:10] if content else ""
-
-
-def _is_virtual() -> bool:
-    try:
-        return re.search(r"^flags\s*:.*\bhypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) is not None
-    except OSError:
-        return False
+    content = _read(path)
+    return hashlib.sha256(b"hpml" + content.encode()).hexdigest()[:10] if content else ""
 
 
 def _cpu_quota(limit: Path) -> float:
@@ -111,12 +102,5 @@ def _cpu_quota(limit: Path) -> float:
 
 def _cpu_numa(nodes: Path) -> tuple[int, ...]:
     """The NUMA nodes of the CPUs that this process may use; none where the system does not tell."""
-    if not hasattr(os, "sched_getaffinity"):
-        return ()
     usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     return tuple(sorted({int(path.parent.name[4:]) for path in nodes.glob("node*/cpu*") if path.name in usable}))
-
-
-def _cpu_count() -> int:
-    # The CPUs this process may use, which in a container or a Slurm job is fewer than the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -41,7 +41,7 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
         reasons.append(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this node has {has}{because}")
     memory = requires.gpu_memory
     needed = float(params[memory]) if isinstance(memory, str) else float(memory)
-    if gpus and needed and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
+    if gpus and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
         reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
     reasons += [reason for name in data_used(benchmark, params) if (reason := why_no_data(name))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +11,11 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.isolation import run_isolated
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
 
+#: s that NVML has to answer before a machine counts as one without GPUs.
+PATIENCE = 60.0
 #: NVML's return codes (nvml.h) of a card that is gone until it, or the machine, is started again.
 _LOST = {15: "GPU is lost", 16: "GPU requires restart"}
 #: And of one that was there when the node was asked, and is not any more.
@@ -203,18 +205,11 @@ def read_gpus() -> Found:
 
     A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
     """
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=lambda: sender.send(_read_gpus()))
-    process.start()
-    sender.close()
-    try:
-        found: Found = receiver.recv()
-        return found
-    except EOFError:
-        return Found(problem="NVML ended the process that asked it")
-    finally:
-        receiver.close()
-        process.join()
+    answers: list[bytes] = []
+    outcome = run_isolated(
+        lambda send: send("found", msgspec.json.encode(_read_gpus())), PATIENCE, lambda _, told: answers.append(told)
+    )
+    return msgspec.json.decode(answers[0], type=Found) if answers else Found(problem=f"NVML: {outcome.fault}")
 
 
 def _read_gpus() -> Found:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import better_by, estimate, format_point, ratio
-from hpml_plugins.model.record import Estimate, MetricSamples, Record
-from hpml_plugins.model.variability import Difference, Variability, common_direction
+from hpml_plugins.model.formatting import estimate, format_point, times
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
 from hpml_plugins.store import current_records
 
 #: Machine, or "" where machines are compared; benchmark; point.
@@ -33,9 +33,8 @@ class Side:
 class Compared:
     """One metric of one point on both sides. machine: empty where the sides are machines.
 
-    a, b: with the intervals for the next run on another card.  ratio: how many times better B is; None where that
-    cannot be said.  difference: of B against A, with its verdict.  regimes: of A and of B (`MetricSamples.regime`).
-    confounders: in which facts the two Records differ.
+    a, b: with their spreads.  difference: of B against A, with its verdict.  confounders: in which facts the two
+    Records differ.
     """
 
     machine: str
@@ -43,12 +42,10 @@ class Compared:
     point: str
     metric: str
     unit: str
-    a: Estimate
-    b: Estimate
-    ratio: float | None
+    a: MeasuredValue
+    b: MeasuredValue
     difference: Difference
-    regimes: tuple[str, str] = ("", "")
-    confounders: tuple[Confounder, ...] = ()
+    confounders: tuple[Confounder, ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -91,51 +88,45 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
 
 def compare(
     a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int], variability: Variability
-) -> list[Compared]:
-    """Each point and metric that both sides measured.
+) -> tuple[list[Compared], list[RefusedComparison]]:
+    """Each point and metric that both sides measured, and what is refused because its definition changed, said once.
 
     Of each side the current Record of a point, on one machine where the sides are commits or environments.
     order: commit → its place in history.  variability: of these Records and of all others there are.
     """
-    everything = list(records)
-    across = "machine" in (a.kind, b.kind)
-    old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
-    pairs = [
-        (machine, old[machine, benchmark, point], new[machine, benchmark, point], name)
-        for machine, benchmark, point in sorted(old.keys() & new.keys())
-        for name, metric in old[machine, benchmark, point].metrics.items()
-        if (other := new[machine, benchmark, point].metrics.get(name)) and not _contradiction(metric, other)
-    ]
-    rows = []
-    judged = variability.compare([pair[1:] for pair in pairs])
-    for (machine, left, right, name), difference in zip(pairs, judged, strict=True):
-        metric, regimes = left.metrics[name], (left.metrics[name].regime, right.metrics[name].regime)
-        a_value, b_value = (variability.reading(record, name).estimate for record in (left, right))
-        direction = None if difference.reason else common_direction(metric, right.metrics[name])
-        times = better_by(b_value.value, a_value.value, direction)
-        what = (machine, left.benchmark, format_point(left.params), name, metric.unit)
-        confounders = tuple(differences(left, right))
-        rows.append(Compared(*what, a_value, b_value, times, difference, regimes, confounders))
-    return rows
-
-
-def find_refused(a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int]) -> list[RefusedComparison]:
-    """What `compare` leaves out because its definition changed, each benchmark or metric once with the reason."""
     everything, across = list(records), "machine" in (a.kind, b.kind)
     old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
-    found = {
-        RefusedComparison(record.benchmark, name, reason)
-        for key, record in old.items()
-        for name, metric in record.metrics.items()
-        if key in new and name in new[key].metrics and (reason := _contradiction(metric, new[key].metrics[name]))
-    }
-    alone = [_versions(mine, mine.keys() - theirs.keys()) for mine, theirs in ((old, new), (new, old))]
-    for place in alone[0].keys() & alone[1].keys():
-        one, other = alone[0][place], alone[1][place]
-        if one != other:
-            first, second = (", ".join(sorted(each)) for each in (one - other or one, other - one or other))
-            found.add(RefusedComparison(place[1], "", f"version {first} on A, {second} on B: its definition changed"))
-    return sorted(found)
+    common = sorted(old.keys() & new.keys())
+    values = {key: (variability.values(old[key]), variability.values(new[key])) for key in common}
+    confounders = {key: tuple(differences(old[key], new[key])) for key in common}
+    refused = set(_changed_versions(old, new))
+    asked = []
+    for key in common:
+        for name, metric in old[key].metrics.items():
+            if other := new[key].metrics.get(name):
+                if reason := _contradiction(metric, other):
+                    refused.add(RefusedComparison(key[1], name, reason))
+                else:
+                    asked.append((key, name, metric.unit))
+    judged = compare_values([(*values[key], name) for key, name, _ in asked])
+    found = [
+        Compared(
+            *key[:2], format_point(old[key].params), name, unit, values[key][0][name], values[key][1][name],
+            difference, confounders[key],
+        )
+        for (key, name, unit), difference in zip(asked, judged, strict=True)
+    ]  # fmt: skip
+    return found, sorted(refused)
+
+
+def _changed_versions(old: Mapping[_Key, Record], new: Mapping[_Key, Record]) -> Iterator[RefusedComparison]:
+    """Benchmarks of which each side has points that the other lacks, of other versions."""
+    one, other = (_versions(mine, mine.keys() - theirs.keys()) for mine, theirs in ((old, new), (new, old)))
+    for place in one.keys() & other.keys():
+        a, b = one[place], other[place]
+        if a != b:
+            first, second = (", ".join(sorted(each)) for each in (a - b or a, b - a or b))
+            yield RefusedComparison(place[1], "", f"version {first} on A, {second} on B: its definition changed")
 
 
 def _versions(side: Mapping[_Key, Record], keys: Iterable[_Key]) -> dict[tuple[str, str], set[str]]:
@@ -156,10 +147,7 @@ def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
 
 
 def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[_Key, Record]:
-    """The current Record of each point.
-
-    Another version of a benchmark is another point.
-    """
+    """The current Record of each point. Another version of a benchmark is another point."""
     found = current_records(records, None, order)
     return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
@@ -185,11 +173,10 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         found = each.difference
         if formatted:
-            sides = zip((each.a, each.b), each.regimes, strict=True)
-            a, b = (f"{estimate(side, each.unit)} {regime}".rstrip() for side, regime in sides)
-            row |= {"A": a, "B": b, "B against A": _times(each), "verdict": found.verdict}
+            a, b = (f"{estimate(side.estimate, each.unit)} {side.regime}".rstrip() for side in (each.a, each.b))
+            row |= {"A": a, "B": b, "B against A": _against(found), "verdict": found.verdict}
         else:
-            row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": each.ratio}
+            row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": found.times}
             row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}
             row |= {"reason": found.reason, "differences": "; ".join(map(str, each.confounders))}
         rows.append(row)
@@ -224,12 +211,10 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
     return lines
 
 
-def _times(row: Compared) -> str:
+def _against(found: Difference) -> str:
     """`1.04×`, with ▲ or ▼ where the verdict says so, "–" where no ratio can be given."""
-    if row.ratio is None:
-        return "–"
-    sign, times = ratio(row.ratio).split(maxsplit=1)
-    return f"{sign} {times}" if row.difference.verdict in ("BETTER", "WORSE") else times
+    sign = {"BETTER": "▲ ", "WORSE": "▼ "}.get(found.verdict, "")
+    return "–" if found.times is None else f"{sign}{times(found.times)}×"
 
 
 def _some(names: list[str]) -> str:

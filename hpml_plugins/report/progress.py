@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hpml_plugins.errors import one_line
@@ -21,30 +21,6 @@ from hpml_plugins.report.tables import describe_points, spell_samples
 INTERVAL = 30.0
 #: Numbers that the summary shows, and reasons for having none.
 HEADLINES, REASONS = 4, 2
-
-
-class CodeChanges:
-    """Of which plugins the files changed while the versions of their benchmarks stayed the same.
-
-    past: the rounds before this run, in order.
-    """
-
-    def __init__(self, past: Iterable[Record] = ()) -> None:
-        self._last = {each.benchmark: each for each in past if _has_digest(each)}
-        self._found: dict[str, dict[str, str]] = {}
-
-    def add(self, record: Record) -> None:
-        """Take in what was measured now. A Record of an earlier run, which asv was told not to repeat, says nothing."""
-        before = self._last.get(record.benchmark)
-        if not _has_digest(record) or (before and record.started <= before.started):
-            return
-        self._last[record.benchmark] = record
-        if before and before.version == record.version and before.source["sha256"] != record.source["sha256"]:
-            self._found.setdefault(record.plugin, {})[record.benchmark] = before.commit
-
-    def __iter__(self) -> Iterator[str]:
-        """One line for each plugin."""
-        return (describe_code_change(plugin, commits) for plugin, commits in self._found.items())
 
 
 def describe_code_change(plugin: str, commits: Mapping[str, str]) -> str:
@@ -64,7 +40,7 @@ class RunReport:
     """Follows the points of one run, of `hpml run` or `asv run`.
 
     points: as `Record.point` has them, in order, each as often as it has rounds.  past: the rounds that this machine
-    measured before, in order.  code_changes: a line for each plugin whose files changed since.
+    measured before, in order.
     """
 
     def __init__(self, points: Sequence[str] = (), past: Sequence[Record] = ()) -> None:
@@ -72,7 +48,8 @@ class RunReport:
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
         self._durations = {each.point: each.duration for each in past}
-        self.code_changes = CodeChanges(past)
+        self._last = {each.benchmark: each for each in past if _has_digest(each)}
+        self._changed: dict[str, dict[str, str]] = {}
         self._done = 0
         self._current = ""
         self._started = self._spoke = time.monotonic()
@@ -106,7 +83,21 @@ class RunReport:
         self._of_benchmark.append(record)
         if record:
             self.records.append(record)
-            self.code_changes.add(record)
+            self._compare_code(record)
+
+    def _compare_code(self, record: Record) -> None:
+        """Compare with the round before. A Record of an earlier run, which asv was told not to repeat, says nothing."""
+        before = self._last.get(record.benchmark)
+        if not _has_digest(record) or (before and record.started <= before.started):
+            return
+        self._last[record.benchmark] = record
+        if before and before.version == record.version and before.source["sha256"] != record.source["sha256"]:
+            self._changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
+
+    @property
+    def code_changes(self) -> list[str]:
+        """A line for each plugin whose files changed while the versions of its benchmarks stayed the same."""
+        return [describe_code_change(plugin, commits) for plugin, commits in self._changed.items()]
 
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""

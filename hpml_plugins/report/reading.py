@@ -1,7 +1,7 @@
 """One reading of all Records, from which every page of the site is made.
 
 Of each Record the few values that pages show are kept, and where its line is: a million Records take seconds and some
-hundred MB. Whoever needs a whole Record (plugins' figures, downloads) gets it from its file.
+hundred MB. Only the current Record of a point is kept whole, for plugins' figures; downloads come from the files.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Host
-from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, format_point_texts
-from hpml_plugins.model.record import MetricSamples, Record, Status, decode, list_gpus
-from hpml_plugins.model.rounds import combine
-from hpml_plugins.model.variability import MeasuredValue, estimate_spreads, with_intervals
+from hpml_plugins.model.record import Record, Status, decode
+from hpml_plugins.model.rounds import combine, group_rounds
+from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.store import decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
@@ -111,7 +110,8 @@ class TrackedBenchmark:
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of others do not count.
     points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
     order, then others that Records have.  outcomes: (label, machine) → every Record, ascending by rank.  lines:
-    (label, machine) → the one that counts of each published commit, oldest first.
+    (label, machine) → the one that counts of each published commit, oldest first.  current: (label, machine) → the
+    stored Record of the highest rank that was measured, whole.
     """
 
     name: str
@@ -121,6 +121,7 @@ class TrackedBenchmark:
     points: dict[str, dict[str, str]] = field(default_factory=dict)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
 
     def declare(self, grid: Mapping[str, Sequence[str]]) -> None:
         """Add the points of a grid: parameter → its values as Python's repr."""
@@ -191,22 +192,13 @@ class History:
         return {self.columns[outcome.revision] for line in lines for outcome in line}
 
     def current(self) -> list[Record]:
-        """The Records that `store.current_records` would choose, without decoding the others.
-
-        Their metrics' intervals are for the next run on another card.
-        """
-        chosen = []
-        for benchmark in self.benchmarks:
-            for outcomes in benchmark.outcomes.values():
-                chosen += [each for each in outcomes if each.status == "ok" and each.file][-1:]
-        chosen.sort(key=lambda outcome: (outcome.file, outcome.offsets))
-        lines = iter(stored_lines(chosen))
-        found = []
-        for outcome in chosen:
-            rounds = [record for line in itertools.islice(lines, len(outcome.offsets)) if (record := _decode(line))]
-            if rounds:
-                found.append(with_intervals(combine(rounds), outcome.readings))
-        return sorted(found, key=lambda record: (record.machine, record.benchmark))
+        """The Records that `store.current_records` would choose, with intervals for the next run on another card."""
+        chosen = [
+            with_intervals(record, outcome.readings)
+            for benchmark in self.benchmarks
+            for outcome, record in benchmark.current.values()
+        ]
+        return sorted(chosen, key=lambda record: (record.machine, record.benchmark))
 
 
 def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
@@ -221,11 +213,11 @@ def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
     return [found[place] for place in places]
 
 
-def _decode(line: bytes) -> Record | None:
-    try:
-        return decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # the few fields that pages read are sound
+def stored_records(outcomes: Sequence[Outcome]) -> Iterator[Record]:
+    """The whole Record of each."""
+    lines = iter(stored_lines(outcomes))
+    for outcome in outcomes:
+        yield combine([decode(line) for line in itertools.islice(lines, len(outcome.offsets))])
 
 
 def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
@@ -260,32 +252,6 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
     return found
 
 
-class _Line(msgspec.Struct, gc=False):
-    """The fields of a Record that pages need."""
-
-    benchmark: str
-    version: str
-    params: Params
-    status: Status
-    reason: str = ""
-    metrics: dict[str, MetricSamples] = {}
-    warnings: list[str] = []
-    started: float = 0.0
-    machine: str = ""
-    commit: str = ""
-    environment: str = ""
-    run: str = ""
-    node: dict[str, Any] = {}
-    source: dict[str, str] = {}
-
-    @property
-    def gpus(self) -> list[dict[str, Any]]:
-        return list_gpus(self.node)
-
-
-_LINES = msgspec.json.Decoder(_Line)
-
-
 def read_history(
     results: Path,
     metrics: Mapping[str, TrackedMetric],
@@ -303,11 +269,11 @@ def read_history(
     """
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     directions = {(metric.benchmark.name, metric.key): metric.direction or None for metric in metrics.values()}
-    last: dict[str, Outcome] = {}
-    for record, file, offsets in _lines(results, declarations, on_damage):
+    last: dict[str, Record] = {}
+    for record, file, offsets in _stored(results, declarations, on_damage):
         outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
-            last[record.machine] = outcome
+            last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
             label = format_point(record.params)
@@ -315,57 +281,41 @@ def read_history(
                 benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
             for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
                 value.direction = directions.get((benchmark.name, name), value.direction)
-            benchmark.outcomes.setdefault((label, record.machine), []).append(outcome)
+            place = label, record.machine
+            benchmark.outcomes.setdefault(place, []).append(outcome)
+            before = benchmark.current.get(place)
+            if file and record.status == "ok" and (before is None or outcome.rank >= before[0].rank):
+                benchmark.current[place] = outcome, record
     for benchmark in benchmarks.values():
         for place, outcomes in benchmark.outcomes.items():
             outcomes.sort(key=lambda outcome: outcome.rank)
             of_commit = {outcome.revision: outcome for outcome in outcomes if outcome.revision >= 0}
             benchmark.lines[place] = list(of_commit.values())
-    estimate_spreads(_points(benchmarks.values()))
+    fill_in_spreads(_points(benchmarks.values()))
     published = {
         each.revision for benchmark in benchmarks.values() for line in benchmark.lines.values() for each in line
     }
     commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
     names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
-    records = {name: found for name, each in last.items() if (found := _decode(stored_lines([each])[0]))}
     return History(
-        _machines(results, {**names, **last}, records),
+        _machines(results, {**names, **last}, last),
         [commit for _, commit in commits],
         [dates.get(commit, 0.0) for _, commit in commits],
         {revision: column for column, (revision, _) in enumerate(commits)},
         dict(metrics),
-        records,
+        last,
     )
 
 
-def _lines(
+def _stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None]
-) -> Iterator[tuple[_Line | Record, str, tuple[int, ...]]]:
+) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):
-        groups: dict[Any, dict[tuple[float, bool], tuple[int, _Line]]] = {}
-        for offset, line in decode_file(path, _LINES.decode, on_damage):
-            point = (line.benchmark, line.version, *line.params.items())
-            key = (line.run or line.started, line.machine, line.commit, line.environment, point)
-            groups.setdefault(key, {}).setdefault((line.started, line.status == "retracted"), (offset, line))
-        for rounds in groups.values():
-            offsets = tuple(offset for offset, _ in rounds.values())
-            first = next(line for _, line in rounds.values())
-            joined = _joined(path, offsets) if len(rounds) > 1 else None
-            yield joined or first, str(path), offsets
+        for rounds in group_rounds(decode_file(path, decode, on_damage)):
+            yield combine([record for _, record in rounds]), str(path), tuple(offset for offset, _ in rounds)
     for record in import_results(results, declarations):
         yield record, "", ()
-
-
-def _joined(path: Path, offsets: Sequence[int]) -> Record | None:
-    """The Record of the rounds whose lines begin there; None where none can be read but by the fields of `_Line`."""
-    with path.open("rb") as file:
-        lines = []
-        for offset in offsets:
-            file.seek(offset)
-            lines.append(file.readline())
-    rounds = [record for line in lines if (record := _decode(line))]
-    return combine(rounds) if rounds else None
 
 
 def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[MeasuredValue]]]:
@@ -377,7 +327,7 @@ def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str,
                 yield (benchmark.name, name), found
 
 
-def _outcome(record: _Line | Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
+def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
     found = {name: MeasuredValue.of(record, name) for name in record.metrics} if record.status == "ok" else {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.

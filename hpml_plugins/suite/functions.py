@@ -16,7 +16,7 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, shared, unmeasured
+from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.node import Node
@@ -42,7 +42,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     """Name in the module → function, for every metric of every declared benchmark. root: the project's folder."""
     suite = load_suite(root)
     if sys.argv[1:2] == ["run_server"]:
-        import_before_fork(shared(module for declared in suite.benchmarks for module in declared.modules))
+        import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
     functions = [_function(suite, declared, metric) for declared in suite.benchmarks for metric in declared.metrics]
     return {f"track_{number}": function for number, function in enumerate(functions)}
 

@@ -281,6 +281,28 @@ def test_ranks_that_would_stop_at_different_times_still_take_as_many_steps(count
     assert (record.status, record.reason) == ("ok", "")
 
 
+class Toy:
+    name = "toy"
+
+    def why_missing(self) -> str:
+        return ""
+
+    def load(self, progress: Callable[[str], None]) -> Any:
+        return self
+
+    def facts(self) -> dict[str, str | float]:
+        return {"fingerprint": "f"}
+
+
+def has_data(rank: Rank) -> str:
+    return str(rank.data("toy").name)
+
+
+def test_the_record_says_which_data_the_ranks_used(node: Node) -> None:
+    with use_sources({"toy": Toy()}):
+        assert point(node, has_data).data == {"toy": {"fingerprint": "f"}}
+
+
 @pytest.mark.slow
 def test_ranks_of_a_process_with_threads_are_spawned_whatever_their_function(node: Node) -> None:
     def measure(bench: Bench) -> dict[str, Any]:
@@ -291,21 +313,6 @@ def test_ranks_of_a_process_with_threads_are_spawned_whatever_their_function(nod
         bench.check(bench.ranks(lambda rank: rank.index, 2) == [0, 1], "a function of no module")
         bench.check(bench.ranks(has_data, 2) == ["toy", "toy"], "data sets")
         return {"time": 1.0}
-
-    class Toy:
-        name = "toy"
-
-        def why_missing(self) -> str:
-            return ""
-
-        def load(self, progress: Callable[[str], None]) -> Any:
-            return self
-
-        def facts(self) -> dict[str, str | float]:
-            return {}
-
-    def has_data(rank: Rank) -> str:
-        return str(rank.data("toy").name)
 
     with use_sources({"toy": Toy()}):
         record = measure_point(Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node))

@@ -111,7 +111,7 @@ def test_a_step_within_which_the_regulator_acts_has_no_boost(measured: Any) -> N
 
 
 def group(end: float, seconds: float, power: float = 690.0) -> LoadGroup:
-    return LoadGroup(end, seconds, Reading(end, 0.0, 1.5e9, power))
+    return LoadGroup(end, seconds, 1.5e9, power)
 
 
 def test_settled_needs_two_periods_that_agree_in_rate_and_power() -> None:
@@ -122,7 +122,7 @@ def test_settled_needs_two_periods_that_agree_in_rate_and_power() -> None:
     assert not is_settled(falling, 0.0)
     heating = [group(0.1 * i, TIMED, 600.0 + 5 * i) for i in range(1, 31)]
     assert not is_settled(heating, 0.0)
-    untold = [LoadGroup(0.1 * i, TIMED, None) for i in range(1, 31)]
+    untold = [LoadGroup(0.1 * i, TIMED, 0.0, 0.0) for i in range(1, 31)]
     assert is_settled(untold, 0.0)  # by its rate alone
 
 

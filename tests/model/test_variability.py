@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from msgspec.structs import replace
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import (
     EXACT,
+    Difference,
     MeasuredValue,
     Values,
     Variability,
     card_of,
     common_direction,
+    compare_values,
     different_problems,
     kind_of,
 )
@@ -51,6 +54,10 @@ def values(of: Record) -> Values:
     return {name: MeasuredValue.of(of, name) for name in of.metrics}
 
 
+def compare(known: Variability, pairs: Sequence[tuple[Record, Record, str]]) -> list[Difference]:
+    return compare_values([(known.values(a), known.values(b), name) for a, b, name in pairs])
+
+
 def test_the_interval_is_for_the_next_run_on_another_card() -> None:
     made = history(0.001, 0.01)
     known = Variability(made)
@@ -72,14 +79,14 @@ def test_a_difference_on_one_card_is_found_that_would_be_lost_between_cards() ->
     a = next(each for each in made if each.params == {"size": size})
     slower = record(a.metrics["time"].median * 1.02, "A", "new", size)
     elsewhere = record(a.metrics["time"].median * 1.02, "D", "new", size)
-    (on_one_card,) = Variability([*made, slower]).compare([(a, slower, "time")])
+    (on_one_card,) = compare(Variability([*made, slower]), [(a, slower, "time")])
     assert on_one_card.verdict == "WORSE"
     assert on_one_card.ratio == pytest.approx(1.02)
-    (between,) = Variability([*made, elsewhere]).compare([(a, elsewhere, "time")])
+    (between,) = compare(Variability([*made, elsewhere]), [(a, elsewhere, "time")])
     assert between.verdict == "AMBIGUOUS"
     assert between.low is not None
     assert between.low < 1 < between.ratio  # type: ignore[operator]
-    (faster,) = Variability([*made, slower]).compare([(slower, a, "time")])
+    (faster,) = compare(Variability([*made, slower]), [(slower, a, "time")])
     assert faster.verdict == "BETTER"
 
 
@@ -87,7 +94,7 @@ def test_equal_code_is_seldom_called_different_however_many_are_asked_at_once() 
     made = history(0.003, 0.01)
     known = Variability(made)
     pairs = [(a, b, "time") for a, b in itertools.combinations(made, 2) if a.point == b.point]
-    verdicts = [each.verdict for each in known.compare(pairs)]
+    verdicts = [each.verdict for each in compare(known, pairs)]
     assert len(pairs) == 12 * 36
     assert sum(verdict in ("BETTER", "WORSE") for verdict in verdicts) <= 0.05 * len(pairs)
 
@@ -96,7 +103,7 @@ def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_ambi
     for runs, verdict in ((0.001, "SAME"), (0.05, "AMBIGUOUS")):
         made = history(runs, 0.0)
         a, b = made[0], made[1]
-        (found,) = Variability(made).compare([(a, b, "time")])
+        (found,) = compare(Variability(made), [(a, b, "time")])
         assert found.verdict == verdict
 
 
@@ -107,15 +114,26 @@ def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() 
     for direction, verdict in (("higher", "BETTER"), ("lower", "WORSE"), (None, "AMBIGUOUS")):
         made = [rate(100.0 + 0.01 * n, direction) for n in range(8)]
         far = rate(150.0, direction)
-        (found,) = Variability([*made, record(1.0)]).compare([(made[0], made[0], "time")])
+        (found,) = compare(Variability([*made, record(1.0)]), [(made[0], made[0], "time")])
         assert (found.verdict, found.ratio) == ("SAME", 1.0)
-        (found,) = Variability([*made, rate(150.0, direction)]).compare([(made[0], far, "time")])
+        (found,) = compare(Variability([*made, rate(150.0, direction)]), [(made[0], far, "time")])
         # the pair is of one card and one code: nothing but a far larger spread explains it
         assert found.ratio is not None
         assert found.ratio > 1.4
         other_code = record(1.0, metrics=far.metrics, run="far", source={"sha256": "other"})
-        (found,) = Variability([*made, other_code]).compare([(made[0], other_code, "time")])
+        (found,) = compare(Variability([*made, other_code]), [(made[0], other_code, "time")])
         assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ratio", "direction", "times"),
+    [(0.5, "lower", 2.0), (2.0, "lower", 0.5), (2.0, "higher", 2.0), (0.25, "higher", 0.25), (1.0, "higher", 1.0),
+     (2.0, None, None), (None, "lower", None)],
+)  # fmt: skip
+def test_a_ratio_above_one_is_better_whatever_the_direction(
+    ratio: float | None, direction: str | None, times: float | None
+) -> None:
+    assert Difference("SAME", ratio, direction=direction).times == times
 
 
 def counted(value: float, run: str = "r") -> Record:
@@ -128,7 +146,7 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
     assert kind_of(one, one.metrics["flops"]) == "counted"
     assert known.reading(one, "flops").spread == EXACT
     assert (known.reading(one, "flops").estimate.low, known.reading(one, "flops").estimate.value) == (None, 1000.0)
-    worse, same = known.compare([(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
+    worse, same = compare(known, [(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
 
 
@@ -147,15 +165,15 @@ def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
     known = Variability([small, large, again])
     assert different_problems(values(small), values(large)) == "different problems: size 4096 and 12288"
     assert different_problems(values(small), values(again)) == ""
-    rate, share, size, same = known.compare(
-        [(small, large, "rate"), (small, large, "share"), (small, large, "size"), (small, again, "rate")]
+    rate, share, size, same = compare(
+        known, [(small, large, "rate"), (small, large, "share"), (small, large, "size"), (small, again, "rate")]
     )
     for each in (rate, share):
         assert (each.verdict, each.ratio, each.low, each.p) == ("AMBIGUOUS", None, None, None)
         assert each.reason == "different problems: size 4096 and 12288"
     assert (size.verdict, size.reason) == ("AMBIGUOUS", "")  # it describes; neither size is better
     assert (same.verdict, same.reason) == ("SAME", "")
-    equal_rates = known.compare([(small, product(12288, 7e14, "d"), "rate")])
+    equal_rates = compare(known, [(small, product(12288, 7e14, "d"), "rate")])
     assert [(each.verdict, each.ratio) for each in equal_rates] == [("AMBIGUOUS", None)]
 
 
@@ -166,7 +184,7 @@ def test_a_direction_that_became_none_counts_as_none() -> None:
     )
     assert common_direction(values(old)["size"], values(new)["size"]) is None
     assert common_direction(values(old)["rate"], values(new)["rate"]) == "higher"
-    (size,) = Variability([old, new]).compare([(old, new, "size")])
+    (size,) = compare(Variability([old, new]), [(old, new, "size")])
     assert size.verdict == "AMBIGUOUS"
     ranked = product(12288, 8e14, "b", "higher")  # a result, such as the largest batch that fits, is no problem
     assert different_problems(values(old), values(ranked)) == ""
@@ -179,7 +197,7 @@ def test_what_is_not_above_zero_has_neither_interval_nor_verdict() -> None:
     )
     known = Variability([one, other])
     assert known.reading(one, "cost").estimate.low is None
-    (found,) = known.compare([(one, other, "cost")])
+    (found,) = compare(known, [(one, other, "cost")])
     assert (found.verdict, found.ratio) == ("AMBIGUOUS", None)
 
 
@@ -211,7 +229,7 @@ def test_what_was_sampled_while_the_card_throttled_is_not_compared_with_a_regime
         made[0].metrics["time"].median * 1.1, run="old", warnings=["the GPU held its clocks down: power cap"]
     )
     mixed = replace(mixed, params=made[0].params)
-    (found,) = Variability([*made, mixed]).compare([(mixed, made[0], "time")])
+    (found,) = compare(Variability([*made, mixed]), [(mixed, made[0], "time")])
     assert (found.verdict, found.ratio) == ("AMBIGUOUS", pytest.approx(1 / 1.1))
 
 

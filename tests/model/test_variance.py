@@ -14,7 +14,8 @@ from hpml_plugins.model.variance import (
     UNKNOWN,
     UNKNOWN_CARDS,
     Observations,
-    estimate_variances,
+    Spread,
+    estimate_spreads,
     fit_prior,
     half_width,
     p_value,
@@ -37,9 +38,14 @@ def made(
     ), values
 
 
+def spreads(observed: Observations) -> Any:
+    """A Spread of arrays: of each observation that of its point."""
+    return Spread(*np.array(estimate_spreads(observed))[observed.point].T)
+
+
 def test_both_levels_are_found_again() -> None:
     observed, _ = made(1, points=200, cards=4, runs=4, within=0.002, between=0.01)
-    found = estimate_variances(observed)
+    found = spreads(observed)
     assert np.sqrt(np.median(found.same_card)) == pytest.approx(0.002, rel=0.15)
     assert np.sqrt(np.median(found.any_card)) == pytest.approx((0.002**2 + 0.01**2) ** 0.5, rel=0.25)
     assert (found.any_card >= found.same_card).all()
@@ -50,20 +56,18 @@ def test_a_lasting_change_is_not_taken_for_a_variance_between_runs() -> None:
     rng = np.random.default_rng(4)
     values = np.repeat([0.0, 0.4], 5) + rng.normal(0, 0.01, 10)
     zeros = np.zeros(10, np.int64)
-    found = estimate_variances(
-        Observations(values, np.full(10, np.nan), zeros, zeros, zeros, zeros, zeros, np.arange(10))
-    )
+    found = spreads(Observations(values, np.full(10, np.nan), zeros, zeros, zeros, zeros, zeros, np.arange(10)))
     assert np.sqrt(found.same_card[0]) < 0.02
 
 
 def test_runs_differ_by_no_less_than_their_rounds_and_those_alone_say_it_of_what_was_never_repeated() -> None:
     observed, _ = made(5, points=20, cards=2, runs=3, within=0.001, between=0.0)
     wide = replace(observed, rounds=np.where(observed.point == 7, 0.01**2, 1e-9))
-    found = np.sqrt(estimate_variances(wide).same_card)
+    found = np.sqrt(spreads(wide).same_card)
     assert found[observed.point == 7] == pytest.approx(0.01)
     assert (found[observed.point != 7] < 0.003).all()
     one = np.array([0])
-    alone = estimate_variances(Observations(np.array([1.0]), np.array([0.001**2]), one, one, one, one, one, one))
+    alone = spreads(Observations(np.array([1.0]), np.array([0.001**2]), one, one, one, one, one, one))
     assert np.sqrt(alone.same_card) == pytest.approx([0.002])
     assert np.sqrt(alone.any_card) == pytest.approx([np.hypot(0.002, UNKNOWN_CARDS)])
 
@@ -72,7 +76,7 @@ def test_a_point_measured_once_borrows_from_its_class() -> None:
     observed, _ = made(2, points=50, cards=2, runs=3, within=0.02, between=0.0, classes=1)
     new = (1.0, np.nan, 50, 0, 0, 0, 0, 0)
     alone = Observations(*(np.append(*pair) for pair in zip(columns_of(observed), new, strict=True)))
-    found = estimate_variances(alone)
+    found = spreads(alone)
     assert np.sqrt(found.same_card[-1]) == pytest.approx(0.02, rel=0.15)
     assert found.same_freedom[-1] < found.same_freedom[0]  # it knows less than a point with runs of its own
 
@@ -83,20 +87,20 @@ def columns_of(observed: Observations) -> list[Any]:
 
 def test_a_class_that_nobody_repeated_has_the_variance_of_its_kind_and_a_kind_alone_the_stated_guess() -> None:
     one = np.array([0])
-    found = estimate_variances(Observations(np.array([1.0]), np.array([np.nan]), one, one, one, one, one, one))
+    found = spreads(Observations(np.array([1.0]), np.array([np.nan]), one, one, one, one, one, one))
     assert np.sqrt(found.any_card) == pytest.approx([UNKNOWN])
 
 
 def test_identical_runs_do_not_give_an_interval_of_nothing() -> None:
     observed, _ = made(3, points=10, cards=1, runs=5, within=0.0, between=0.0)
-    found = estimate_variances(observed)
+    found = spreads(observed)
     assert half_width(found.same_card.min(), found.same_freedom.max()) > FLOOR / 2
 
 
 @pytest.mark.parametrize("deviation", [0.001, 0.03])
 def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(deviation: float) -> None:
     observed, values = made(4, points=400, cards=3, runs=2, within=deviation, between=2 * deviation)
-    found = estimate_variances(observed)
+    found = spreads(observed)
     widths = np.vectorize(half_width)(found.any_card, found.any_freedom)
     width = widths.reshape(values.shape)
     covered = np.abs(values[:, 0, 0] - values[:, 1, 1]) <= width[:, 0, 0]
@@ -105,7 +109,7 @@ def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(dev
 
 def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_found() -> None:
     observed, values = made(5, points=400, cards=2, runs=4, within=0.004, between=0.01)
-    found = estimate_variances(observed)
+    found = spreads(observed)
     same = found.same_card.reshape(values.shape)[:, 0, 0]
     freedom = found.same_freedom.reshape(values.shape)[:, 0, 0]
     difference = values[:, 0, 0] - values[:, 0, 1]
@@ -120,7 +124,7 @@ def test_a_run_measured_again_counts_once_with_its_last_value() -> None:
         for each in ([0.0, 5.0, 0.0], [np.nan] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [1, 2, 2])
     ]
     observed = Observations(*columns)
-    assert estimate_variances(observed).same_card[0] < 0.01  # 0.0 and 0.0: the 5.0 was replaced
+    assert spreads(observed).same_card[0] < 0.01  # 0.0 and 0.0: the 5.0 was replaced
 
 
 def test_the_prior_of_equal_variances_is_that_variance_with_much_freedom() -> None:

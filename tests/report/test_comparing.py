@@ -17,10 +17,10 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.compare import (
     Compared,
+    RefusedComparison,
     Side,
     as_table,
     compare,
-    find_refused,
     find_side,
     list_confounders,
     notes,
@@ -55,7 +55,11 @@ def compared(a: Side, b: Side, records: list[Record]) -> list[Compared]:
         if each.status == "ok"
         for boot, shift in (("boot", 0.001), ("boot", -0.001), ("other", 0.002), ("other", 0.003))
     ]
-    return compare(a, b, records, ORDER, Variability([*records, *repeated]))
+    return compare(a, b, records, ORDER, Variability([*records, *repeated]))[0]
+
+
+def refused(a: Side, b: Side, records: list[Record]) -> list[RefusedComparison]:
+    return compare(a, b, records, ORDER, Variability(records))[1]
 
 
 RECORDS = [
@@ -74,12 +78,12 @@ def test_commits_are_compared_on_each_machine_that_measured_both() -> None:
         ("one", "time", "WORSE"),
         ("one", "rate", "WORSE"),
     ]
-    assert [row.ratio for row in rows] == pytest.approx([0.5, 0.5])  # twice the time is half as good
+    assert [row.difference.times for row in rows] == pytest.approx([0.5, 0.5])  # twice the time is half as good
 
 
 def test_machines_are_compared_by_their_newest_records() -> None:
     rows = compared(Side("machine", "one"), Side("machine", "two"), RECORDS)
-    assert [row.ratio for row in rows] == pytest.approx([4, 4])  # 2 s at the newest commit against 0.5 s
+    assert [row.difference.times for row in rows] == pytest.approx([4, 4])  # 2 s at the newest commit against 0.5 s
     assert {row.difference.verdict for row in rows} == {"BETTER"}
 
 
@@ -88,7 +92,7 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     rows = compared(Side("commit", OLD), Side("commit", NEW), close)
     assert {row.difference.verdict for row in rows} == {"SAME"}
     apart = [record("one", OLD, 1.0), record("one", NEW, 1.1)]
-    rows = compare(Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart))
+    rows, _ = compare(Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart))
     assert {row.difference.verdict for row in rows} == {"AMBIGUOUS"}
     assert {row["B against A"] for row in as_table(rows, formatted=True).rows()} == {"0.91×"}
 
@@ -155,16 +159,16 @@ COMMITS = Side("commit", OLD), Side("commit", NEW)
 def test_a_changed_version_is_refused_with_the_reason() -> None:
     two = msgspec.structs.replace(record("one", NEW, 0.5), version="2")
     assert compared(*COMMITS, [RECORDS[0], two]) == []
-    (refused,) = find_refused(*COMMITS, [RECORDS[0], two], ORDER)
-    assert str(refused) == "toy: not compared: version 1 on A, 2 on B: its definition changed"
+    (found,) = refused(*COMMITS, [RECORDS[0], two])
+    assert str(found) == "toy: not compared: version 1 on A, 2 on B: its definition changed"
     # another grid came with it, and other machines changed too: it is said once
     other = msgspec.structs.replace(two, params={"length": 3})
     both = [RECORDS[0], msgspec.structs.replace(RECORDS[0], machine="two")]
-    assert find_refused(*COMMITS, [*both, other, msgspec.structs.replace(two, machine="two")], ORDER) == [refused]
+    assert refused(*COMMITS, [*both, other, msgspec.structs.replace(two, machine="two")]) == [found]
     # what both sides have at one version is compared, whatever else they have
     old_one = msgspec.structs.replace(record("one", NEW, 0.5), params={"size": 30})
-    assert find_refused(*COMMITS, [RECORDS[0], record("one", NEW, 0.5), two], ORDER) == []
-    assert find_refused(*COMMITS, [RECORDS[0], old_one], ORDER) == []
+    assert refused(*COMMITS, [RECORDS[0], record("one", NEW, 0.5), two]) == []
+    assert refused(*COMMITS, [RECORDS[0], old_one]) == []
 
 
 @pytest.mark.parametrize(
@@ -179,14 +183,14 @@ def test_a_metric_with_another_unit_or_direction_is_refused_with_the_reason(
 ) -> None:
     records = [RECORDS[0], with_metric(RECORDS[1], **changes)]
     assert [row.metric for row in compared(*COMMITS, records)] == ["rate"]
-    assert [str(each) for each in find_refused(*COMMITS, records, ORDER)] == [f"toy time: not compared: {reason}"]
+    assert [str(each) for each in refused(*COMMITS, records)] == [f"toy time: not compared: {reason}"]
 
 
 def test_a_direction_that_became_none_is_compared_and_not_ranked() -> None:
     records = [RECORDS[0], with_metric(RECORDS[1], direction=None)]
-    assert find_refused(*COMMITS, records, ORDER) == []
+    assert refused(*COMMITS, records) == []
     (row, _) = compared(*COMMITS, records)
-    assert (row.metric, row.ratio, row.difference.verdict) == ("time", None, "AMBIGUOUS")
+    assert (row.metric, row.difference.times, row.difference.verdict) == ("time", None, "AMBIGUOUS")
 
 
 def test_different_problems_have_no_ratio_and_a_note() -> None:
@@ -194,7 +198,7 @@ def test_different_problems_have_no_ratio_and_a_note() -> None:
         return msgspec.structs.replace(each, metrics={**each.metrics, "n": MetricSamples("1", None, [float(size)])})
 
     rows = compared(*COMMITS, [sized(RECORDS[0], 4096), sized(RECORDS[1], 12288)])
-    assert {row.metric: row.ratio for row in rows} == {"time": None, "rate": None, "n": None}
+    assert {row.metric: row.difference.times for row in rows} == {"time": None, "rate": None, "n": None}
     shown = {row["metric"]: row["B against A"] for row in as_table(rows, formatted=True).rows()}
     assert set(shown.values()) == {"–"}
     assert notes(rows, []) == ["one toy size=10: no ratio: different problems: n 4096 and 12288"]

@@ -17,6 +17,7 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
+from hpml_plugins.store import atomic_write
 
 Backend = Literal["nccl", "gloo"]
 Launcher = Literal["torch", "mpi"]
@@ -31,6 +32,7 @@ class RankResult:
     checks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     attached: dict[str, Series] = field(default_factory=dict)
+    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
 
@@ -80,11 +82,4 @@ class RankGroup:
             content = pickle.dumps(result)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
-        replace_file(self.file("result", index), content)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is there complete or not at all."""
-    partial = path.with_suffix(f"{path.suffix}.partial")
-    partial.write_bytes(content)
-    partial.rename(path)
+        atomic_write(self.file("result", index), content, durable=False)

@@ -32,6 +32,8 @@ from hpml_plugins.model.data_source import available_sources
 
 #: s between two looks at the ranks.
 LOOK = 0.1
+#: s that mpirun or srun has to end its ranks when their time is up; srun ends those of other nodes.
+GRACE = 10.0
 #: Time reserved before the point's timeout, to name the ranks that hang and stop all of them: s, and a share of it.
 MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
@@ -47,21 +49,21 @@ def run_ranks(
     count: int,
     args: tuple[Any, ...],
     *,
-    backend: Backend | None = None,
-    timeout: float | None = None,
-    environment: dict[str, str] | None = None,
-    nodes: int = 1,
-    launcher: Launcher = "torch",
+    backend: Backend | None,
+    environment: dict[str, str],
+    nodes: int,
+    launcher: Launcher,
 ) -> list[Any]:
     """Run `function(rank, *args)` on so many ranks; see Bench.ranks. No process is left, whatever happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
     _check(bench, count, chosen, nodes, launcher)
-    limit = _limit(bench, timeout)
+    left = LONGEST if bench.deadline is None else bench.remaining
+    limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
     with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
         group = RankGroup(
             folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment or {}, available_sources(), nodes,
+            environment, available_sources(), nodes,
             parent=os.getpid() if launcher == "torch" and nodes == 1 else 0, telemetry=bench.telemetry,
         )  # fmt: skip
         started = (_Processes if group.parent else _Program)(group, function, args)
@@ -77,22 +79,22 @@ def run_ranks(
 
 
 def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
+    """Raise UsageError where so many ranks cannot be started so, Skipped where the node lacks the program."""
     if count < 1:
         raise UsageError(f"{count} ranks cannot be started; at least one")
+    if launcher == "mpi" and nodes > 1:
+        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+    if launcher == "mpi" and (reason := launchers.why_no_mpi()):
+        bench.skip(reason)
+    if count % nodes:
+        raise UsageError(f"{count} ranks cannot be shared out evenly to {nodes} nodes")
+    if nodes > bench.nodes:
+        raise UsageError(f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`")
     if backend == "nccl" and bench.gpus < count // nodes:
         raise UsageError(
             f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has {bench.gpus}; "
             "declare Requires(gpus=...)"
         )
-    launchers.check(count, nodes, launcher)
-
-
-def _limit(bench: Bench, timeout: float | None) -> float:
-    """How long the ranks may take, s: what was asked for, but less than what is left of the point's time."""
-    if bench.deadline is None:
-        return timeout or LONGEST
-    left = bench.deadline - time.monotonic()
-    return min(timeout or left, left - min(MARGIN, MARGIN_SHARE * left))
 
 
 class _Processes:
@@ -143,7 +145,6 @@ class _Program:
         on_nodes = group.nodes > 1
         group.file("order").write_bytes(_pickled(group, function, args))
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
-        self._grace = launchers.GRACE["torch" if on_nodes else "mpi"]
         parent = os.getpid()
         self._process = subprocess.Popen(
             [*launchers.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
@@ -166,7 +167,7 @@ class _Program:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(self._grace)
+                self._process.wait(GRACE)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -222,6 +223,7 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
             everywhere = all(text in other.warnings for other in results)
             warning = text if everywhere or index == 0 else f"rank {index}: {text}"
             bench.warnings += [warning] * (warning not in bench.warnings)
+        bench.used_data |= result.data
         bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
     return [result.value for result in results]
 

@@ -6,14 +6,10 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
-from hpml_plugins.errors import Skipped, UsageError
-from hpml_plugins.measure.ranks.group import Launcher, RankGroup
+from hpml_plugins.measure.ranks.group import RankGroup
 
-#: s that the program has to end its ranks when their time is up; srun ends those of other nodes.
-GRACE: dict[Launcher, float] = {"mpi": 5.0, "torch": 10.0}
 #: How Open MPI (4; and 5, by PRRTE) is told to start on this machine alone, as many ranks as asked for, also as root,
 #: and to leave the choice of cores to them. Other MPIs do not look at these. What the caller has set stands.
 MPI_SETTINGS = {
@@ -32,19 +28,6 @@ _OF_THE_JOB = ("SLURM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
 _KEPT = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTER_NAME")
 
 
-def check(count: int, nodes: int, launcher: Launcher) -> None:
-    """Raise UsageError where so many ranks cannot be started so, Skipped where the node lacks the program."""
-    if launcher == "mpi":
-        if nodes > 1:
-            raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
-        if reason := why_no_mpi():
-            raise Skipped(reason)
-    if count % nodes:
-        raise UsageError(f"{count} ranks cannot be shared out evenly to {nodes} nodes")
-    if nodes > 1 and (here := nodes_here()) < nodes:
-        raise UsageError(f"{nodes} nodes are needed, this run has {here}; cluster.yaml: `nodes: {nodes}`")
-
-
 def why_no_mpi() -> str:
     """What this machine lacks to start ranks by mpirun; empty where it lacks nothing."""
     if not shutil.which("mpirun"):
@@ -52,12 +35,6 @@ def why_no_mpi() -> str:
     if not importlib.util.find_spec("mpi4py"):
         return "needs module mpi4py, which is not installed (pip install mpi4py)"
     return ""
-
-
-def nodes_here(environ: Mapping[str, str] = os.environ) -> int:
-    """How many nodes this run may use: those of its Slurm job, else one."""
-    count = environ.get("SLURM_JOB_NUM_NODES", "")
-    return int(count) if count.isdigit() and shutil.which("srun") else 1
 
 
 def command(group: RankGroup) -> list[str]:

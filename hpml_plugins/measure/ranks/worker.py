@@ -20,9 +20,10 @@ from typing import Any
 from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
-from hpml_plugins.measure.ranks.group import RankGroup, RankResult, replace_file
+from hpml_plugins.measure.ranks.group import RankGroup, RankResult
 from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model.data_source import use_sources
+from hpml_plugins.store import atomic_write
 
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
 #: was first is to be seen first.
@@ -51,16 +52,16 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
 
     def report(text: str, share: float | None) -> None:
         if index == 0:
-            replace_file(group.file("progress"), json.dumps((text, share)).encode())
+            atomic_write(group.file("progress"), json.dumps((text, share)).encode(), durable=False)
 
     rank = Rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
-            value = function(rank, *args)
-            group.leave(index, RankResult(value, None, rank.checks, rank.warnings, rank.attached))
+            found = RankResult(function(rank, *args), None, rank.checks, rank.warnings, rank.attached, rank.used_data)
+            group.leave(index, found)
         end_compilers()
     except BaseException as error:
-        group.leave(index, RankResult(None, _error(index, error), rank.checks, rank.warnings, rank.attached))
+        group.leave(index, RankResult(error=_error(index, error)))
         time.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()

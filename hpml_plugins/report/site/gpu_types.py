@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -33,15 +33,6 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prices: dict[str, float]
     currency: str = ""
 
-    def price(self, hardware: Hardware) -> float | None:
-        """Of all GPUs of this hardware for an hour; None where no price is given."""
-        return _of_all(self.prices.get(hardware.gpu), hardware)
-
-    def watts(self, hardware: Hardware) -> float | None:
-        """The published power of all its GPUs, W; None for an unknown card."""
-        card = find_gpu(hardware.gpu) if hardware.kind == 0 else None
-        return _of_all(card.power, hardware) if card else None
-
 
 def read_costs(folder: Path) -> Costs:
     """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
@@ -59,20 +50,13 @@ def read_costs(folder: Path) -> Costs:
     return costs
 
 
-def _of_all(one: float | None, hardware: Hardware) -> float | None:
-    count = hardware.num_gpu
-    if one is None or not count.isdecimal() or len(count) > 6 or int(count) == 0:  # a damaged file may say any number
-        return None
-    return one * int(count)
-
-
 @dataclass(frozen=True)
 class Cell:
     """What one point gave on one hardware. The page's script adds the ratio to the base.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
-    regime.  value: the number at seven digits, for the script.  title: the tooltip.  verdicts: of this cell against
-    each column, a letter each: b better, w worse, s same, a ambiguous, - where one has no number.
+    regime.  value: the number at seven digits, for the script.  title: the tooltip.  verdicts: number of a column →
+    letter of the verdict against it: b better, w worse, s same, a ambiguous; none where one has no number.
     """
 
     status: str = ""
@@ -81,7 +65,7 @@ class Cell:
     value: str = ""
     title: str = ""
     values: Values = field(default_factory=dict, repr=False)
-    verdicts: str = ""
+    verdicts: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,39 +122,34 @@ def build(history: History, costs: Costs) -> Matrix:
     gpus = [number for number, column in enumerate(columns) if column.hardware.kind == 0]
     base = max(gpus or range(len(columns)), key=lambda number: counts[number], default=0)
     groups.sort(key=lambda group: not any(row.cells[number].value for row in group.rows for number in gpus))
-    groups = _with_verdicts(groups, len(columns))
+    _judge(groups, len(columns))
     return Matrix(columns, tuple(groups), len(history.commits), base, costs.currency)
 
 
-def _with_verdicts(groups: Sequence[Group], count: int) -> list[Group]:
-    """The groups with the verdicts of their cells. count: of columns; of each two, all rows are asked at once."""
-    rows = [(group.metric.key, row) for group in groups for row in group.rows]
-    verdicts = [[["-"] * count for _ in row.cells] for _, row in rows]
+def _judge(groups: Sequence[Group], count: int) -> None:
+    """Give the cells their verdicts. count: of columns; of each two, all rows are asked at once."""
     for first, second in itertools.combinations(range(count), 2):
-        asked, pairs = [], []
-        for number, (name, row) in enumerate(rows):
-            a, b = row.cells[first].values, row.cells[second].values
-            if a and b:
-                asked.append(number)
-                pairs.append((a, b, name))
-        for number, found in zip(asked, compare_values(pairs), strict=True):
-            verdicts[number][second][first] = found.verdict[0].lower()
-            verdicts[number][first][second] = _OPPOSITE.get(found.verdict, found.verdict[0]).lower()
-    made = iter(
-        replace(
-            row,
-            cells=tuple(replace(cell, verdicts="".join(each)) for cell, each in zip(row.cells, of_row, strict=True)),
-        )
-        for (_, row), of_row in zip(rows, verdicts, strict=True)
-    )
-    return [replace(group, rows=tuple(next(made) for _ in group.rows)) for group in groups]
+        asked = [
+            (row.cells[first], row.cells[second], group.metric.key)
+            for group in groups
+            for row in group.rows
+            if row.cells[first].values and row.cells[second].values
+        ]
+        judged = compare_values([(a.values, b.values, name) for a, b, name in asked])
+        for (a, b, _), found in zip(asked, judged, strict=True):
+            b.verdicts[first] = found.verdict[0].lower()
+            a.verdicts[second] = _OPPOSITE.get(found.verdict, found.verdict[0]).lower()
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
     seen = set().union(*(history.columns_of(machine) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    return Column(hardware, machines, newest, costs.price(hardware), costs.watts(hardware))
+    gpus = hardware.num_gpu
+    count = int(gpus) if gpus.isdecimal() and len(gpus) <= 6 else 0  # a damaged file may say any number
+    price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
+    each = (price, card.power if card else None)
+    return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
 
 
 def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> Group:

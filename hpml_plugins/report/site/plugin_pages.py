@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,32 +57,19 @@ def write_plugin_pages(
 
     records: of each machine and point the current one.
     """
+    import vl_convert
+
     problems: list[str] = []
-    with _library(html_dir):
+    write_static(html_dir, "charts.js", "charts.css")
+    with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
+        library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
         pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
         write_page(html_dir, "plugins.html", plugins=pages, project=project)
-    return pages, problems
-
-
-@contextmanager
-def _library(html_dir: Path) -> Iterator[None]:
-    """Write the script that draws, while the pages are written: bundling takes 1.5 s without holding Python's lock."""
-    write_static(html_dir, "charts.js", "charts.css")
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
-
-    def write() -> None:
-        import vl_convert
-
-        (html_dir / LIBRARY).write_text(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"), encoding="utf-8")
-
-    bundling = threading.Thread(target=write)
-    bundling.start()
-    try:
-        yield
-    finally:
-        bundling.join()
+    (html_dir / LIBRARY).write_text(library.result(), encoding="utf-8")
+    return pages, problems
 
 
 def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]) -> PluginPage:

@@ -21,8 +21,9 @@ import msgspec
 import numpy as np
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import differences
 from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct
-from hpml_plugins.report.reading import History, Machine, TrackedMetric
+from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
@@ -333,6 +334,9 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
     selection = {"machine": machine, **{f"p-{name}": text for name, text in series.texts.items()}}
     date = history.dates[history.columns[change.first]]
     old = history.commits[history.columns[change.last]]
+    line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
+    sides = [line[revision] for revision in (change.last, change.first) if revision in line]
+    records = list(stored_records(sides))
     return {
         "title": metric.title,
         "point": series.label,
@@ -343,6 +347,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
         "before": formatting.quantity(change.before, metric.unit),
         "after": formatting.quantity(change.after, metric.unit),
         "change": change.wording,
+        "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
         "identity": [metric.name, series.label, machine, old, commits[-1]],
@@ -362,6 +367,8 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str) -> 
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
                 "in {range} of {day}.".format_map(words)
             )
+            if each["differences"]:
+                text += " What else differs: {differences}.".format_map(words)
             yield feed.FeedEntry(title, when.replace(tzinfo=None), each["link"], text, each["identity"], when)
 
     title = f"{project} performance regressions"

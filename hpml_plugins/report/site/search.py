@@ -22,17 +22,11 @@ Entry = tuple[str, str, str, str]
 
 
 def write_search(
-    history: History,
-    matrix: Matrix,
-    nodes: Sequence[NodeCoverage],
-    plugins: Sequence[PluginPage],
-    html_dir: Path,
-    project: str,
-) -> None:
+    history: History, matrix: Matrix, nodes: Sequence[NodeCoverage], plugins: Sequence[PluginPage],
+    html_dir: Path, project: str,
+) -> None:  # fmt: skip
     """Write the index and the page that searches it."""
-    pages = [("page", *page) for page in PAGES]
-    entries = [*pages, *_of_plugins(plugins), *_of_hardware(matrix), *_of_nodes(nodes)]
-    (html_dir / "search.json").write_bytes(index(entries, history))
+    (html_dir / "search.json").write_bytes(index(_entries(matrix, nodes, plugins), history))
     write_static(html_dir, "search.js")
     write_page(html_dir, "search.html", project=project)
 
@@ -57,30 +51,18 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
     return encoded
 
 
-def _of_plugins(plugins: Sequence[PluginPage]) -> Iterator[Entry]:
+def _entries(matrix: Matrix, nodes: Iterable[NodeCoverage], plugins: Iterable[PluginPage]) -> Iterator[Entry]:
+    """Everything but benchmarks: pages, plugins with their charts, GPU types, machines."""
+    yield from (("page", *page) for page in PAGES)
     for page in plugins:
         plugin = page.plugin.entry.name
-        yield (
-            "plugin",
-            plugin,
-            " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks),
-            page.address,
-        )
+        about = " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks)
+        yield "plugin", plugin, about, page.address
         for figure in (shown.drawable.figure for shown in page.figures):
             yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
-
-
-def _of_hardware(matrix: Matrix) -> Iterator[Entry]:
     for column in matrix.columns:
-        yield (
-            "GPU type",
-            column.hardware.label,
-            " ".join(column.machines),
-            f"gpus.html#base={quote(column.hardware.label, safe='')}",
-        )
-
-
-def _of_nodes(nodes: Sequence[NodeCoverage]) -> Iterator[Entry]:
+        label = column.hardware.label
+        yield "GPU type", label, " ".join(column.machines), f"gpus.html#base={quote(label, safe='')}"
     for node in nodes:
         facts = " ".join(value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os"))
         yield "machine", node.name, facts, f"nodes.html#{node.anchor}"

@@ -24,7 +24,7 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Declared, Offers, ask, load_plugin, locate, own_sources
-from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point, shared
+from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point
 from hpml_plugins.model import Benchmark, Finding, Params
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
@@ -106,7 +106,7 @@ def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
     context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
     chosen = [(each if node.gpus else _without_gpus(each), smallest_first(each)) for each in plugin.benchmarks]
     relaxed = {each.name: not node.gpus and _without_gpus(each).requires != each.requires for each in plugin.benchmarks}
-    import_before_fork(shared(module for benchmark, _ in chosen for module in benchmark.requires.modules))
+    import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))
 

@@ -229,3 +229,16 @@ def test_a_plugin_of_figures_and_no_benchmarks_loads(load: Load) -> None:
     )  # fmt: skip
     assert plugin.error is None
     assert collect(plugin) == []
+
+
+def test_a_site_without_the_script_that_draws_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vl_convert
+
+    from hpml_plugins.report.site.plugin_pages import write_plugin_pages
+
+    def fail(snippet: str) -> str:
+        raise ValueError("no bundle")
+
+    monkeypatch.setattr(vl_convert, "javascript_bundle", fail)
+    with pytest.raises(ValueError, match="no bundle"):
+        write_plugin_pages([], [], tmp_path, "p")

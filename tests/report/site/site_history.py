@@ -90,6 +90,7 @@ def write_result(
     started: float = 0.0,
     environment: str = "node-py3.11",
     code: str = "",
+    packages: Mapping[str, str] | None = None,
 ) -> Any:
     """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as asv writes it."""
     from asv.machine import Machine
@@ -102,7 +103,7 @@ def write_result(
             result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
     write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
-    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment, code):
+    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment, code, packages):
         append_record(record_file(folder, record.machine, commit), record)
     return result
 
@@ -119,6 +120,7 @@ def records_of(
     started: float = 0.0,
     environment: str = "",
     code: str = "",
+    packages: Mapping[str, str] | None = None,
 ) -> list[Record]:
     """The Records of what was measured of our benchmarks: one for each point, with all its metrics.
 
@@ -157,6 +159,7 @@ def records_of(
                 started=started,
                 environment=environment,
                 source={"sha256": code} if code else {},
+                packages=dict(packages or {}),
             )
         )
     return made

@@ -492,6 +492,7 @@ def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) ->
 def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
     tab = site.open("gpus.html")
     times = [10 ** (i / 7) for i in range(-35, 35)]
+    signs = ["▲" if each > 1 else "▼" if each < 1 else "=" for each in times]
     shown = tab.evaluate(
         """times => {
             const row = document.querySelector('tbody[data-direction=higher] tr.row');
@@ -506,7 +507,7 @@ def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
         }""",
         times,
     )
-    assert shown == [display.ratio(each) if each != 1 else "= 1.00×" for each in times]
+    assert shown == [f"{sign} {display.times(each)}×" for sign, each in zip(signs, times, strict=True)]
 
 
 def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:

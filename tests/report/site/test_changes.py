@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hpml_plugins.model.variability import EXACT, MeasuredValue, Spread
+from hpml_plugins.model.variability import EXACT, MeasuredValue
+from hpml_plugins.model.variance import Spread
 from hpml_plugins.report.site.regressions import THRESHOLD, Change, Levels, Readings, Step
 
 

@@ -85,7 +85,7 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
         ["5.000 ms", "2.000 ms"],
     ]
     assert made.groups[0].rows[0].point == ""
-    assert cells(made)[0][0] == Cell(verdicts="--")
+    assert cells(made)[0][0] == Cell()
     page = " ".join(render(made, "p", datetime.datetime.now(datetime.UTC)).split())
     assert "1 commit, 2 machines," in page and ">one point</a>" in page
 
@@ -194,8 +194,8 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
     for group in made.groups:
         same, faster = (list(row.cells) for row in group.rows)
-        assert [cell.verdicts for cell in same] == ["-s", "s-"]
-        assert [cell.verdicts for cell in faster] == ["-w", "b-"]
+        assert [cell.verdicts for cell in same] == [{1: "s"}, {0: "s"}]
+        assert [cell.verdicts for cell in faster] == [{1: "w"}, {0: "b"}]
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:

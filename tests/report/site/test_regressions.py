@@ -16,6 +16,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     dice = random.Random(1)
     for day in range(12):
         faster, slower = (0.5, 2.0) if day >= 6 else (1.0, 1.0)
+        torch = {"torch": "2.15.0" if day >= 6 else "2.11.0"}
         noise = [1 + 0.002 * dice.uniform(-1, 1) for _ in range(4)]
         project.add(
             H200,
@@ -25,6 +26,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
                 TIME["name"]: [around(1e-3 * f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
                 BANDWIDTH["name"]: [around(1e9 / f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
             },
+            packages=torch,
         )
     project.publish()
     found = json.loads((project.html / "regressions.json").read_text())["regressions"]
@@ -41,6 +43,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     text = (project.html / "regressions.html").read_text()
     assert "2 regressions in 8 series" in text
     assert text.count("% lower") == 1 and text.count("% higher") == 1
+    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
     commit = project.commits[6][0]
     assert commit[:8] in text
     feed = ET.parse(project.html / "regressions.xml").getroot()
@@ -49,6 +52,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         "vector_add · bandwidth n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
         "vector_add · time n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
     ]
+    assert "What else differs: torch 2.11.0 → 2.15.0." in (feed.findtext(f"{ATOM}entry/{ATOM}content") or "")
     points = json.loads((project.html / "history" / "1" / "0.json").read_text())
     (change,) = points["lines"][0]["changes"]
     assert (change[0], change[3]) == (6, "better")

@@ -29,7 +29,7 @@
     var defaults = {base: base.value};
     var sorted = '';
 
-    /* These two repeat better_by and _times of formatting.py; a browser test holds them together. */
+    /* These two repeat Difference.times of variability.py and times of formatting.py; a browser test holds them together. */
     function better_by(value, against, direction) {
         if (!(value > 0) || !(against > 0) || (direction !== 'lower' && direction !== 'higher')) {
             return null;
