@@ -19,24 +19,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import asv
 from asv import benchmarks, results, runner, step_detect, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
-from hpml_plugins.asv.run import (
-    Prepared,
-    keep_shard,
-    measure_rounds,
-    narrow,
-    point_of,
-    prepare,
-    tasks_of,
-    values_of,
-)
-from hpml_plugins.errors import HpmlError, Unwritable, describe, one_line, unwritable
+from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
+from hpml_plugins.errors import HpmlError, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
@@ -45,7 +36,6 @@ from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared,
 from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
-from hpml_plugins.suite.functions import UNWRITABLE
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
@@ -75,7 +65,9 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         refused = unwritable(error) if isinstance(error, OSError) else error
         if refused is None:
             raise
-        end(refused, LOCKED if isinstance(error, Locked) else 2)
+        log.flush()
+        print(f"hpml: {refused}", file=sys.stderr)
+        sys.exit(LOCKED if isinstance(error, Locked) else 2)
 
 
 def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -120,26 +112,16 @@ def _before_publishing(conf: Any) -> None:
     gc.disable()
 
 
-def end(error: HpmlError, status: int = 2) -> NoReturn:
-    """End asv with one line on stderr."""
-    log.flush()
-    print(f"hpml: {error}", file=sys.stderr)
-    sys.exit(status)
-
-
 def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any) -> Any:
     """asv's benchmarks, of ours one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
     if _prepared:
-        narrow(found, _prepared[0].selection)
-        keep_shard(found)
         prepared = _prepared[0]
-        prepared.tasks = tasks_of(found)
-        prepared.report.points = [
-            point_of(entry, values_of(entry, index))
-            for entry, index in prepared.tasks
-            for _ in range(prepared.rounds.get(entry["benchmark"], 1))
-        ] * (len(commits) * len(environments))
+        narrow(found, prepared.suite.benchmarks)
+        keep_shard(found)
+        prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
+        points = [each.declared.key(each.params) for each in prepared.tasks for _ in range(each.declared.rounds)]
+        prepared.report.points = points * (len(commits) * len(environments))
     return found
 
 
@@ -159,10 +141,7 @@ def results_without_records(original: Any, results_dir: str, machine: str, commi
 
 
 def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **options: Any) -> Any:
-    """What a point gave. At the first one of a commit, all rounds of all its points are measured, in random order.
-
-    A run whose Records cannot be stored ends: the next points would be lost too.
-    """
+    """What a point gave. At the first one of a commit, all rounds of all its points are measured, in random order."""
     if "benchmark" not in benchmark or not _prepared:
         return original(benchmark, spawner, param_idx, **options)
     prepared = _prepared[0]
@@ -170,11 +149,7 @@ def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **opt
         prepared.spawner = spawner
         log.flush()
         extra = options["extra_params"] if isinstance(options["extra_params"], dict) else {}
-        refused = prepared.scratch / UNWRITABLE
-        for _ in measure_rounds(prepared, lambda of, index: original(of, spawner, index, **options), extra):
-            if refused.exists():
-                reason = refused.read_text(encoding="utf-8")
-                end(Unwritable(f"{reason}; what was measured is kept, asv run --skip-existing continues after it"))
+        measure_commit(prepared, lambda of, index: original(of, spawner, index, **options), extra.get("rounds"))
     result, record = prepared.outcomes[benchmark["name"], param_idx]
     prepared.report.add(record)
     return result

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import atexit
-import itertools
-import math
 import os
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
 
-from hpml_plugins.host import make_host
-from hpml_plugins.model.formatting import format_point_texts
+from hpml_plugins.errors import Unwritable
+from hpml_plugins.host import Declared, make_host
+from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import Record, decode, point_key
-from hpml_plugins.model.rounds import combine, schedule
+from hpml_plugins.model.record import Record, decode
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.report.progress import RunReport
+from hpml_plugins.report.progress import RunReport, measure_rounds
 from hpml_plugins.store import lock_machine, past_rounds, read_object_or_empty
-from hpml_plugins.store.asv_results import value_of
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -38,29 +35,35 @@ from hpml_plugins.suite.declaration import (
     Suite,
     declare,
 )
+from hpml_plugins.suite.functions import UNWRITABLE
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
 
 
-class Prepared(msgspec.Struct):
+class Task(NamedTuple):
+    """A point to measure. entry: of asv's benchmarks, one metric of ours.  number: of the point, as asv counts them."""
+
+    entry: dict[str, Any]
+    number: int
+    declared: Declared
+    params: Params
+
+
+@dataclass
+class Prepared:
     """What a measuring command works with.
 
-    scratch: its folder, where points leave their Records.  selection: our benchmark → the indices of its points, as asv
-    counts them.  rounds: our benchmark → its rounds.  run: of this command, as in its Records.  tasks: asv's benchmarks
-    of ours, with the index of each point to measure.  spawner: asv's, of the commit and environment under way.
-    outcomes: (asv's name, index) → what asv's process of the last round gave, and the Record of all rounds.
+    scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and environment under way.
+    outcomes: (name, number of the point) → what the process of the last round gave asv, and the Record of all rounds.
     """
 
-    machine: str
     scratch: Path
-    selection: dict[str, set[int]]
+    suite: Suite
     report: RunReport
-    rounds: dict[str, int]
-    run: str
-    tasks: list[tuple[dict[str, Any], int]] = []
+    tasks: list[Task] = field(default_factory=list)
     spawner: Any = None
-    outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = {}
+    outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = field(default_factory=dict)
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -86,24 +89,16 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    report = RunReport(past=past_rounds(results, machine))
-    rounds = {declared.benchmark: declared.rounds for declared in suite.benchmarks}
-    return Prepared(machine, scratch, select_points(suite), report, rounds, suite.run)
+    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)))
 
 
-def select_points(suite: Suite) -> dict[str, set[int]]:
-    """The points of each benchmark that this run's profile chooses; those that lack something write a Record why."""
-    return {
-        declared.benchmark: {index for index, params in enumerate(declared.points()) if declared.is_chosen(params)}
-        for declared in suite.benchmarks
-    }
-
-
-def narrow(benchmarks: Benchmarks, selection: Mapping[str, set[int]]) -> None:
+def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
     """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the profile.
 
-    The process of that metric measures the point for all metrics, and the projection gives the others to asv.
+    The process of that metric measures the point for all metrics, and the projection gives the others to asv. Points
+    that the node lacks something for stay: their Records say what.
     """
+    selection = {each.benchmark: each.chosen_points().keys() for each in declared}
     done: set[str] = set()
     for name, entry in list(benchmarks.items()):
         if (benchmark := entry.get("benchmark")) not in selection:
@@ -116,70 +111,46 @@ def narrow(benchmarks: Benchmarks, selection: Mapping[str, set[int]]) -> None:
         done.add(benchmark)
 
 
-def tasks_of(benchmarks: Benchmarks) -> list[tuple[dict[str, Any], int]]:
-    """The points of ours that asv has selected: its benchmark and the index of the point, in its order."""
-    found = []
-    for name, entry in benchmarks.items():
-        active = benchmarks.benchmark_selection.get(name)
-        for index in range(math.prod(map(len, entry["params"])) if "benchmark" in entry else 0):
-            if active is None or index in active:
-                found.append((entry, index))
-    return found
+def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]:
+    """The points of ours that asv has selected, in its order."""
+    ours = {each.benchmark: each for each in declared}
+    return [
+        Task(entry, index, ours[entry["benchmark"]], params)
+        for name, entry in benchmarks.items()
+        if entry.get("benchmark") in ours
+        for index, params in enumerate(ours[entry["benchmark"]].points())
+        if (active := benchmarks.benchmark_selection.get(name)) is None or index in active
+    ]
 
 
-def values_of(benchmark: Mapping[str, Any], index: int) -> tuple[str, ...]:
-    """The values of a point of one of asv's benchmarks, as Python's repr. index: as asv counts."""
-    return next(itertools.islice(itertools.product(*benchmark["params"]), index, None), ())
+def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], Any], rounds: int | None) -> None:
+    """Measure all rounds of all points of a commit, in random order; fills `outcomes`.
 
-
-def point_of(benchmark: Mapping[str, Any], values: Sequence[str]) -> str:
-    """The key of a point of one of asv's benchmarks. values: as Python's repr."""
-    params = {name: value_of(value) for name, value in zip(benchmark["param_names"], values, strict=True)}
-    return point_key(benchmark["benchmark"], benchmark["version"], params)
-
-
-def measure_rounds(
-    prepared: Prepared, measure: Callable[[dict[str, Any], int], Any], extra: Mapping[str, Any]
-) -> Iterator[None]:
-    """Measure all rounds of all points, in random order; fills `outcomes`. Yields after each round.
-
-    measure: has asv start a process for a point, which leaves a Record.  extra: asv's; `rounds` there overrides the
-    benchmarks' own, as with --quick.
+    measure: has asv start a process for a point, which leaves a Record.  rounds: overrides the benchmarks' own.
+    Raises Unwritable where a Record cannot be stored: the next ones would be lost too.
     """
-    prepared.outcomes.clear()
-    done: Counter[int] = Counter()
+    results: dict[int, Any] = {}
 
-    def rounds(task: int) -> int:
-        return int(extra.get("rounds") or prepared.rounds.get(prepared.tasks[task][0]["benchmark"], 1))
+    def measure_round(number: int) -> Record | None:
+        task = prepared.tasks[number]
+        results[number] = measure(task.entry, task.number)
+        if (refused := prepared.scratch / UNWRITABLE).exists():
+            reason = refused.read_text(encoding="utf-8")
+            raise Unwritable(f"{reason}; what was measured is kept, asv run --skip-existing continues after it")
+        return take_record(prepared.scratch, task.declared.key(task.params))
 
-    for task in schedule(range(len(prepared.tasks)), rounds, prepared.run):
-        benchmark, index = prepared.tasks[task]
-        _, before = prepared.outcomes.get((benchmark["name"], index), (None, None))
-        if not done[task] or (before and _needs_more(before, prepared.run)):
-            values = values_of(benchmark, index)
-            point = format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
-            which = f"round {done[task] + 1} of {rounds(task)}: " if rounds(task) > 1 else ""
-            prepared.report.start_point(f"{which}{benchmark['benchmark']} {point}")
-            result = measure(benchmark, index)
-            record = read_new_record(prepared, point_of(benchmark, values))
-            if before and record and record.run == prepared.run:  # that of an earlier run comes with all its rounds
-                record = combine([before, record])
-            prepared.outcomes[benchmark["name"], index] = result, record
-            done[task] += 1
-        prepared.report.finish_round()
-        yield
+    tasks = [(task.declared, task.params) for task in prepared.tasks]
+    planned = [rounds or task.declared.rounds for task in prepared.tasks]
+    records = measure_rounds(tasks, planned, prepared.suite.run, measure_round, prepared.report)
+    prepared.outcomes = {
+        (task.entry["name"], task.number): (results[place], records[place]) for place, task in enumerate(prepared.tasks)
+    }
 
 
-def _needs_more(record: Record, run: str) -> bool:
-    """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
-    was_found = record.run != run and record.is_complete
-    return record.status == "ok" and not was_found and (record.planned_rounds == 1 or not record.is_complete)
-
-
-def read_new_record(prepared: Prepared, point: str) -> Record | None:
+def take_record(scratch: Path, point: str) -> Record | None:
     """The Record that a point has just left; None where its commit has no suite."""
     found = None
-    for path in prepared.scratch.rglob(f"{point}.json"):
+    for path in scratch.rglob(f"{point}.json"):
         found = decode(path.read_bytes())
         path.unlink()  # a commit from before there were rounds would give it again instead of measuring
         path.with_suffix(".started").unlink(missing_ok=True)

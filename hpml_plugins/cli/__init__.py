@@ -100,21 +100,21 @@ def show_findings(findings: Iterable[Finding], as_json: bool, facts: Mapping[str
             if finding.fix:
                 print(f"{'':18}fix: {finding.fix}", flush=True)
     if as_json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode({**facts, "findings": shown} if facts else shown)).decode())
+        print_json({**facts, "findings": shown} if facts else shown)
     return sum(finding.state == "broken" for finding in shown)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON for people."""
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode())
 
 
 def main() -> NoReturn:
     """Run the command. An error of the user's ends in one line on stderr and exit status 2."""
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
-    except HpmlError as error:
-        if "--debug" in sys.argv:
-            raise
-        print(f"hpml: {error}", file=sys.stderr)
-        status = 2
     except click.ClickException as error:
         error.show()
         status = 2
@@ -124,8 +124,8 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
         sys.exit(0)
-    except OSError as error:
-        refused = unwritable(error)
+    except (HpmlError, OSError) as error:
+        refused = unwritable(error) if isinstance(error, OSError) else error
         if refused is None or "--debug" in sys.argv:
             raise
         print(f"hpml: {refused}", file=sys.stderr)

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
@@ -36,7 +35,7 @@ def command(settings: Settings, profile: str, only_available: bool, changed: boo
     found = changes(host.plugins, registry.folder / "results") if changed else {}
     if as_json:
         rows = [row | ({"changed": found[row["plugin"]]} if row["plugin"] in found else {}) for row in rows]
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")
+        print_json(rows)
     else:
         _print(rows, host, node, profile)
         for name, change in found.items():
@@ -52,7 +51,7 @@ def _print_available(registry: Registry, as_json: bool) -> int:
     found = available(enabled)
     if as_json:
         rows = [dict(zip(("entry_point", "module", "distribution", "version"), row, strict=True)) for row in found]
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n")
+        print_json(rows)
         return 0
     for name, module, distribution, version in found:
         print(f"{name}  {distribution} {version}, {module}".rstrip())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -91,19 +90,15 @@ def compare(
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
-    from hpml_plugins.store import commit_order
+    from hpml_plugins.store import ask_git, commit_order
 
     repository = settings.registry.resolve().parent
     everything = list(_read(results))
     records = [each for each in everything if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
     def named(name: str) -> str | None:
-        command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"]
-        try:
-            done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
-        except OSError:
-            return None
-        return done.stdout.strip() or None
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
     found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shutil
 import sys
 import tempfile
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -16,19 +14,19 @@ import msgspec
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared, Host, load_sources, make_host
-from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
-from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.host import Declared, Host, make_host
+from hpml_plugins.measure import import_before_fork
+from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point
-from hpml_plugins.model.record import Record, encode, point_key
-from hpml_plugins.model.rounds import combine, schedule
-from hpml_plugins.node import data_used, detect_node, machine_name
+from hpml_plugins.model.record import Record, encode
+from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
-from hpml_plugins.report.progress import RunReport
-from hpml_plugins.store import append_record, check_writable, past_rounds
+from hpml_plugins.report.progress import RunReport, measure_rounds
+from hpml_plugins.store import append_record, past_rounds
+from hpml_plugins.suite.declaration import declare
+from hpml_plugins.suite.functions import record_of
 
 Task = tuple[Declared, Params]
-Point = tuple[Benchmark, Params]
 
 
 @click.command("run")
@@ -56,71 +54,48 @@ def command(
 ) -> int:
     """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
     host = make_host(read_registry(settings.registry), facts=True, profile=profile)
-    tasks = _tasks(host, name, choices, profile)
-    node = msgspec.structs.replace(detect_node(), facts=host.offers.facts)
+    tasks = [
+        (
+            msgspec.structs.replace(
+                declared,
+                rounds=rounds or declared.rounds,
+                precision=precision or declared.precision,
+                budget=budget or declared.budget,
+            ),
+            params,
+        )
+        for declared, params in _tasks(host, name, choices, profile)
+    ]
+    node = detect_node()
+    machine = machine_name(node)
     for problem in host.offers.problems:
         print(f"hpml: {problem}", file=sys.stderr)
-    sampling, _ = tasks[0]
-    plugin = host.load(sampling.plugin.name)  # a name is of one plugin or of one of its benchmarks
-    if plugin.error:
-        raise plugin.error
-    benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
-    points = [(benchmarks[info.name], params) for info, params in tasks]
-    if record:
-        check_writable(record)
-    if len(points) > 1:
-        import_before_fork(module for benchmark, _ in points for module in benchmark.requires.modules)
-    context = Context(
-        node=node,
-        plugin=plugin.entry.name,
-        source=plugin.source,
-        machine=machine_name(node),
-        run=uuid.uuid4().hex,
-        plan=SamplingPlan().but(precision=precision or sampling.precision, budget=budget or sampling.budget),
-    )
-    needed = [data for benchmark, params in points for data in data_used(benchmark, params)]
-    sources = load_sources(host.offers, settings.registry.parent, needed, plugin)
-    planned = [rounds or info.rounds for info, _ in tasks]
-    past = past_rounds(settings.registry.parent / "results", context.machine)
-    report = RunReport([_key(point) for point, count in zip(points, planned, strict=True) for _ in range(count)], past)
+    if record:  # before anything is measured for nothing
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.open("ab").close()
+    if len(tasks) > 1:
+        import_before_fork(module for declared, _ in tasks for module in declared.modules)
+    past = past_rounds(settings.registry.parent / "results", machine)
+    report = RunReport([declared.key(params) for declared, params in tasks for _ in range(declared.rounds)], past)
+    with tempfile.TemporaryDirectory(prefix="hpml-") as scratch:
+        suite = declare(host, node, machine, scratch, keep=False)
 
-    def measure(point: Point, round_of: str, count: int) -> Record:
-        benchmark, params = point
-        title = f"{benchmark.name} {format_point(params)}"
-        report.start_point(f"{round_of}{title}")
-        round_context = dataclasses.replace(context, rounds=count, scratch=Path(scratch))
-        done = measure_point(benchmark, params, round_context, progress=report.progress)
-        if record:
-            append_record(record, done)
-        if done.status == "failed" and settings.debug and not as_json:
-            print(f"failed {title}: {done.reason}\n{done.output}", file=sys.stderr)
-        return done
+        def measure(number: int) -> Record:
+            declared, params = tasks[number]
+            done = record_of(suite, declared, params, report.progress)
+            if record:
+                append_record(record, done)
+            if done.status == "failed" and settings.debug and not as_json:
+                point = f"{declared.benchmark} {format_point(params)}"
+                print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
+            return done
 
-    with host.offers.in_force(sources), tempfile.TemporaryDirectory(prefix="hpml-") as scratch:
-        measured = _in_rounds(points, planned, context.run, measure, report)
-    _print(measured, report, as_json=as_json)
+        measured = measure_rounds(tasks, [declared.rounds for declared, _ in tasks], suite.run, measure, report)
+    _print([done for done in measured if done], report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
-        print(f"hpml: {failed} of {len(points)} points failed", file=sys.stderr)
+        print(f"hpml: {failed} of {len(tasks)} points failed", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _in_rounds(
-    points: Sequence[Point],
-    planned: Sequence[int],
-    seed: str,
-    measure: Callable[[Point, str, int], Record],
-    report: RunReport,
-) -> list[Record]:
-    """The Record of each point, after as many rounds as planned; one that was not measured has no further round."""
-    measured: list[list[Record]] = [[] for _ in points]
-    for number in schedule(range(len(points)), planned.__getitem__, seed):
-        records, count = measured[number], planned[number]
-        if not records or records[-1].status == "ok":
-            round_of = f"round {len(records) + 1} of {count}: " if count > 1 else ""
-            records.append(measure(points[number], round_of, count))
-        report.finish_round()
-    return [combine(records) for records in measured]
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
@@ -134,11 +109,6 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
             print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
     for line in report.code_changes:
         print(f"hpml: {line}", file=sys.stderr)
-
-
-def _key(point: Point) -> str:
-    benchmark, params = point
-    return point_key(benchmark.name, benchmark.version, params)
 
 
 def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:
@@ -161,7 +131,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     tasks = [
         (benchmark, params)
         for benchmark in found
-        for params in benchmark.chosen_points()
+        for params in benchmark.chosen_points().values()
         if all(key in params and format_value(params[key]) in values for key, values in wanted.items())
     ]
     if not tasks:

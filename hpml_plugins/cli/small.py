@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from hpml_plugins.cli import print_json
+
 
 @click.command()
 @click.option("--name", help="The machine's name; default: a stable name made of GPU type and count.")
@@ -16,8 +18,6 @@ import click
 @click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""
-    import msgspec
-
     from hpml_plugins.asv.run import facets, record_machine
     from hpml_plugins.node import detect_node, machine_name
 
@@ -26,7 +26,7 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     if not dry_run:
         record_machine(facts)
     if as_json:
-        print(json.dumps({**facts, "node": msgspec.to_builtins(node)}, indent=2))
+        print_json({**facts, "node": node})
         return 0
     for key, value in facts.items():
         print(f"{key:8} {value}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
+from hpml_plugins.model.record import point_key
 from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_of
 
 
@@ -67,6 +68,10 @@ class Declared(msgspec.Struct, frozen=True):
         chosen = self.chosen.items()
         return not self.left_out and all(is_one_of(params[name], values) for name, values in chosen if name in params)
 
-    def chosen_points(self) -> list[Params]:
-        """The points that the profile measures."""
-        return [params for params in self.points() if self.is_chosen(params)]
+    def chosen_points(self) -> dict[int, Params]:
+        """The points that the profile measures, by their places in the grid."""
+        return {index: params for index, params in enumerate(self.points()) if self.is_chosen(params)}
+
+    def key(self, params: Params) -> str:
+        """The key of a point, as `Record.point` has it."""
+        return point_key(self.benchmark, self.version, params)

@@ -11,7 +11,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Host:
 
     registry: Registry
     plugins: tuple[LoadedPlugin, ...]
-    offers: Offers = field(default_factory=Offers)
+    offers: Offers
 
     @property
     def broken(self) -> list[LoadedPlugin]:
@@ -69,20 +69,12 @@ class Host:
             raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
         return found
 
-    def load(self, name: str) -> LoadedPlugin:
-        """Import the plugin of this name into this process, to run its code: its benchmarks with the registry applied.
-
-        A fault ends in `error`. What it does to the process stays done: it is the only plugin that a process of points
-        imports.
-        """
-        return apply_registry(_load(self.registry, self.registry.entry(name)), self.registry, {})
-
     def load_all(self) -> list[LoadedPlugin]:
         """Import every plugin into this process, for their figures, and restore what they change of it."""
         loaded = []
-        for plugin in self.plugins:
+        for plugin, entry in zip(self.plugins, self.registry.enabled, strict=True):
             with restored():
-                loaded.append(plugin if plugin.error else self.load(plugin.entry.name))
+                loaded.append(plugin if plugin.error else _load(self.registry, entry, {}))
         return loaded
 
 
@@ -103,8 +95,7 @@ def make_host(
         declared = Declared.of(benchmark, entry, profile)
         if unmet is None:
             return declared
-        chosen = ((index, params) for index, params in enumerate(declared.points()) if declared.is_chosen(params))
-        reasons = {index: "; ".join(unmet(benchmark, params)) for index, params in chosen}
+        reasons = {index: "; ".join(unmet(benchmark, params)) for index, params in declared.chosen_points().items()}
         return msgspec.structs.replace(declared, unmet={index: why for index, why in reasons.items() if why})
 
     reports = _load_in_fork(registry, registry.enabled, facts, declare)
@@ -178,7 +169,7 @@ def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], fa
     loaded: list[tuple[LoadedPlugin, Offers]] = []
     for entry in entries:
         with restored():
-            plugin = apply_registry(_load(registry, entry), registry, taken)
+            plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin, facts=facts)))
         send("plugin", b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
@@ -190,8 +181,8 @@ def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], fa
             send("plugin", report)
 
 
-def _load(registry: Registry, entry: PluginEntry) -> LoadedPlugin:
-    return load_plugin(entry, registry.folder, registry.at(entry.name))
+def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> LoadedPlugin:
+    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), registry, taken)
 
 
 def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare) -> bytes:

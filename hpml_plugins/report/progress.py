@@ -6,14 +6,16 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hpml_plugins.errors import one_line
+from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
+from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record
+from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.report.tables import describe_points, spell_samples
-from hpml_plugins.store import PastRound
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
@@ -30,7 +32,7 @@ def describe_code_change(plugin: str, commits: Mapping[str, str]) -> str:
     return f"plugin {plugin}: its files differ from {before}, and {same}: {fix}"
 
 
-def _has_digest(measured: PastRound | Record) -> bool:
+def _has_digest(measured: Record) -> bool:
     return measured.status == "ok" and "sha256" in measured.source
 
 
@@ -41,12 +43,12 @@ class RunReport:
     measured before, in order.
     """
 
-    def __init__(self, points: Sequence[str] = (), past: Sequence[PastRound] = ()) -> None:
+    def __init__(self, points: Sequence[str] = (), past: Sequence[Record] = ()) -> None:
         self.points = points
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
         self._durations = {each.point: each.duration for each in past}
-        self._last: dict[str, PastRound | Record] = {each.benchmark: each for each in past if _has_digest(each)}
+        self._last = {each.benchmark: each for each in past if _has_digest(each)}
         self._changed: dict[str, dict[str, str]] = {}
         self._done = 0
         self._current = ""
@@ -135,6 +137,43 @@ class RunReport:
         known = list(self._durations.values())
         usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
         return sum(self._durations.get(point, usual) for point in self.points[self._done :])
+
+
+def measure_rounds(
+    tasks: Sequence[tuple[Declared, Params]],
+    rounds: Sequence[int],
+    run: str,
+    measure: Callable[[int], Record | None],
+    report: RunReport,
+) -> list[Record | None]:
+    """Measure all rounds of all points, in random order. Returns what the rounds of each gave, as one Record.
+
+    rounds: of each point; one that failed or was skipped has no further one.  run: the name of this run.  measure:
+    measures a round of the point of this number; None where its commit gives no Record.
+    """
+    measured: list[list[Record | None]] = [[] for _ in tasks]
+    for number in schedule(range(len(tasks)), rounds.__getitem__, run):
+        (declared, params), done = tasks[number], measured[number]
+        if not done or _needs_more(done, run):
+            which = f"round {len(done) + 1} of {rounds[number]}: " if rounds[number] > 1 else ""
+            report.start_point(f"{which}{declared.benchmark} {formatting.format_point(params)}")
+            done.append(measure(number))
+        report.finish_round()
+    return [_join(done, run) for done in measured]
+
+
+def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
+    """One Record of the rounds; that of an earlier run, which this run completes, comes with all of its rounds."""
+    last = rounds[-1]
+    return combine([each for each in rounds if each]) if last and last.run == run else last
+
+
+def _needs_more(rounds: Sequence[Record | None], run: str) -> bool:
+    """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
+    record = _join(rounds, run)
+    if record is None or record.status != "ok":
+        return False
+    return not record.is_complete or (record.run == run and record.planned_rounds == 1)
 
 
 def _spell_time(seconds: float) -> str:

@@ -21,7 +21,7 @@ from hpml_plugins.model.formatting import format_point, format_point_texts
 from hpml_plugins.model.record import Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
-from hpml_plugins.store import Damaged, decode_file, read_object_or_empty, record_files
+from hpml_plugins.store import decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
 
@@ -258,7 +258,7 @@ def read_history(
     declarations: Declarations,
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
-    on_damage: Callable[[Damaged], None],
+    on_damage: Callable[[str], None],
 ) -> History:
     """All Records as one history.
 
@@ -308,7 +308,7 @@ def read_history(
 
 
 def _stored(
-    results: Path, declarations: Declarations, on_damage: Callable[[Damaged], None]
+    results: Path, declarations: Declarations, on_damage: Callable[[str], None]
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
     for path in record_files(results):

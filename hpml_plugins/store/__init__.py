@@ -3,12 +3,10 @@
 from hpml_plugins.store.files import atomic_write, read_object, read_object_or_empty
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import merge_results
-from hpml_plugins.store.projection import count_missing, project
+from hpml_plugins.store.projection import project
 from hpml_plugins.store.records import (
-    Damaged,
-    PastRound,
     append_record,
-    check_writable,
+    ask_git,
     commit_order,
     current_records,
     decode_file,

@@ -55,20 +55,18 @@ def remove_partial_files(folder: Path, name: str = "*") -> None:
         left.unlink(missing_ok=True)
 
 
-def refuse_links(*folders: Path) -> None:
-    """Raise HpmlError for a symbolic link: results come from others too, and must not have us write elsewhere.
-
-    The folder `results` itself may be a link: that is the user's own doing.
-    """
-    for folder in folders:
-        if folder.is_symlink():
-            raise HpmlError("is a symbolic link, which nothing is written through; put a folder there", str(folder))
-
-
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in that file. Raises HpmlError where there is none that can be read and written again."""
+    """The JSON object in that file, with the NaN and infinities that asv writes.
+
+    Raises HpmlError for what is no JSON or not UTF-8, for nesting too deep to process, and for lone surrogates
+    (`"\\ud800"`), which no page and no terminal can show.
+    """
     try:
-        found = parse_json(path.read_bytes())
+        text = path.read_bytes()
+        found = json.loads(text.decode())  # given bytes, json would accept surrogates as characters
+        refuse_lone_surrogates(text, found)
+    except RecursionError:
+        raise HpmlError("cannot be read: nested too deep", str(path)) from None
     except (OSError, ValueError) as error:
         raise HpmlError(f"cannot be read: {describe(error)}", str(path)) from None
     if not isinstance(found, dict):
@@ -82,20 +80,6 @@ def read_object_or_empty(path: Path) -> dict[str, Any]:
         return read_object(path)
     except HpmlError:
         return {}
-
-
-def parse_json(text: bytes) -> Any:
-    """What JSON says, with the NaN and infinities that asv writes.
-
-    Raises ValueError for what is not JSON or not UTF-8, for nesting too deep to process, and for lone surrogates
-    (`"\\ud800"`), which no page and no terminal can show.
-    """
-    try:
-        found = json.loads(text.decode())  # given bytes, json would accept surrogates as characters
-        refuse_lone_surrogates(text, found)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    return found
 
 
 def refuse_lone_surrogates(text: bytes, parsed: Any) -> None:

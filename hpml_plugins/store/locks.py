@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.store.declarations import DECLARATIONS
-from hpml_plugins.store.files import atomic_write, refuse_links, remove_partial_files
+from hpml_plugins.store.files import atomic_write, remove_partial_files
 from hpml_plugins.store.records import RECORDS
 
 #: s to wait for another writer of benchmarks.json, who needs milliseconds.
@@ -63,9 +63,15 @@ class Lock(AbstractContextManager["Lock"]):
 
 
 def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
-    """Lock results/<machine>/ for this process. Raises Locked, saying who holds it and what to do."""
+    """Lock results/<machine>/ for this process. Raises Locked, saying who holds it and what to do.
+
+    A symbolic link is refused: results come from others too, and must not have us write elsewhere. `results` itself may
+    be a link: that is the user's own doing.
+    """
     folder = results / machine
-    refuse_links(folder, folder / RECORDS)
+    for each in (folder, folder / RECORDS):
+        if each.is_symlink():
+            raise HpmlError("is a symbolic link, which nothing is written through; put a folder there", str(each))
     try:
         lock = Lock(folder / ".lock", timeout)
     except Locked as locked:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from hpml_plugins.store.declarations import (
     valid_declarations,
 )
 from hpml_plugins.store.files import atomic_write, read_object_or_empty
-from hpml_plugins.store.records import RECORDS, read_file, record_files
+from hpml_plugins.store.records import RECORDS, ask_git, read_file, record_files
 
 MACHINE = "machine.json"
 #: asv's columns of a result file of format 2, in its order.
@@ -149,20 +148,15 @@ def _points_of_one_version(records: Sequence[Record], declared: Declaration | No
     return list({record.point: record for record in ordered if record.version == version}.values())
 
 
-def _param_names(record: Record, declared: Declaration | None) -> list[str]:
-    """The parameters in the order of asv's grid."""
-    if declared and declared.version == record.version and set(declared.param_names) == set(record.params):
-        return declared.param_names
-    return list(record.params)
-
-
 def _grid(records: Sequence[Record], declared: Declaration | None) -> tuple[list[str], list[list[str]]]:
     """Names and values of the parameters: those declared, and those that Records have besides, in the order met."""
-    names = _param_names(records[0], declared)
+    first = records[0]
+    same = declared and declared.version == first.version and set(declared.param_names) == set(first.params)
+    names = declared.param_names if declared and same else list(first.params)
     met = [list(dict.fromkeys(repr(record.params[name]) for record in records)) for name in names]
-    if declared is None or names is not declared.param_names:
-        return names, [sorted_values(values) for values in met]
-    return names, [list(dict.fromkeys([*first, *then])) for first, then in zip(declared.params, met, strict=True)]
+    if declared and same:
+        return names, [list(dict.fromkeys([*known, *new])) for known, new in zip(declared.params, met, strict=True)]
+    return names, [sorted_values(values) for values in met]
 
 
 def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
@@ -195,12 +189,8 @@ def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> d
 
 def _commit_date(commit: str, folder: Path) -> int:
     """When it was committed, ms since 1970; 0 where the git repository of the folder does not know."""
-    command = ["git", "show", "-s", "--format=%ct", commit, "--"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-        return int(done.stdout.split()[0]) * 1000
-    except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
-        return 0
+    found = ask_git(folder, "show", "-s", "--format=%ct", commit, "--").split()
+    return int(found[0]) * 1000 if found and found[0].isdigit() else 0
 
 
 def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
@@ -212,30 +202,3 @@ def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
 def measured_here(machine: Path, result_file: str) -> set[str]:
     """The benchmarks that have Records at the commit of a result file. machine: the machine's folder."""
     return {record.benchmark for record in read_file(machine / RECORDS / f"{result_file[:8]}.jsonl")}
-
-
-def count_missing(results: Path) -> tuple[int, int]:
-    """How many metric values of the measured points that Records hold are missing from asv's files, and of how many.
-
-    A later Record of the same point at the same commit and environment replaces an earlier one.
-    """
-    declared = _declared_benchmarks(results)
-    total = missing = 0
-    for source in record_files(results):
-        for target, records in _by_result_file(source).items():
-            rows = read_object_or_empty(target).get("results", {})
-            in_order = sorted(records, key=lambda record: record.started)
-            for record in {record.point: record for record in in_order if record.status == "ok"}.values():
-                for metric, samples in record.metrics.items():
-                    row = rows.get(asv_name(record.benchmark, metric))
-                    total += 1
-                    missing += _stored(row, record, declared.get(record.benchmark)) != samples.estimate.value
-    return missing, total
-
-
-def _stored(row: list[Any] | None, record: Record, declared: Declaration | None) -> float | None:
-    """The value of a Record's point in a row of a result file; None where it has none."""
-    if not row or row[2] != record.version:
-        return None
-    stored = dict(zip(itertools.product(*row[1]), row[0], strict=True))
-    return stored.get(tuple(repr(record.params[name]) for name in _param_names(record, declared)))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.record import Record, Status, decode, encode, point_key
+from hpml_plugins.model.record import Record, decode, encode
 from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.store.files import sync_folder
 
@@ -24,41 +19,8 @@ RECORDS = "records"
 Content = TypeVar("Content")
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """A line that is no Record: half-written, or not ours."""
-
-    path: Path
-    line: int
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: not a complete Record ({self.problem}); ignored"
-
-
-OnDamage = Callable[[Damaged], None]
-
-
-class PastRound(msgspec.Struct, frozen=True, gc=False):
-    """What a new run asks of an earlier round: how long it took, and which code measured it. See `Record`."""
-
-    benchmark: str
-    plugin: str
-    version: str
-    params: Params
-    status: Status
-    started: float = 0.0
-    duration: float = 0.0
-    commit: str = ""
-    source: dict[str, str] = {}
-
-    @property
-    def point(self) -> str:
-        """The key of what was measured, as `Record.point` has it."""
-        return point_key(self.benchmark, self.version, self.params)
-
-
-_PAST_ROUND = msgspec.json.Decoder(PastRound)
+#: Takes a line that is no Record, half-written or not ours, in words.
+OnDamage = Callable[[str], None]
 
 
 def record_file(results: Path, machine: str, commit: str) -> Path:
@@ -84,7 +46,8 @@ def append_record(path: Path, record: Record) -> None:
     """
     line = encode(record) + b"\n"
     try:
-        descriptor = _open(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -98,15 +61,8 @@ def append_record(path: Path, record: Record) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise _refused(error, path) from None
-
-
-def check_writable(path: Path) -> None:
-    """Raise what `append_record` would, before anything is measured for nothing. Leaves a file, which may be empty."""
-    try:
-        os.close(_open(path))
-    except OSError as error:
-        raise _refused(error, path) from None
+        what = f"cannot write the Record: {error.strerror}; free space or fix permissions"
+        raise Unwritable(what, str(path)) from None
 
 
 def decode_file(
@@ -131,7 +87,7 @@ def decode_file(
                 content = decode_line(line)
             except (ValueError, RecursionError) as error:
                 if on_damage:
-                    on_damage(Damaged(path, number, str(error)))
+                    on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
             else:
                 yield offset, content
 
@@ -147,21 +103,25 @@ def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[R
         yield from read_file(path, on_damage)
 
 
-def past_rounds(results: Path, machine: str | None = None) -> list[PastRound]:
-    """The stored rounds of a machine, or of all, in the order in which they were started. Reading Records is slower."""
+def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
+    """The stored rounds of a machine, or of all, not joined, in the order in which they were started."""
     files = [path for path in record_files(results) if machine in (None, path.parent.parent.name)]
-    found = [each for path in files for _, each in decode_file(path, _PAST_ROUND.decode)]
+    found = [each for path in files for _, each in decode_file(path, decode)]
     return sorted(found, key=lambda each: each.started)
 
 
 def commit_order(repository: Path) -> dict[str, int]:
     """Commit → its position in history, the newest highest. Empty where there is no git repository to ask."""
-    command = ["git", "rev-list", "--all", "--date-order", "--reverse"]
+    commits = ask_git(repository, "rev-list", "--all", "--date-order", "--reverse").split()
+    return {commit: position for position, commit in enumerate(commits)}
+
+
+def ask_git(repository: Path, *words: str) -> str:
+    """What git says there; empty where it is not installed, there is no repository, or it does not know."""
     try:
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {commit: position for position, commit in enumerate(done.stdout.split())}
+        return subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=True).stdout
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return ""
 
 
 def age(record: Record, order: Mapping[str, int]) -> tuple[int, float]:
@@ -186,14 +146,3 @@ def current_records(
         if key not in found or age(record, order) >= age(found[key], order):
             found[key] = record
     return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))
-
-
-def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-
-
-def _refused(error: OSError, path: Path) -> Unwritable:
-    if error.errno == errno.ELOOP:
-        return Unwritable("cannot write the Record: the file is a symbolic link; replace it by a file", str(path))
-    return Unwritable(f"cannot write the Record: {error.strerror}; free space or fix permissions", str(path))

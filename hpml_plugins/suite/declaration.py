@@ -67,16 +67,13 @@ def declare(
     """The suite of a host."""
     folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
     node = msgspec.structs.replace(node, facts=host.offers.facts)
-    found = [(each, metric) for each in host.benchmarks() for metric in each.metrics if metric.direction is None]
-    unranked = [asv_name(each.name, metric.name) for each, metric in found]
-    benchmarks = [_with_directions(each) for each in host.benchmarks()]
+    benchmarks, unranked = [], []
+    for each in host.benchmarks():
+        metrics = [dataclasses.replace(metric, direction=metric.direction or "lower") for metric in each.metrics]
+        benchmarks.append(msgspec.structs.replace(each, metrics=metrics))
+        unranked += [asv_name(each.name, metric.name) for metric in each.metrics if metric.direction is None]
     run = uuid.uuid4().hex
     return Suite(run, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers, unranked)
-
-
-def _with_directions(declared: Declared) -> Declared:
-    metrics = [dataclasses.replace(metric, direction=metric.direction or "lower") for metric in declared.metrics]
-    return msgspec.structs.replace(declared, metrics=metrics)
 
 
 def load_suite(root: Path) -> Suite:

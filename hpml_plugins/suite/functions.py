@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -16,9 +17,10 @@ from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
+from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import Record, encode, point_key
+from hpml_plugins.model.record import Record, encode
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
@@ -32,6 +34,8 @@ GRACE = 30.0
 UNWRITABLE = "unwritable"
 
 TrackFunction = Callable[..., Any]
+#: `hpml run` measures all points from one process; each of asv's measures one.
+_load_once = functools.cache(load_plugin)
 
 
 def track_functions(root: Path) -> dict[str, TrackFunction]:
@@ -76,13 +80,11 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
     return track
 
 
-def to_asv(record: Record | None, metric: str) -> Any:
+def to_asv(record: Record, metric: str) -> Any:
     """A metric of a Record as asv wants it: samples, so that its median and interval are real; NaN for skipped.
 
     A failed point ends this process with status 1 and its reason, which is how asv records a failure.
     """
-    if record is None:
-        return math.nan
     if record.status == "skipped":
         print(f"skipped: {record.reason}", file=sys.stderr)
         return math.nan
@@ -100,16 +102,14 @@ def _fail(reason: str) -> NoReturn:
     os._exit(1)  # an exception would put asv_runner's traceback in front of the reason
 
 
-def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None:
-    """The Record of this point, measured now: asv asks for one metric of each point. None outside the run's profile.
+def record_of(suite: Suite, declared: Declared, params: Params, progress: Progress | None = None) -> Record:
+    """The Record of this point, measured now.
 
     One round is measured and stored. With --skip-existing a complete Record of an earlier run, of this commit and
     environment, is given instead; one that was interrupted on this node gets another round, and is given with it.
     """
-    if not declared.is_chosen(params):
-        return None
     commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
-    scratch = Path(suite.scratch, commit or "here", environment or "here") if suite.scratch else None
+    scratch = Path(suite.scratch, commit or "here", environment or "here")
     context = Context(
         plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
         rounds=declared.rounds,
@@ -121,15 +121,13 @@ def record_of(suite: Suite, declared: Declared, params: Params) -> Record | None
         run=suite.run,
         scratch=scratch,
     )
-    if not scratch:
-        return _measure(suite, declared, params, context)
-    point = point_key(declared.benchmark, declared.version, params)
+    point = declared.key(params)
     file = record_file(suite.results, suite.machine, commit)
     before = _stored(suite, file, point, environment) if suite.reuse else None
     if before and before.is_complete:
         record = before
     else:
-        record = _measure(suite, declared, params, replace(context, run=before.run) if before else context)
+        record = _measure(suite, declared, params, replace(context, run=before.run) if before else context, progress)
         if suite.keep:
             try:
                 append_record(file, record)
@@ -161,9 +159,9 @@ def _is_same_node(record: Record, node: Node) -> bool:
     return bool(node.boot) and record.node.get("boot") == node.boot and cards == [gpu.uuid for gpu in node.gpus]
 
 
-def _measure(suite: Suite, declared: Declared, params: Params, context: Context) -> Record:
+def _measure(suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None) -> Record:
     folder = Path(suite.folder)
-    plugin = load_plugin(declared.plugin, folder)
+    plugin = _load_once(declared.plugin, folder)
     try:
         if plugin.error:
             raise plugin.error
@@ -177,15 +175,13 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context)
         offers = Offers()  # of a newer suite, in another form
     with offers.in_force(load_sources(offers, folder, data_used(benchmark, params), plugin)):
         context = replace(context, source=plugin.source)
-        return measure_point(benchmark, params, context, timeout=declared.timeout)
+        return measure_point(benchmark, params, context, progress=progress, timeout=declared.timeout)
 
 
 def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
     """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
-    for benchmark in offered:
-        if benchmark.name == declared.benchmark:
-            break
-    else:
+    benchmark = next((each for each in offered if each.name == declared.benchmark), None)
+    if benchmark is None:
         raise DefinitionError(f"its plugin offers no {declared.benchmark!r}")
     if benchmark.version != declared.version:
         raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}")

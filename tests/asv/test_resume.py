@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import killing
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
 from msgspec.structs import replace
@@ -22,7 +19,7 @@ from support import assert_nothing_lost
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.store import Damaged, append_record, read_file
+from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite.functions import _stored
 
 
@@ -38,41 +35,23 @@ def outcome(project: Project) -> dict[str, Any]:
     return {name: row[0] for name, row in stored["results"].items()}
 
 
-def processes(project: Project) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (OSError, ValueError):
-            continue
-        if entry.name.isdigit() and str(project.path) in words:
-            found.append(words)
-    return found
-
-
 def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict[str, object]) -> int:
     """Kill a run once `wait` returns, resume it, and hold it against the expected. Returns the Records kept."""
-    shutil.rmtree(project.path / "results", ignore_errors=True)
-    env = {**os.environ, "HOME": str(project.home)}
-    command = [sys.executable, "-m", "asv", "run"]
-    with subprocess.Popen(
-        command, cwd=project.path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as run:
-        wait()
-        run.send_signal(signal.SIGKILL)
-    patience = time.monotonic() + 5
-    while processes(project) and time.monotonic() < patience:
-        time.sleep(0.05)
-    assert processes(project) == []
-    for file in project.path.glob("results/**/*.json"):
-        json.loads(file.read_text())
-    kept = [record for path in project.path.glob("results/*/records/*.jsonl") for record in read_file(path)]
+    results = project.path / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    running = killing.start(project.path, project.home, "asv", "run")
+    wait()
+    running.kill()  # asv alone: what it started ends with it
+    running.wait()
+    killing.wait_until_gone(project.path, 5)
+    killing.whole_files(results)
+    kept = killing.records_below(results)
 
     done = project.asv("run", "--skip-existing")
     assert done.returncode in (0, 2), done.stdout + done.stderr
     assert outcome(project) == expected
-    (path,) = project.path.glob("results/*/records/*.jsonl")
-    damage: list[Damaged] = []
+    (path,) = results.glob("*/records/*.jsonl")
+    damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
@@ -85,40 +64,29 @@ def wait_for_records(project: Project, count: int) -> None:
     """Wait until a run has stored so many Records. The clock would not do: a busy machine takes its time."""
     patience = time.monotonic() + 60
     while time.monotonic() < patience:
-        if sum(1 for path in project.path.glob("results/*/records/*.jsonl") for _ in read_file(path)) >= count:
+        if len(killing.records_below(project.path / "results")) >= count:
             return
         time.sleep(0.02)
     raise AssertionError(f"no {count} records after a minute")
 
 
-def expected_of(project: Project) -> tuple[dict[str, object], float]:
+def expected_of(project: Project) -> dict[str, object]:
     shutil.rmtree(project.path / "results", ignore_errors=True)
-    started = time.monotonic()
     assert project.asv("run").returncode == 2  # one point fails by design
-    seconds = time.monotonic() - started
     expected = outcome(project)
     assert expected["slow.track_square"] == SQUARES
-    return expected, seconds
+    return expected
 
 
 def test_a_run_killed_in_its_middle_resumes_to_the_same_results(project: Project) -> None:
-    expected, _ = expected_of(project)
+    expected = expected_of(project)
     for count in (1, 4):
         kept = kill_and_resume(project, lambda: wait_for_records(project, count), expected)  # noqa: B023
         assert count <= kept < 8
 
 
-@pytest.mark.slow
-def test_twenty_kills_at_random_moments_lose_nothing(project: Project) -> None:
-    expected, seconds = expected_of(project)
-    rng = random.Random(4)
-    kept = [kill_and_resume(project, lambda: time.sleep(rng.uniform(0, seconds)), expected) for _ in range(20)]
-    print(f"20 kills over {seconds:.1f} s; records kept of 8: {kept}")
-    assert any(0 < count < 8 for count in kept)
-
-
 def test_a_retracted_point_has_no_value_and_is_measured_again(project: Project) -> None:
-    expected, _ = expected_of(project)
+    expected = expected_of(project)
     (path,) = project.path.glob("results/*/records/*.jsonl")
     before = path.read_bytes()
     retracted = project.run(

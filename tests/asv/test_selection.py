@@ -12,9 +12,9 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.run import keep_shard, narrow, select_points, shard
-from hpml_plugins.host import make_host
-from hpml_plugins.registry import read_registry
+from hpml_plugins.asv.run import keep_shard, narrow, shard
+from hpml_plugins.host import Declared, Host, make_host
+from hpml_plugins.registry import PluginSource, read_registry
 from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
 from hpml_plugins.suite.functions import track_functions
 
@@ -39,17 +39,31 @@ def asv_benchmarks(selection: dict[str, int], regex: list[str] | None = None) ->
     return Benchmarks(SimpleNamespace(benchmark_dir="benchmarks"), entries, regex)
 
 
-def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path, node: Node) -> None:
+def declared(**points: set[int]) -> list[Declared]:
+    """Benchmarks of three points, of which a profile has these."""
+    plain = Declared(PluginSource("p"), "", "1", {"i": [0, 1, 2]}, 1.0, [])
+    return [
+        msgspec.structs.replace(plain, benchmark=name, chosen={"i": [*which]}, left_out=not which)
+        for name, which in points.items()
+    ]
+
+
+def chosen(host: Host) -> dict[str, set[int]]:
+    """What is left of all points of a host's benchmarks."""
+    found = asv_benchmarks({f"{each.name}.track_x": len(list(each.points())) for each in host.benchmarks()}, [".*"])
+    narrow(found, host.benchmarks())
+    return {name.partition(".")[0]: set(points) for name, points in found.benchmark_selection.items()}
+
+
+def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(PLUGIN)
     (tmp_path / "registry.yaml").write_text(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
     )
     host = make_host(read_registry(tmp_path / "registry.yaml"))
     assert not host.broken, host.broken
-    full = select_points(declare(host, node, "m", tmp_path))
-    assert full == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 10 and 1000 GPUs, which a Record says
-    quick = select_points(declare(make_host(host.registry, profile="quick"), node, "m", tmp_path))
-    assert quick == {"toy": {0}, "pair": {0, 1}, "one": {0}}
+    assert chosen(host) == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 1000 GPUs, which a Record says
+    assert chosen(make_host(host.registry, profile="quick")) == {"toy": {0}, "pair": {0, 1}, "one": {0}}
 
 
 def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
@@ -70,8 +84,7 @@ def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
 def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:
     points = {"a.track_x": 3, "b.track_x": 2, "c.track_x": 0, "foreign.track_y": 2}
     found = asv_benchmarks(points, [r"^a.*\([12]\)", "^b", "^c", "^foreign"])
-    selection = {"a": {0, 1}, "b": set(), "c": {0}}
-    narrow(found, selection)
+    narrow(found, declared(a={0, 1}, b=set(), c={0}))
     assert sorted(found) == ["a.track_x", "c.track_x", "foreign.track_y"]
     assert found.benchmark_selection["a.track_x"] == [1]
     assert found.benchmark_selection["foreign.track_y"] == [0, 1]
@@ -80,16 +93,16 @@ def test_what_asv_was_asked_for_and_the_profile_both_hold() -> None:
 def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
     metrics = ["a.track_x", "a.track_y", "a.track_z"]
     found = asv_benchmarks(dict.fromkeys(metrics, 2))
-    narrow(found, {"a": {0, 1}})
+    narrow(found, declared(a={0, 1}))
     assert list(found) == ["a.track_x"]
     found = asv_benchmarks(dict.fromkeys(metrics, 2), ["track_[yz]"])
-    narrow(found, {"a": {0, 1}})
+    narrow(found, declared(a={0, 1}))
     assert list(found) == ["a.track_y"]
 
 
 def test_a_benchmark_without_parameters_that_is_left_out_is_not_run() -> None:
     found = asv_benchmarks({"c.track_x": 0})
-    narrow(found, {"c": set()})
+    narrow(found, declared(c=set()))
     assert not found
 
 

@@ -104,4 +104,4 @@ def test_every_slow_down_is_a_whole_number_of_iterations() -> None:
 
 def test_the_quick_profile_leaves_the_slow_downs_out() -> None:
     host = make_host(read_registry(), profile="quick")
-    assert [each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"] == [[]]
+    assert [each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"] == [{}]

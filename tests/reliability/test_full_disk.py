@@ -21,7 +21,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.store import Damaged, append_record, read_file
+from hpml_plugins.store import append_record, read_file
 
 REGISTRY = "version: 1\nplugins:\n  - {name: large, path: large.py}\n"
 #: Each Record is of 60 kB.
@@ -94,7 +94,7 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
     assert 0 < sum(record.measured_rounds for record in finished) < 36
     assert {record.status for record in finished} == {"ok"}
     refused = run_on(READ_ONLY, target, project.path, project.home, *words, "--json")
-    one_line(refused, "cannot write the Record: Read-only file system")
+    one_line(refused, "cannot be written: Read-only file system")
     assert refused.stdout == ""  # nothing was measured for nothing
 
 
@@ -129,7 +129,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
         "cannot be written: No space left on device; free space or fix permissions",
     )
     files = killing.whole_files(kept)
-    damage: list[Damaged] = []
+    damage: list[str] = []
     records = [record for path in kept.glob("*/records/*.jsonl") for record in read_file(path, damage.append)]
     assert files and damage == [] and not list(kept.rglob("*.partial"))
     one_line(run_on(READ_ONLY, into, tmp_path, home, *words), "Read-only file system")
@@ -158,7 +158,7 @@ def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> 
     assert path.stat().st_size == whole + whole // 2
     again = replace(record, started=1.0)
     append_record(path, again)
-    damage: list[Damaged] = []
+    damage: list[str] = []
     assert list(read_file(path, damage.append)) == [record, again]
     assert len(damage) == 1
     assert json.loads(path.read_bytes().splitlines()[0])["reason"] == "x" * 300

@@ -16,7 +16,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
-from hpml_plugins.store import Damaged, append_record, lock_machine, merge_results, read_file, read_records, record_file
+from hpml_plugins.store import append_record, lock_machine, merge_results, read_file, read_records, record_file
 from hpml_plugins.tools.cluster.config import read_cluster
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -84,7 +84,7 @@ def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(tmp_path: 
     append_record(path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"))
     whole = path.read_bytes()
     path.write_bytes(b'{"later":' + deep.encode() + b"," + whole[1:] + whole)
-    damage: list[Damaged] = []
+    damage: list[str] = []
     assert len(list(read_file(path, damage.append))) == 1 == len(damage)
     report = merge_results([source], tmp_path / "into")
     assert len(report.skipped) == 3, report.skipped

@@ -18,9 +18,10 @@ import pytest
 from asv_project import SQUARES, Project, of_eight_points
 from support import ROOT
 
+from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.made_history import History, make_history
 from hpml_plugins.plugins.harness.publish import configure
-from hpml_plugins.store import Damaged, read_file
+from hpml_plugins.store import read_file
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ def hold_complete(project: Project) -> None:
     (file,) = project.path.glob("results/*/*-node-*.json")
     assert json.loads(file.read_text())["results"]["slow.track_square"][0] == SQUARES
     (path,) = project.path.glob("results/*/records/*.jsonl")
-    damage: list[Damaged] = []
+    damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 9))
@@ -48,13 +49,14 @@ def kill_until_done(
     """Start it, kill it, start it again, until one ends by itself. The Records that each kill found."""
     results, home = project.path / "results", project.home
     shutil.rmtree(results, ignore_errors=True)
-    kept, found = [], []
+    kept: list[Record] = []
+    found: list[int] = []
     while True:
         running = killing.start(project.path, home, *words)
         # Most of the time goes into starting: half of the moments lie behind the next Record.
         moment = dice.uniform(0, seconds)
         if dice.random() < 0.5:
-            while running.poll() is None and len(killing.records_below(results)) == len(kept):
+            while running.poll() is None and len(killing.rounds_below(results)) == len(kept):
                 time.sleep(0.02)
             moment = dice.uniform(0, 1)
         # at most ten in a row, so that a busy machine completes some too
@@ -64,9 +66,9 @@ def kill_until_done(
         if kill is None:
             killing.wait_until_gone(project.path)
         killing.whole_files(results)
-        before, kept = kept, killing.records_below(results)
+        before, kept = kept, killing.rounds_below(results)
         assert kept[: len(before)] == before
-        found.append(len(kept))
+        found.append(len(killing.records_below(results)))
     return found
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from asv_project import Project
 
-from hpml_plugins.store import Damaged, read_file
+from hpml_plugins.store import read_file
 
 POINTS = int(os.environ.get("HPML_LONG_RUN_POINTS", "10000"))
 PLUGIN = f"""
@@ -83,7 +83,7 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
     assert run.returncode == 0, (project.path / "said").read_text()[-2000:]
 
     (path,) = project.path.glob("results/*/records/*.jsonl")
-    damage: list[Damaged] = []
+    damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
     assert [(record.params["number"], record.status) for record in records] == [(n, "ok") for n in range(POINTS)]

@@ -7,7 +7,6 @@ import pytest
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.store import read_object, read_object_or_empty
-from hpml_plugins.store.files import parse_json
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,8 @@ def test_what_is_no_object_that_can_be_written_again_is_one_line(content: bytes,
     assert read_object_or_empty(path) == {}
 
 
-def test_whole_characters_and_asvs_nan_are_read() -> None:
-    found = parse_json('{"a": "\\ud83d\\ude80 ünï", "b": NaN}'.encode())
+def test_whole_characters_and_asvs_nan_are_read(tmp_path: Path) -> None:
+    (tmp_path / "machine.json").write_text('{"a": "\\ud83d\\ude80 ünï", "b": NaN}', encoding="utf-8")
+    found = read_object(tmp_path / "machine.json")
     assert found["a"] == "🚀 ünï"
     assert math.isnan(found["b"])

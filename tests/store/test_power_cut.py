@@ -7,7 +7,7 @@ from pathlib import Path
 from support import ROOT
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import Damaged, append_record, read_file
+from hpml_plugins.store import append_record, read_file
 
 KILOBYTE = 1024
 
@@ -27,7 +27,7 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
         kept = sum(end <= cut for end in ends)
         for rest in (b"", bytes(len(whole) - cut)):  # a file system may have written the length and not the blocks
             path.write_bytes(whole[:cut] + rest)
-            damage: list[Damaged] = []
+            damage: list[str] = []
             assert len(list(read_file(path, damage.append))) == kept
             append_record(path, new)
             found = list(read_file(path))

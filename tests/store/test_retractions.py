@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+from counts import count_missing
 from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record
@@ -15,7 +16,6 @@ from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.export import rows
 from hpml_plugins.store import (
     append_record,
-    count_missing,
     current_records,
     merge_results,
     project,

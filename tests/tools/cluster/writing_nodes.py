@@ -122,7 +122,7 @@ def run(folder: Path, *, machines: int, rounds: int, kills: int, seed: int) -> O
 
 
 def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
-    from hpml_plugins.store import Damaged, read_file
+    from hpml_plugins.store import read_file
 
     results = folder / "results"
     missing = []
@@ -131,7 +131,7 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
         told = finished(folder / f"{name}.told")
         if len(told) != rounds:
             missing.append(f"{name}: ended after {len(told)} of {rounds} rounds")
-        damage: list[Damaged] = []
+        damage: list[str] = []
         records = {record.benchmark for record in read_file(record_file(results, name, COMMIT), damage.append)}
         (path,) = results.glob(f"{name}/*-env.json")
         stored = Results.load(str(path), machine_name=name)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpml_plugins.model.record import Record
-from hpml_plugins.store import read_file
+from hpml_plugins.model.record import Record, decode
+from hpml_plugins.store import decode_file, read_file
 
 #: How many kills in all; `run`, `publish`, `merge` and `submit` have these shares of them.
 KILLS = int(os.environ.get("HPML_KILLS", "200"))
@@ -84,6 +84,11 @@ def whole_files(folder: Path) -> int:
 def records_below(results: Path) -> list[Record]:
     """The whole Records, in the order written: what a reader sees, however the writer ended."""
     return [record for path in sorted(results.glob("*/records/*.jsonl")) for record in read_file(path)]
+
+
+def rounds_below(results: Path) -> list[Record]:
+    """The whole lines, in the order written: rounds, which a resumed run adds to."""
+    return [each for path in sorted(results.glob("*/records/*.jsonl")) for _, each in decode_file(path, decode)]
 
 
 def dice(seed: int) -> random.Random:
