@@ -93,8 +93,7 @@ def _variance_by_rounds(metric: MetricSamples) -> float:
 
     That of the median of n normal values is near π/2 / (n + ½) of theirs, also for small n.
     """
-    medians = metric.round_medians if len(metric.rounds) > 1 else [0.0]
-    if min(medians) <= 0:
+    if len(metric.rounds) < 2 or min(medians := metric.round_medians) <= 0:
         return math.nan
     return statistics.variance(map(math.log, medians)) * math.pi / 2 / (len(medians) + 0.5)
 
