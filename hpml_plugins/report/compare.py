@@ -91,10 +91,10 @@ def compare(
 ) -> tuple[list[Compared], list[RefusedComparison]]:
     """Each point and metric that both sides measured, and what is refused because its definition changed, said once.
 
-    Of each side the current Record of a point, on one machine where the sides are commits or environments.
+    Of each side the current Record of a point, both on one machine unless both sides are machines.
     order: commit → its place in history.  variability: of these Records and of all others there are.
     """
-    everything, across = list(records), "machine" in (a.kind, b.kind)
+    everything, across = list(records), a.kind == b.kind == "machine"
     old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
     common = sorted(old.keys() & new.keys())
     values = {key: (variability.values(old[key]), variability.values(new[key])) for key in common}

@@ -87,6 +87,16 @@ def test_machines_are_compared_by_their_newest_records() -> None:
     assert {row.difference.verdict for row in rows} == {"BETTER"}
 
 
+def test_a_machine_against_a_commit_is_compared_on_that_machine() -> None:
+    records = [record("one", NEW, 1.0), record("one", OLD, 2.0), record("two", OLD, 4.0)]
+    for a, b, times in (
+        (Side("machine", "one"), Side("commit", OLD), 2.0),
+        (Side("commit", OLD), Side("machine", "one"), 0.5),
+    ):
+        (time,) = [each for each in compared(a, b, records) if each.metric == "time"]
+        assert (time.machine, time.difference.ratio) == ("one", times)
+
+
 def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated() -> None:
     close = [record("one", OLD, 1.0), record("one", NEW, 1.0001)]
     rows = compared(Side("commit", OLD), Side("commit", NEW), close)
