@@ -258,6 +258,15 @@ def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
     assert (direction_of(benchmark), unit_of(benchmark)) == (direction, unit)
 
 
+def test_a_group_says_its_unit_its_direction_and_its_plugin_where_it_has_them(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [1.0]})
+    page = render(matrix(), "p", datetime.datetime(2026, 1, 1))
+    assert "<small>s · lower is better · plugin p</small>" in page
+    assert "<small></small>" in page  # of a foreign benchmark nothing is known
+
+
 def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
     link = graph_link("a.track_b", {"machine": "n 1", "p-mode": "'x=y&z'"})
     assert link == "index.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"

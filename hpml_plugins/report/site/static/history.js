@@ -160,6 +160,9 @@
     }
 
     function show_chart(lines) {
+        if (!lines.length) {  // every Record of the point is retracted
+            return by_id('chart').replaceChildren();
+        }
         var visible = lines.filter(function (line) { return !hidden[line.name]; });
         window.hpml_chart.draw(by_id('chart'), visible, index.commits, shown.benchmark, {
             logarithmic: by_id('log').checked,
