@@ -11,7 +11,7 @@ from support import ROOT
 #: Lines of Python, a step on the way to 9,000 and 3,500. Lower them with the code; only what an issue asks for raises
 #: them: 11,180 when there was one store, then two regimes, rounds, variance components, verdicts on all pages,
 #: retractions, effective sample sizes, confounders and checks of definitions came.
-CORE, WORKLOADS_AND_TOOLS = 12_887, 3_726
+CORE, WORKLOADS_AND_TOOLS = 12_901, 3_726
 LONGEST = 60
 
 

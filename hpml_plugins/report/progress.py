@@ -21,15 +21,28 @@ from hpml_plugins.report.tables import describe_points, spell_samples
 INTERVAL = 30.0
 #: Numbers that the summary shows, and reasons for having none.
 HEADLINES, REASONS = 4, 2
+#: Plugins with changed files that have a line each.
+MOST_CHANGED = 3
 
 
-def describe_code_change(plugin: str, commits: Mapping[str, str]) -> str:
-    """What to do about it, in one line. commits: benchmark → the commit that was measured with other files."""
-    since = ", ".join(sorted({commit[:8] for commit in commits.values() if commit}))
-    before = f"those measured at commit {since}" if since else "those of its last run"
-    same = f"the version of {', '.join(sorted(commits))} is the same"
+def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What to do about plugins whose files changed at equal versions: a line each, of many one for all.
+
+    changed: plugin → benchmark → the commit that was measured with other files.
+    """
     fix = "raise `version` if what is measured changed; if only its speed did, nothing is to do"
-    return f"plugin {plugin}: its files differ from {before}, and {same}: {fix}"
+    if len(changed) > MOST_CHANGED:
+        names = ", ".join(sorted(changed))
+        return [
+            f"the files of {len(changed)} plugins differ from those measured before, at equal versions ({names}): {fix}"
+        ]
+    lines = []
+    for plugin, commits in changed.items():
+        since = ", ".join(sorted({commit[:8] for commit in commits.values() if commit}))
+        before = f"those measured at commit {since}" if since else "those of its last run"
+        same = f"the version of {', '.join(sorted(commits))} is the same"
+        lines.append(f"plugin {plugin}: its files differ from {before}, and {same}: {fix}")
+    return lines
 
 
 def _has_digest(measured: Record) -> bool:
@@ -97,7 +110,7 @@ class RunReport:
     @property
     def code_changes(self) -> list[str]:
         """A line for each plugin whose files changed while the versions of its benchmarks stayed the same."""
-        return [describe_code_change(plugin, commits) for plugin, commits in self._changed.items()]
+        return describe_code_changes(self._changed)
 
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.progress import RunReport
+from hpml_plugins.report.progress import RunReport, describe_code_changes
 from hpml_plugins.store import append_record, past_rounds, record_file
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
@@ -91,6 +91,13 @@ def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(tmp
         "plugin p: its files differ from those measured at commit bbbbbbbb, and the version of one, two is the same: "
         "raise `version` if what is measured changed; if only its speed did, nothing is to do"
     ]
+
+
+def test_of_many_plugins_whose_files_changed_one_line_tells() -> None:
+    few = {name: {"one": "b" * 40} for name in "pqr"}
+    assert [line[:9] for line in describe_code_changes(few)] == ["plugin p:", "plugin q:", "plugin r:"]
+    (line,) = describe_code_changes({**few, "s": {"two": ""}})
+    assert "the files of 4 plugins (p, q, r, s) differ from those measured before, at equal versions: raise `v" in line
 
 
 def test_the_same_files_and_records_of_earlier_runs_say_nothing(tmp_path: Path) -> None:

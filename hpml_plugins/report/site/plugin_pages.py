@@ -13,7 +13,7 @@ from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
-from hpml_plugins.report.progress import describe_code_change
+from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_page, write_static
 from hpml_plugins.report.tables import as_csv
@@ -109,7 +109,7 @@ def find_code_changes(history: History) -> list[str]:
             if len(measured) > 1 and measured[-1].revision == newest and measured[-1].code != measured[-2].code:
                 commit = history.commits[history.columns[measured[-2].revision]]
                 found.setdefault(benchmark.plugin, {})[benchmark.name] = commit
-    return [describe_code_change(plugin, commits) for plugin, commits in found.items()]
+    return describe_code_changes(found)
 
 
 def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
