@@ -21,7 +21,7 @@ from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, pac
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import MetricSamples, Record, Status
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import gpus_used, unmet
@@ -180,7 +180,7 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
     warnings = record.warnings + seen.warnings
     if seen.throttled and not any(metric.boost for metric in record.metrics.values()):
-        warnings.append(f"the GPU held its clocks down while this was measured: {seen.throttled}")
+        warnings.append(f"{THROTTLED} while this was measured: {seen.throttled}")
     record = replace(
         record,
         series={**record.series, **seen.series},

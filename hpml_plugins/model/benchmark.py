@@ -130,15 +130,15 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
 
 
 def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
-    """What does not hold of a grid, held against the signature of `measure`."""
-    spelled = f"{measure.__module__}.{measure.__qualname__}"
+    """The faults of a grid, compared with the signature of `measure`."""
+    function = f"{measure.__module__}.{measure.__qualname__}"
     parameters = list(inspect.signature(measure).parameters.values())
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        yield f"{spelled} must take the bench as its first argument"
+        yield f"the first parameter of {function} must be the bench"
     names = [parameter.name for parameter in parameters[1:]]
     for name, values in grid.items():
         if name not in names:
-            yield f"grid key {name!r} is not a parameter of {spelled} ({', '.join(names) or 'it takes none'})"
+            yield f"grid key {name!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
         if isinstance(values, str) or not isinstance(values, Sequence):
             yield f"grid of {name!r} is not a list of values"
         if not values:
@@ -148,7 +148,7 @@ def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
                 yield f"grid value {value!r} of {name!r} is not a string, number or bool"
         yield from _repeated(f"grid of {name!r} has value", values)
     if missing := [name for name in names if name not in grid]:
-        yield f"{spelled} takes {', '.join(missing)}, which the grid lacks"
+        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
 
 
 def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:

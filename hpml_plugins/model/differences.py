@@ -129,8 +129,7 @@ def _regime(record: Record) -> str:
         return ""
     if any(each.regime for each in record.metrics.values()):
         return "sustained"
-    # of before there were regimes, or of a step that has none
-    return "throttled" if any("held its clocks down" in text for text in record.warnings) else "not throttled"
+    return "throttled" if record.is_throttled else "not throttled"
 
 
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:

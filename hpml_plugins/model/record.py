@@ -14,6 +14,8 @@ from hpml_plugins.model.samples import Samples
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
+#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
+THROTTLED = "the GPU held its clocks down"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
@@ -174,6 +176,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def measured_rounds(self) -> int:
         """How many rounds it holds."""
         return max((len(metric.rounds) for metric in self.metrics.values() if metric.rounds), default=1)
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
+        return any(text.startswith(THROTTLED) for text in self.warnings)
 
     @property
     def is_complete(self) -> bool:

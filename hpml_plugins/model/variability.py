@@ -26,10 +26,7 @@ ERROR_RATE = 0.05
 MARGIN = 0.02
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
-#: What monitoring says of a Record of before there were regimes, where the card throttled.
-_THROTTLED = "held its clocks down"
-_THROTTLED_KIND = "throttled"
-_COUNTED, _FOREIGN = "counted", "asv"
+_COUNTED, _FOREIGN, _THROTTLED = "counted", "asv", "throttled"
 #: A value that was counted comes again exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 
@@ -185,7 +182,7 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     if not (a.value > 0 and b.value > 0):
         return Difference("AMBIGUOUS")
     ratio = b.value / a.value
-    if a.spread is None or b.spread is None or (_THROTTLED_KIND in a.kind) != (_THROTTLED_KIND in b.kind):
+    if a.spread is None or b.spread is None or (_THROTTLED in a.kind) != (_THROTTLED in b.kind):
         return Difference("AMBIGUOUS", ratio, direction=direction)  # neither boost nor sustained: no common regime
     if a.spread == b.spread == EXACT:
         return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0, direction=direction)
@@ -290,9 +287,7 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
         return _COUNTED
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):
-        regime = str(metric.info.get("regime", ""))
-        if not regime and any(_THROTTLED in text for text in record.warnings):
-            regime = _THROTTLED_KIND
+        regime = metric.regime or (_THROTTLED if record.is_throttled else "")
         how = f"kernel, {regime}" if regime else "kernel"
     else:
         how = "wall clock" if timer else "derived"

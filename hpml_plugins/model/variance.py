@@ -173,10 +173,10 @@ def _sample_variances(value: Array, within: Array, replicate: Array, *, in_order
 
 @functools.cache
 def _calibration(count: int) -> tuple[float, float]:
-    """What the median of squared successive differences of so many values is to be multiplied by, and its freedom.
+    """The factor that turns the median squared successive difference of `count` values into a variance estimate.
 
-    The first two moments of its logarithm are then those of a sample variance, which `fit_prior` takes it for. From a
-    simulation of normal values, always the same.
+    Also returns the degrees of freedom of that estimate. Both match the mean and variance of its logarithm to those of
+    a sample variance, which `fit_prior` assumes. They come from a simulation of normal values with a fixed seed.
     """
     values = np.random.default_rng(0).standard_normal((4000, count))
     found = np.log(np.median(np.diff(values) ** 2, axis=1))

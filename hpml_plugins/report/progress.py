@@ -1,4 +1,4 @@
-"""What a run prints: a line of status with the time left, the points of a benchmark as a table, a summary."""
+"""The loop over the rounds of a run, and what it prints: progress with the time left, tables of points, a summary."""
 
 from __future__ import annotations
 

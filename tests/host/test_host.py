@@ -77,7 +77,10 @@ BROKEN = {
         TOY.replace('{"size"', '{"sise"'),
         "grid key 'sise' is not a parameter of hpml_file_bad.measure (size)",
     ),
-    "leaves a parameter out": (TOY.replace('grid={"size": [10, 1000]}', "grid={}"), "takes size, which the grid lacks"),
+    "leaves a parameter out": (
+        TOY.replace('grid={"size": [10, 1000]}', "grid={}"),
+        "parameters that the grid does not define: size",
+    ),
     "has an empty grid": (TOY.replace("[10, 1000]", "[]"), "grid of 'size' is empty"),
     "gives a string for a grid": (TOY.replace("[10, 1000]", "'10'"), "is not a list of values"),
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),

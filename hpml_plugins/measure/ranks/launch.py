@@ -79,7 +79,7 @@ def run_ranks(
 
 
 def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
-    """Raise UsageError where so many ranks cannot be started so, Skipped where the node lacks the program."""
+    """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no such launcher."""
     if count < 1:
         raise UsageError(f"{count} ranks cannot be started; at least one")
     if launcher == "mpi" and nodes > 1:
