@@ -261,7 +261,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     Raises UsageError with the nearest names where there is none, or nothing has been measured for them yet.
     """
     from hpml_plugins.host import make_host
-    from hpml_plugins.model.variability import Variability
+    from hpml_plugins.model.variability import Variability, with_intervals
     from hpml_plugins.registry import read_registry
     from hpml_plugins.report.figures import collect, tabulate, versions
     from hpml_plugins.store import commit_order, current_records
@@ -284,7 +284,10 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     everything = list(_read(results))
     variability, order = Variability(everything), commit_order(settings.registry.resolve().parent)
-    records = [variability.with_intervals(record) for record in current_records(everything, versions(plugins), order)]
+    records = [
+        with_intervals(record, variability.values(record))
+        for record in current_records(everything, versions(plugins), order)
+    ]
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

@@ -182,8 +182,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     if not (a.value > 0 and b.value > 0):
         return Difference("AMBIGUOUS")
     ratio = b.value / a.value
-    if a.spread is None or b.spread is None or (_THROTTLED in a.kind) != (_THROTTLED in b.kind):
-        return Difference("AMBIGUOUS", ratio, direction=direction)  # neither boost nor sustained: no common regime
+    if a.spread is None or b.spread is None or not have_common_regime(a, b):
+        return Difference("AMBIGUOUS", ratio, direction=direction)
     if a.spread == b.spread == EXACT:
         return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0, direction=direction)
     parts = [spread[:2] if a.card == b.card else spread[2:] for spread in (a.spread, b.spread)]
@@ -201,6 +201,11 @@ def _judged(found: Difference, adjusted: float, margin: float) -> Difference:
     elif adjusted < ERROR_RATE and found.times is not None:
         verdict = "BETTER" if found.times > 1 else "WORSE"
     return dataclasses.replace(found, verdict=verdict)
+
+
+def have_common_regime(a: MeasuredValue, b: MeasuredValue) -> bool:
+    """Whether the two may be compared: a value sampled while the card throttled is neither boost nor sustained."""
+    return (_THROTTLED in a.kind) == (_THROTTLED in b.kind)
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
@@ -257,10 +262,6 @@ class Variability:
         """Of every metric of a Record."""
         return {name: self.reading(record, name) for name in record.metrics}
 
-    def with_intervals(self, record: Record) -> Record:
-        """The Record whose metrics' `estimate` has the interval for the next run on another card."""
-        return with_intervals(record, self.values(record))
-
 
 def with_intervals(record: Record, readings: Values) -> Record:
     """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
@@ -278,12 +279,8 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
         return _FOREIGN
     timer = str(metric.info.get("timer", ""))
     once = len(metric.samples) == max(1, len(metric.rounds)) and not timer
-    if (
-        once
-        and metric.unit in UNITS
-        and UNITS[metric.unit].count
-        and all(value.is_integer() for value in metric.samples)
-    ):
+    is_count = metric.unit in UNITS and UNITS[metric.unit].count
+    if once and is_count and all(value.is_integer() for value in metric.samples):
         return _COUNTED
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):

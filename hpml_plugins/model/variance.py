@@ -225,7 +225,7 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
     # That few groups look alike says little of how much others differ: n groups are worth n degrees of freedom at most.
     worth = min(_freedom_of(excess), float(len(shifted)))
-    return float(np.exp(shifted.mean() + digamma(worth / 2) - np.log(worth / 2))), worth
+    return float(np.exp(shifted.mean() + _mean_log(worth))), worth
 
 
 def _freedom_of(excess: float) -> float:
@@ -242,9 +242,9 @@ def _freedom_of(excess: float) -> float:
 
 
 @functools.cache
-def half_width(variance: float, freedom: float, confidence: float = 0.95) -> float:
-    """Half of the prediction interval of another run's logarithm around that of this run: both vary."""
-    return float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(2 * variance))
+def half_width(variance: float, freedom: float) -> float:
+    """Half of the 95 % prediction interval of another run's logarithm around that of this run: both vary."""
+    return float(stdtrit(freedom, 0.975) * np.sqrt(2 * variance))
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:

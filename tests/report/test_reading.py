@@ -11,7 +11,7 @@ import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record, decode
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.model.variability import MeasuredValue, Variability
+from hpml_plugins.model.variability import MeasuredValue, Variability, with_intervals
 from hpml_plugins.model.variance import Spread
 from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
 from hpml_plugins.report.site import history as site_history
@@ -81,7 +81,9 @@ def chosen(results: Path) -> list[Record]:
     """What commands show of a point."""
     records = list(read_records(results))
     known = Variability(records)
-    return [known.with_intervals(record) for record in current_records(records, {"toy": "1"}, REVISIONS)]
+    return [
+        with_intervals(record, known.values(record)) for record in current_records(records, {"toy": "1"}, REVISIONS)
+    ]
 
 
 def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
-from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct
+from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
@@ -84,6 +84,12 @@ class Readings:
 
     revisions: np.ndarray
     readings: Sequence[MeasuredValue]
+
+    @classmethod
+    def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
+        """Of (revision, reading), ascending: those that may be compared with the newest."""
+        kept = [each for each in line if have_common_regime(each[1], line[-1][1])]
+        return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -193,14 +199,14 @@ def find_changes(history: History, branches: Branches, limit: Limit) -> list[Mea
         for machine, label in itertools.product(history.machines, metric.benchmark.points):
             line = [(at.revision, each) for at, each in metric.line(label, machine.name) if each]
             line = [each for each in line if each[0] in known]
-            if len(line) >= 2 * ENOUGH_WITH_INTERVAL:
-                revisions, numbers = zip(*line, strict=True)
-                readings = Readings(np.array(revisions), numbers)
+            readings = Readings.of(line)
+            if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
                 steps, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
                 values = [level[2] for level in steps] or [math.nan]
                 best = max(values) if metric.direction == "higher" else min(values)
                 series = MeasuredSeries(metric, label, machine, branch, values[-1], best, (), ())
-                found.append((series, Levels.of(steps, metric.direction, threshold, readings)))
+                p_values = list(itertools.starmap(readings.p_value, itertools.pairwise(steps)))
+                found.append((series, Levels(steps, metric.direction, threshold, p_values)))
     most = _largest_p(levels for _, levels in found)
     return [
         replace(series, changes=tuple(levels.changes(most)), open=tuple(levels.open_regressions(most)))
@@ -216,12 +222,6 @@ class Levels:
     direction: str
     threshold: float
     p_values: Sequence[float]
-
-    @classmethod
-    def of(cls, steps: Sequence[Step], direction: str, threshold: float, readings: Readings) -> Levels:
-        """With the p-values of these readings."""
-        p_values = [readings.p_value(old, new) for old, new in itertools.pairwise(steps)]
-        return cls(steps, direction, threshold, p_values)
 
     def changes(self, most: float) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both levels.

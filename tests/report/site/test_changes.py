@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hpml_plugins.model.variability import EXACT, MeasuredValue
 from hpml_plugins.model.variance import Spread
@@ -154,8 +155,16 @@ def test_a_single_run_that_stands_out_is_no_change_yet(
     assert bool(still_worse(levels, "lower")) == counts
 
 
+def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_ones() -> None:
+    throttled, sustained = (f"GPU, kernel, {regime}, one round" for regime in ("throttled", "sustained"))
+    line = [(n, replace(reading(1.0 if n < 5 else 1.1), kind=throttled if n < 5 else sustained)) for n in range(10)]
+    assert Readings.of(line).revisions.tolist() == [5, 6, 7, 8, 9]
+    assert Readings.of(line[:5]).revisions.tolist() == [0, 1, 2, 3, 4]
+    assert Readings.of([]).readings == []
+
+
 def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
     measured = Readings(np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5])
     levels = measured.levels()
-    (change,) = Levels.of(levels, "lower", THRESHOLD, measured).open_regressions(0.01)
+    (change,) = still_worse(levels, "lower", [measured.p_value(*levels)])
     assert (change.last, change.first, change.before, change.after) == (4, 6, 1.0, 1.5)
