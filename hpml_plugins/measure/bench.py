@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped
+from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped, UsageError
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import available_sources, why_no_data
@@ -20,6 +20,7 @@ from hpml_plugins.model.samples import Samples
 from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
+    from hpml_plugins.measure.alternating import Alternating
     from hpml_plugins.measure.gpu_monitor import Telemetry
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.ranks.group import Backend, Launcher
@@ -35,7 +36,7 @@ class Bench:
     device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node: this machine as
     facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
     the point will be ended, s of the monotonic clock.  telemetry: of the point's GPUs, None where nobody watches them.
-    shared: a folder of the point that its rounds share, None where there is one round.
+    shared: a folder of the point that its rounds share, None where there is one round.  starts_ranks: False on a rank.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Bench:
         deadline: float | None = None,
         telemetry: Telemetry | None = None,
         shared: Path | None = None,
+        starts_ranks: bool = True,
     ) -> None:
         self.node = node
         self.params = dict(params)
@@ -60,6 +62,7 @@ class Bench:
         self.deadline = deadline
         self.telemetry = telemetry
         self._shared = shared
+        self._starts_ranks = starts_ranks
         self.checks: list[str] = []
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
@@ -76,6 +79,8 @@ class Bench:
         device: str | None = None,
         budget: float | None = None,
         name: str = "time",
+        plan: SamplingPlan | None = None,
+        quiet: bool = False,
     ) -> Samples:
         """Samples of the time of one call of `step`, s.
 
@@ -88,19 +93,46 @@ class Bench:
         cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before each, "dirty" leaves
         it full of foreign lines to be written back.  launch: on "cuda", "hidden" keeps the host's
         launching out, "visible" lets it show.  device: "cpu" or "cuda"; the bench's when left out.  budget: s, wall
-        clock, for the samples of all rounds together.  name: what warnings call it.
+        clock, for the samples of all rounds together.  name: what warnings call it.  plan: what replaces the bench's,
+        made from it: `bench.plan.but(warm_up=0.1)`.  quiet: for a time that is not a metric itself, such as one of a
+        candidate in a search: nothing is warned of, and a throttled step is not measured in two regimes.
         """
-        plan = self.plan.but(budget=budget)
-        if (device or self.device) == "cuda":
+        plan = (plan or self.plan).but(budget=budget)
+        telemetry = None if quiet else self.telemetry
+        kind, _, number = (device or self.device).partition(":")
+        if kind == "cuda":
             from hpml_plugins.measure.gpu_timer import time_on_gpu
+            from hpml_plugins.measure.regimes import Regulator
 
-            samples = time_on_gpu(step, plan, cache=cache, launch=launch, telemetry=self.telemetry)
+            regulator = Regulator(telemetry, int(number or 0))
+            samples = time_on_gpu(step, plan, cache=cache, launch=launch, regulator=regulator)
         else:
             from hpml_plugins.measure.cpu_timer import time_on_cpu
 
             samples = time_on_cpu(step, plan)
-        self.warnings += remarks(samples, plan, name)
+        if not quiet:
+            self.warnings += remarks(samples, plan, name)
         return samples
+
+    def time_alternately(
+        self, steps: Mapping[str, Callable[[], Callable[[], object]]], *, seconds: float = 0.0, budget: float = 1.5
+    ) -> Alternating:
+        """Time some steps in alternating turns, so that what disturbs the machine meanwhile disturbs all of them.
+
+        steps: name → what prepares and returns the step; called before each turn.  seconds: about how long a call of
+        a step takes, where it takes seconds: then there are fewer turns.  budget: s, of all turns of all rounds
+        together.
+        """
+        from hpml_plugins.measure.alternating import time_alternately
+
+        return time_alternately(self, steps, seconds, budget)
+
+    def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
+        """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.
+
+        samples: their info may say why sampling `stopped`.  name: what warnings call them.
+        """
+        self.warnings += remarks(samples, self.plan, name)
 
     def ranks(
         self,
@@ -114,10 +146,10 @@ class Bench:
     ) -> list[Any]:
         """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what each returned.
 
-        Each is handed a `Rank`: a Bench that knows its index, the count and its own device, with a process group that
-        is up. What they check, warn of and attach goes into the Record. Start ranks before this process touches CUDA
-        or computes with torch: they are then forked, which takes milliseconds; afterwards they are spawned, which
-        imports everything again, and what they run must pickle (as it must with `nodes` and `launcher`).
+        Each is handed a `Rank`, whose process group is up and which has a Bench of its own: what is checked, warned of
+        and attached there goes into the Record. Start ranks before this process touches CUDA or computes with torch:
+        they are then forked, which takes milliseconds; afterwards they are spawned, which imports everything again, and
+        what they run must pickle (as it must with `nodes` and `launcher`).
 
         backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device when left out.
         environment: variables for the ranks, set before their group is made.
@@ -129,6 +161,8 @@ class Bench:
         """
         from hpml_plugins.measure.ranks.launch import run_ranks
 
+        if not self._starts_ranks:
+            raise UsageError("a rank cannot start ranks; start them from the function that `measure` is")
         return run_ranks(
             self, function, count, args, backend=backend, environment=dict(environment or {}), nodes=nodes,
             launcher=launcher,

@@ -51,15 +51,16 @@ def sample_wall_clock(
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Garbage is collected before, and not while the block runs."""
-    was_enabled = gc.isenabled()
+    """Garbage is collected before, and not while the block runs; nested, the outermost block decides."""
+    if not gc.isenabled():
+        yield
+        return
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        gc.enable()
 
 
 def affinity() -> str:

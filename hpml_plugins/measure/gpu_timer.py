@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
-from hpml_plugins.measure.gpu_monitor import Telemetry
 from hpml_plugins.measure.regimes import Regulator, measure_regimes
 from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
@@ -44,10 +43,10 @@ def time_on_gpu(
     *,
     cache: Cache = "hot",
     launch: Launch = "hidden",
-    telemetry: Telemetry | None = None,
+    regulator: Regulator | None = None,
 ) -> Samples:
-    """Samples of the GPU's time for one call of `step`, s; see Bench.time. telemetry: of GPU 0."""
-    timer = GpuTimer(step, cache, launch, Regulator(telemetry))
+    """Samples of the GPU's time for one call of `step`, s; see Bench.time. regulator: of the current GPU."""
+    timer = GpuTimer(step, cache, launch, regulator or Regulator(None))
     timer.first_call()
     if not timer.uses_other_streams():
         return timer.measure(plan)
@@ -180,7 +179,8 @@ class GpuTimer:
             start, end = self._event(), self._event()
             self._line_up()
             start.record()
-            self._run_batch()
+            for _ in range(self.batch):
+                self.step()
             end.record()
             pairs.append((start, end, not start.query()))
         if not wait:
@@ -190,11 +190,6 @@ class GpuTimer:
 
     def _line_up(self) -> None:
         """Overridable: what is enqueued right before the first event."""
-
-    def _run_batch(self) -> None:
-        """Overridable: enqueue one batch of steps."""
-        for _ in range(self.batch):
-            self.step()
 
     def _make_flush(self) -> Callable[[], None]:
         """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""

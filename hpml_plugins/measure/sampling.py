@@ -34,10 +34,24 @@ class SamplingPlan:
     most: int = 2000
     rounds: int = 1
 
-    def but(self, *, precision: float | None = None, budget: float | None = None) -> SamplingPlan:
-        """The same plan with what is given replaced. precision: a share.  budget: s, of all rounds together."""
-        own = budget / self.rounds if budget else self.budget
-        return replace(self, precision=precision or self.precision, budget=own)
+    def but(
+        self,
+        *,
+        precision: float | None = None,
+        budget: float | None = None,
+        warm_up: float | None = None,
+        fewest: int | None = None,
+    ) -> SamplingPlan:
+        """The same plan with what is given replaced. precision: 0 spends the whole budget.  budget: s, of all rounds
+        together.
+        """
+        return replace(
+            self,
+            precision=self.precision if precision is None else precision,
+            budget=self.budget if budget is None else budget / self.rounds,
+            warm_up=self.warm_up if warm_up is None else warm_up,
+            fewest=self.fewest if fewest is None else fewest,
+        )
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise."""
@@ -132,9 +146,10 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
             "retract this Record (hpml retract)"
         )
     if samples.relative_precision > plan.precision:
+        stopped = f" ({samples.info['stopped']})" if "stopped" in samples.info else ""
         found.append(
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
-            f"after {len(samples)} samples, {samples.effective_count} of them effective ({samples.info['stopped']})"
+            f"after {len(samples)} samples, {samples.effective_count} of them effective{stopped}"
         )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")

@@ -46,6 +46,10 @@ class Samples:
             raise DefinitionError("Samples need at least one value")
         return cls(numbers, dict(unit(symbol).dimension), False, info)
 
+    def note(self, **info: str | float) -> Samples:
+        """The same samples with more said of how they came about; replaces what their info has of the same name."""
+        return replace(self, info={**self.info, **info})
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -14,7 +14,7 @@ from hpml_plugins.measure.ranks.collective_timing import _COMBINE, CollectiveGpu
 def timer(over: Any, others: list[float], told: list[list[float]]) -> CollectiveGpuTimer:
     """Rank 0's timer, beside one other rank that answers so; what is told to all is put into `told`."""
     made = object.__new__(CollectiveGpuTimer)
-    made._combine, made._uses_graph, made.batch, made._sleep = _COMBINE[over], False, 8, 1e-4
+    made._combine, made.batch, made._sleep = _COMBINE[over], 8, 1e-4
     made.cache, made.launch = "hot", "hidden"
     made._rank = SimpleNamespace(  # type: ignore[assignment]
         share_numbers=lambda order: told.append(order) or order,
@@ -33,7 +33,7 @@ def own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(over: str, seconds: float, own_answers: None) -> None:
     told: list[list[float]] = []
     assert timer(over, [4.0, 1.0, 4.0, 1.0], told).enqueue(2) == [(seconds, True)] * 2
-    assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0, 0.0]]  # batch 8, the sleep, two samples, waited for, no graph
+    assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0]]  # batch 8, the sleep, two samples, waited for
 
 
 def test_a_launch_that_showed_on_one_rank_showed(own_answers: None) -> None:
@@ -59,9 +59,7 @@ def test_what_is_not_waited_for_is_not_gathered(own_answers: None) -> None:
     assert made.enqueue(1, wait=False) == []
 
 
-def test_others_take_batch_sleep_and_graph_from_the_order(own_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    captured: list[int] = []
-    monkeypatch.setattr(CollectiveGpuTimer, "_capture", lambda self: captured.append(self.batch))
+def test_others_take_batch_and_sleep_from_the_order(own_answers: None) -> None:
     made = timer("mean", [2.0, 1.0], [])
-    made.carry_out([1.0, 50.0, 0.02, 1.0, 1.0, 1.0])
-    assert (made.batch, made._sleep, captured) == (50, 0.02, [50])
+    made.carry_out([1.0, 50.0, 0.02, 1.0, 1.0])
+    assert (made.batch, made._sleep) == (50, 0.02)

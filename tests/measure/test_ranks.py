@@ -45,12 +45,12 @@ def sums(rank: Rank, offset: int) -> dict[str, Any]:
 
     told = torch.tensor([float(rank.index + offset)])
     dist.all_reduce(told)
-    rank.check(told.item() == sum(range(offset, offset + rank.count)), "sum differs")
-    rank.warn("everywhere")
+    rank.bench.check(told.item() == sum(range(offset, offset + rank.count)), "sum differs")
+    rank.bench.warn("everywhere")
     if rank.index == 1:
-        rank.warn("only here")
-    rank.series("own", {"x": [rank.index]})
-    rank.progress("summed", 1.0)
+        rank.bench.warn("only here")
+    rank.bench.series("own", {"x": [rank.index]})
+    rank.bench.progress("summed", 1.0)
     return {
         "index": rank.index,
         "sum": told.item(),
@@ -126,7 +126,7 @@ def kills_itself(rank: Rank) -> None:
 
 
 def is_wrong(rank: Rank) -> None:
-    rank.check(rank.index != 1, "sum differs from float64")
+    rank.bench.check(rank.index != 1, "sum differs from float64")
     rank.barrier()
 
 
@@ -144,7 +144,7 @@ def raises_out_of_memory(rank: Rank) -> None:
 
 def starts_ranks(rank: Rank) -> None:
     if rank.index == 0:
-        rank.ranks(raises, 2)
+        rank.bench.ranks(raises, 2)
     rank.barrier()
 
 
@@ -179,7 +179,7 @@ def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
 
 
 def skips(rank: Rank) -> None:
-    rank.skip("no such collective")
+    rank.bench.skip("no such collective")
 
 
 def test_a_rank_may_skip_the_point(node: Node) -> None:
@@ -259,7 +259,8 @@ def has_counted(rank: Rank, folder: str) -> list[int]:
         dist.all_reduce(told)
         time.sleep(1e-4 * rank.index)
 
-    rank.plan = SamplingPlan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=2 + 3 * rank.index)
+    fewest = 2 + 3 * rank.index
+    rank.bench.plan = SamplingPlan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=fewest)
     first = rank.time(step)
     slowest = rank.time(step, over="max", budget=0.01)
     assert first.info["ranks"] == rank.count
@@ -295,7 +296,7 @@ class Toy:
 
 
 def has_data(rank: Rank) -> str:
-    return str(rank.data("toy").name)
+    return str(rank.bench.data("toy").name)
 
 
 def test_the_record_says_which_data_the_ranks_used(node: Node) -> None:

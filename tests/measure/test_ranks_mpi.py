@@ -43,9 +43,10 @@ def both_sums(rank: Rank, folder: str) -> float:
 
     Path(folder, str(os.getpid())).touch()
     world = MPI.COMM_WORLD
-    rank.check((world.Get_rank(), world.Get_size()) == (rank.index, rank.count), "MPI and torch number ranks alike")
-    rank.check(os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(), "a rank leads no session")
-    rank.progress("summing", 0.5)
+    numbered = (world.Get_rank(), world.Get_size()) == (rank.index, rank.count)
+    rank.bench.check(numbered, "MPI and torch number ranks alike")
+    rank.bench.check(os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(), "a rank leads no session")
+    rank.bench.progress("summing", 0.5)
     over_torch = torch.tensor([2.0 ** (rank.index + 4)])
     dist.all_reduce(over_torch)
     return float(world.allreduce(2.0**rank.index) + over_torch.item())

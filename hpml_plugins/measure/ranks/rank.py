@@ -1,4 +1,4 @@
-"""The Bench that the function of a rank is handed."""
+"""Rank: what the function of a rank is handed."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.errors import UsageError
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.ranks.group import RankGroup
 from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_timer import Cache
-    from hpml_plugins.measure.ranks.collective_timing import Over, RankLaunch
+    from hpml_plugins.measure.gpu_timer import Cache, Launch
+    from hpml_plugins.measure.ranks.collective_timing import Over
 
 
-class Rank(Bench):
-    """A Bench with a place among others, whose torch.distributed group is up.
+class Rank:
+    """A process of a torch.distributed group that is up, and its Bench.
 
-    index: 0 to count − 1.  local: the index among the ranks of its node.  count: how many ranks.  backend: "nccl" or
-    "gloo".  device: "cpu", or "cuda:" and the local index.
+    bench: checks, warnings, series and data sets of this rank, which go into the point's Record; its `ranks` raises
+    UsageError, and its `time` is for a step without collectives.  index: 0 to count − 1.  local: the index among the
+    ranks of its node.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the local
+    index.
     """
 
     def __init__(self, index: int, group: RankGroup, local: int, report: Progress) -> None:
         gpus = group.per_node if group.backend == "nccl" else 0
-        super().__init__(
+        self.bench = Bench(
             group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report,
-            telemetry=group.telemetry,
+            telemetry=group.telemetry, starts_ranks=False,
         )  # fmt: skip
         self.index = index
         self.local = local
         self.count = group.count
         self.backend = group.backend
-        self.device = f"cuda:{local}" if gpus else "cpu"
+        self.device = self.bench.device = f"cuda:{local}" if gpus else "cpu"
         self._group = group
         self._torch: Any = None  # once connected
         self._control: Any = None
@@ -48,7 +49,7 @@ class Rank(Bench):
         step: Callable[[], object],
         *,
         cache: Cache = "hot",
-        launch: RankLaunch = "hidden",
+        launch: Launch = "hidden",
         device: str | None = None,
         budget: float | None = None,
         name: str = "time",
@@ -57,18 +58,16 @@ class Rank(Bench):
         """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank gets the same ones.
 
         Rank 0 decides how often the step is called, and all call it as often: a step may hold collectives. All ranks
-        must call `time` in the same order.  launch: Bench.time's, or "graph": a batch is captured into a CUDA graph, so
-        that not even a long queue of launches stands between two steps; the step must be capturable.  device: "cpu"
-        or "cuda".  over: each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
-        The other arguments are Bench.time's.
+        must call `time` in the same order.  device: "cpu" or "cuda".  over: each sample is the mean over ranks (as
+        nccl-tests reports), or the slowest rank's ("max").  The other arguments are Bench.time's.
         """
         from hpml_plugins.measure.ranks.collective_timing import time_collective
 
-        plan = self.plan.but(budget=budget)
+        plan = self.bench.plan.but(budget=budget)
         on_gpu = (device or self.device).startswith("cuda")
         samples = time_collective(self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over)
         if self.index == 0:
-            self.warnings += remarks(samples, plan, name)
+            self.bench.warnings += remarks(samples, plan, name)
         return samples
 
     def barrier(self) -> None:
@@ -88,10 +87,6 @@ class Rank(Bench):
         box = [value if self.index == 0 else None]
         self._torch.distributed.broadcast_object_list(box, 0, group=self._control)
         return box[0]
-
-    def ranks(self, *_: Any, **__: Any) -> NoReturn:
-        """Ranks start no ranks. Raises UsageError."""
-        raise UsageError("a rank cannot start ranks; start them from the function that `measure` is")
 
     def share_numbers(self, numbers: list[float]) -> list[float]:
         """Rank 0's numbers, on every rank; all pass as many. A tenth of what `share` costs."""

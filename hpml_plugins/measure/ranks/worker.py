@@ -57,7 +57,8 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     rank = Rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
-            found = RankResult(function(rank, *args), None, rank.checks, rank.warnings, rank.attached, rank.used_data)
+            value, bench = function(rank, *args), rank.bench
+            found = RankResult(value, None, bench.checks, bench.warnings, bench.attached, bench.used_data)
             group.leave(index, found)
         end_compilers()
     except BaseException as error:

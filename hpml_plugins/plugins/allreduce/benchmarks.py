@@ -69,13 +69,13 @@ def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> tuple[S
         step()
         rank.barrier()
         wrong = buffers.wrong()
-        rank.check(
+        rank.bench.check(
             not wrong, f"{collective} differs from its float64 reference" + f" in {wrong} elements" * bool(wrong)
         )
 
-    rank.progress("checking", 0.1)
+    rank.bench.progress("checking", 0.1)
     check()
-    rank.progress("timing", 0.3)
+    rank.bench.progress("timing", 0.3)
     time = rank.time(step)
     check()
     return time, _nccl_version() if rank.backend == "nccl" else ""

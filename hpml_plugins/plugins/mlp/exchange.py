@@ -142,7 +142,7 @@ def make_exchange(
     """
     if way == "nccl":
         if rank.backend != "nccl":
-            rank.skip("NCCL adds up on GPUs; this point has none")
+            rank.bench.skip("NCCL adds up on GPUs; this point has none")
         return InPlace(dist.all_reduce, _later_over_torch(None), phase, on_host=False)
     if way == "gloo":
         group = dist.new_group(backend="gloo")
@@ -163,7 +163,7 @@ def make_exchange(
 
         return OverHost(like, add, add_later, pinned=pinned, waiting=waiting, phase=phase)
     if reason := why_not_cuda_aware(MPI, like):
-        rank.skip(reason)
+        rank.bench.skip(reason)
     return InPlace(
         lambda vector: world.Allreduce(MPI.IN_PLACE, vector),
         lambda part: world.Iallreduce(MPI.IN_PLACE, part).Wait,

@@ -209,7 +209,7 @@ def on_rank(rank: Rank, job: Job, grid: Grid) -> list[Point]:
     count = COUNT["cuda" if rank.device.startswith("cuda") else "cpu"]
     points = []
     for number, (hidden, batch) in enumerate(grid.points):
-        rank.progress(f"{hidden} hidden, batch {batch}", number / len(grid.points))
+        rank.bench.progress(f"{hidden} hidden, batch {batch}", number / len(grid.points))
         trainer = Trainer(rank, replace(job, hidden=hidden, batch=batch), multiply, phase=phases)
         if number == 0:
             checked_error(rank, trainer, trainer.batch, f"{job.way}, {job.product}'s products")

@@ -84,7 +84,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
     taken: dict[str, list[float]] = {name: [] for name in ways}
     looks: dict[Trainer, list[dict[str, float]]] = {plain: [], pinned: []}
     for turn in range(TURNS):
-        rank.progress(f"turn {turn + 1} of {TURNS}", turn / TURNS)
+        rank.bench.progress(f"turn {turn + 1} of {TURNS}", turn / TURNS)
         for name, (_, run) in ways.items():
             taken[name] += whole(rank, run, count)
         for trainer, look in looks.items():

@@ -108,12 +108,12 @@ def on_rank(rank: Rank, job: Job) -> Found:
     phases.active = False
     rank.barrier()
     started.lap(SETUP)
-    rank.progress("checking", 0.2)
+    rank.bench.progress("checking", 0.2)
     error = checked_error(rank, trainer, trainer.batch, f"{job.way}, {job.product}'s products")
     started.lap("three batches and NumPy's")
-    rank.progress("timing", 0.5)
+    rank.bench.progress("timing", 0.5)
     samples = rank.time(trainer.batch, launch="visible", over="max", name="batch")
-    rank.progress("profiling", 0.9)
+    rank.bench.progress("profiling", 0.9)
     times = profiled(rank, trainer, phases, PROFILED["cuda" if rank.device.startswith("cuda") else "cpu"])
     chosen = getattr(multiply, "chosen", {})
     tiles = {f"{variant} {m}x{n}x{k}": str(tile) for (variant, _, m, n, k), tile in chosen.items()}

@@ -25,12 +25,12 @@ class SplitTrainer:
         if job.hidden % rank.count:
             raise HpmlError(f"a hidden layer of {job.hidden} cannot be split over {rank.count} ranks; use a multiple")
         self.job, self.index, self.each = job, rank.index, job.hidden // rank.count
-        self.weights = reference.first_weights(job.sizes, rank.seed)
+        self.weights = reference.first_weights(job.sizes, rank.bench.seed)
         dtype = getattr(torch, job.dtype)
         sizes = Sizes(job.inputs, self.each, job.classes)
         self.network = Network(sizes, job.batch, self._own(), dtype, rank.device, multiply, phase)
         self.exchange = make_exchange(rank, job.way, self.network.y, pinned=job.pinned, phase=phase)
-        self.whole = reference.synthetic(job.batch, job.sizes, rank.seed)
+        self.whole = reference.synthetic(job.batch, job.sizes, rank.bench.seed)
         self.network.x.copy_(torch.from_numpy(self.whole[0]))
         self.network.targets.copy_(torch.from_numpy(reference.one_hot(self.whole[1], job.classes)))
         self.handed = 0

@@ -103,7 +103,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, tuple[int, int], di
     data = rank.time(batch, launch="visible", over="max", name="data parallel")
     times = profiled(rank, trainer, phases, COUNT["cuda" if rank.device.startswith("cuda") else "cpu"])
 
-    rank.progress("model parallel", 0.5)
+    rank.bench.progress("model parallel", 0.5)
     split = SplitTrainer(rank, job, multiply)
     split.reset()
     for _ in range(CHECKED):
@@ -111,8 +111,8 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, tuple[int, int], di
     handed_by_model = split.handed // CHECKED
     found = split.gathered(rank)
     if rank.index == 0:
-        wanted = wanted_weights(job.sizes, job.batch, rank.seed)
-        error = rank.result(reference.relative_error(found, wanted))
-        rank.check(error <= TOLERANCE[job.dtype], "model parallel: weights differ from NumPy's in float64")
+        wanted = wanted_weights(job.sizes, job.batch, rank.bench.seed)
+        error = rank.bench.result(reference.relative_error(found, wanted))
+        rank.bench.check(error <= TOLERANCE[job.dtype], "model parallel: weights differ from NumPy's in float64")
     model = rank.time(split.batch, launch="visible", over="max", name="model parallel")
     return data, model, (handed_by_data, handed_by_model), times

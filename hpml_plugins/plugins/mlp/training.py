@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hpml_plugins import Bench, Rank
+from hpml_plugins import Rank
 from hpml_plugins.plugins.mlp import reference
 from hpml_plugins.plugins.mlp.exchange import Exchange, make_exchange
 from hpml_plugins.plugins.mlp.formulas import Sizes, share
@@ -43,16 +43,16 @@ class Trainer:
     def __init__(
         self, rank: Rank, job: Job, multiply: Multiply, exchange: Exchange | None = None, phase: Phase = no_phase
     ) -> None:
-        self.job, self.phase, self.seed = job, phase, rank.seed
+        self.job, self.phase, self.seed = job, phase, rank.bench.seed
         self.images = share(job.batch, rank.count)
-        self.weights = reference.first_weights(job.sizes, rank.seed)
+        self.weights = reference.first_weights(job.sizes, rank.bench.seed)
         dtype = getattr(torch, job.dtype)
         self.network = Network(job.sizes, self.images, self.weights, dtype, rank.device, multiply, phase)
         self.exchange = exchange or make_exchange(
             rank, job.way, self.network.gradient, pinned=job.pinned, waiting=job.waiting, phase=phase
         )
         own = slice(rank.index * self.images, (rank.index + 1) * self.images)
-        self.whole = reference.synthetic(job.batch, job.sizes, rank.seed)
+        self.whole = reference.synthetic(job.batch, job.sizes, rank.bench.seed)
         pin = job.pinned and rank.device.startswith("cuda")
         self.host_x = _on_host(self.whole[0][own], dtype, pin)
         self.host_targets = _on_host(reference.one_hot(self.whole[1][own], job.classes), dtype, pin)
@@ -98,7 +98,7 @@ def checked_error(rank: Rank, trainer: Trainer, run: Callable[[], None], what: s
     mine = trainer.error(run) if rank.index == 0 else _follow(trainer, run)
     error = float(rank.share(mine))
     limit = TOLERANCE[trainer.job.dtype]
-    bench: Bench = rank
+    bench = rank.bench
     bench.check(bench.result(error) <= limit, f"{what}: weights differ from NumPy's in float64 by more than {limit:g}")
     same_everywhere(rank, trainer.network.parameters)
     return error
@@ -117,7 +117,7 @@ def same_everywhere(rank: Rank, parameters: Any) -> None:
     import hashlib
 
     digest = hashlib.sha256(parameters.cpu().numpy().tobytes()).hexdigest()
-    rank.check(len(set(rank.gather(digest))) == 1, "all ranks have the same weights")
+    rank.bench.check(len(set(rank.gather(digest))) == 1, "all ranks have the same weights")
 
 
 def _on_host(values: Any, dtype: Any, pin: bool) -> Any:

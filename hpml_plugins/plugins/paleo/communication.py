@@ -20,7 +20,7 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
     dist.all_reduce(gradients)
     # 1 + 2 + … + n
     whole = rank.count * (rank.count + 1) // 2
-    rank.check(bool((gradients == whole).all()), "the sum of the gradients differs")
+    rank.bench.check(bool((gradients == whole).all()), "the sum of the gradients differs")
     gradients.zero_()  # summed again and again, ones would overflow
     return gradients.nbytes, rank.time(lambda: dist.all_reduce(gradients), budget=1.0)
 

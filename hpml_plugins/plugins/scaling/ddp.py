@@ -101,14 +101,14 @@ def on_rank(rank: Rank, job: Job) -> Measured:
     from hpml_plugins.plugins.scaling import training
 
     training.prepare()
-    with training.memory_is_the_question(rank, max(job.batch, job.alone)), training.stream_for(job.graph):
-        rank.progress("one alone", 0.1)
+    with training.memory_is_the_question(rank.bench, max(job.batch, job.alone)), training.stream_for(job.graph):
+        rank.bench.progress("one alone", 0.1)
         single = None
         if rank.index == 0:
-            single = time_alone(rank, job.workload, job.alone, job.dtype, graph=job.graph)
+            single = time_alone(rank.bench, job.workload, job.alone, job.dtype, graph=job.graph)
             _free_memory(rank)
         single = rank.share(single)
-        rank.progress("all together", 0.4)
+        rank.bench.progress("all together", 0.4)
         return _together(rank, job, single)
 
 
@@ -122,12 +122,12 @@ def _together(rank: Rank, job: Job, single: Samples) -> Measured:
 
     synchronize = training.synchronizer(rank.device)
     on_gpu = rank.backend == "nccl"
-    plain = training.make_module(job.workload, job.dtype, rank.device, rank.seed)
+    plain = training.make_module(job.workload, job.dtype, rank.device, rank.bench.seed)
     # Every rank has images of its own.
-    pool = training.Pool(job.workload, job.batch, rank.device, rank.seed * 1009 + rank.index + 1)
+    pool = training.Pool(job.workload, job.batch, rank.device, rank.bench.seed * 1009 + rank.index + 1)
     wanted = training.gradient(plain, *pool.take(), seed=rank.index)
     parallel = wrapped(rank, plain, lean=job.graph)
-    pool = training.Pool(job.workload, job.batch, rank.device, rank.seed * 1009 + rank.index + 1)
+    pool = training.Pool(job.workload, job.batch, rank.device, rank.bench.seed * 1009 + rank.index + 1)
     check_gradient(rank, parallel, pool.take(), wanted, training.tolerance(job.dtype))
     parameters = int(wanted.numel())
     del wanted
@@ -136,21 +136,21 @@ def _together(rank: Rank, job: Job, single: Samples) -> Measured:
     captured = training.Captured(trainer) if job.graph else None
     step = captured.step if captured else trainer.step
     if captured:
-        check_graph(rank, captured, job.dtype)
+        check_graph(rank.bench, captured, job.dtype)
     count = training.window_of_all(rank, step)
     time = per_step(rank.time(training.repeated(step, count), launch="visible", over="max", name="step"), count)
-    rank.progress("profiling", 0.8)
+    rank.bench.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-rank{rank.index}of{rank.count}"
     events = profiled(step, synchronize, on_gpu=on_gpu, host=not on_gpu, name=name)
     if on_gpu:
         of_gpus = gpu_activities(events, ACTIVE)
-        rank.check(of_gpus, "the profile holds the GPU's kernels")
+        rank.bench.check(of_gpus, "the profile holds the GPU's kernels")
         activity = mean_activity(of_gpus.values())
     else:
         activity = cpu_activity(events, ACTIVE)
-    rank.check(activity.reduction > 0, "the profile holds the reduction of the gradients")
+    rank.bench.check(activity.reduction > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
-    rank.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
+    rank.bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
     if captured:
         captured.drop()
     del trainer, pool, captured, step
@@ -188,7 +188,7 @@ def check_gradient(rank: Rank, parallel: Any, batch: tuple[Any, Any], own: Any, 
     dist.all_reduce(own)
     own /= rank.count
     error = relative_error(gradient(parallel, *batch, seed=rank.index), own)
-    rank.check(
+    rank.bench.check(
         error < tolerance,
         f"DDP's gradient is the mean of the ranks' own (off by {error:.1e})",
     )
@@ -200,7 +200,7 @@ def check_same_everywhere(rank: Rank, module: Any) -> None:
 
     with torch.no_grad():
         sums = [float(parameter.double().sum()) for parameter in module.parameters()]
-    rank.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
+    rank.bench.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
 
 
 def _free_memory(rank: Rank) -> None:

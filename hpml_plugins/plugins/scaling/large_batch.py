@@ -109,13 +109,13 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
     prepare()
     on_gpu = rank.backend == "nccl"
     layout = torch.channels_last if on_gpu else torch.contiguous_format
-    images = rank.data(training.data).to(rank.device).normalized()
+    images = rank.bench.data(training.data).to(rank.device).normalized()
     flip = training.data.startswith("cifar")
     places = torch.arange(len(images.train), device=rank.device)
     batches = type(images.train)(places, images.train.labels).batches(
-        training.batch, seed=rank.seed, rank=rank.index, ranks=rank.count
+        training.batch, seed=rank.bench.seed, rank=rank.index, ranks=rank.count
     )
-    torch.manual_seed(rank.seed)
+    torch.manual_seed(rank.bench.seed)
     model = build(training.model, images.shape, len(images.classes), zero_gamma=training.zero_gamma)
     model = model.to(rank.device, memory_format=layout)
     parallel = wrapped(rank, model) if rank.count > 1 else model
@@ -127,12 +127,12 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
         name: [] for name in ("epoch", "steps", "lr", "train_loss", "train_accuracy", "test_accuracy")
     }
     steps = 0
-    with memory_is_the_question(rank, training.batch):
+    with memory_is_the_question(rank.bench, training.batch):
         for epoch in range(training.epochs):
             batches.set_epoch(epoch)
             model.train()
             totals = torch.zeros(3, dtype=torch.float64, device=rank.device)
-            draws = Draws(len(places), rank.seed, epoch, images.shape[1] // 8, flip, rank.device)
+            draws = Draws(len(places), rank.bench.seed, epoch, images.shape[1] // 8, flip, rank.device)
             for number, (place, y) in enumerate(batches):
                 x = draws.augment(images.train.images[place], place)
                 if training.scaled:
@@ -157,12 +157,13 @@ def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[
                 # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
                 "test_accuracy": rank.share(_accuracy(model, images.test, layout) if rank.index == 0 else None),
             }
-            rank.check(_finite(found["train_loss"]), "the loss is finite: the training has not diverged")
+            rank.bench.check(_finite(found["train_loss"]), "the loss is finite: the training has not diverged")
             for name, value in found.items():
                 columns[name].append(float(value))
-            rank.progress(f"epoch {epoch + 1}, accuracy {found['test_accuracy']:.3f}", (epoch + 1) / training.epochs)
+            done = (epoch + 1) / training.epochs
+            rank.bench.progress(f"epoch {epoch + 1}, accuracy {found['test_accuracy']:.3f}", done)
     check_same_everywhere(rank, model)
-    return columns, rank.used_data
+    return columns, rank.bench.used_data
 
 
 def _accuracy(model: Any, split: Any, layout: Any) -> float:

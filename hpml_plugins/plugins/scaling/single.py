@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpml_plugins import Bench, Rank, Samples
+from hpml_plugins import Bench, Samples
 from hpml_plugins.plugins.scaling.results import single_metrics
 from hpml_plugins.plugins.scaling.workloads import CIFAR, SMALL, Dtype, Workload
 
@@ -44,10 +44,7 @@ def time_alone(bench: Bench, workload: Workload, batch: int, dtype: Dtype, *, gr
     if captured:
         check_graph(bench, captured, dtype)
     count = training.window_of(step, device)
-    # Not Rank.time: that is for steps that all ranks make.
-    time = Bench.time(
-        bench, training.repeated(step, count), launch="visible", device=device.partition(":")[0], name="single"
-    )
+    time = bench.time(training.repeated(step, count), launch="visible", name="single")
     bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
     if captured:
         captured.drop()
@@ -60,7 +57,7 @@ def per_step(window: Samples, count: int) -> Samples:
     return replace(time, info={**time.info, "steps": count * float(time.info["batch"])})
 
 
-def check_graph(bench: Bench | Rank, captured: object, dtype: Dtype) -> None:
+def check_graph(bench: Bench, captured: object, dtype: Dtype) -> None:
     """A replay must do what the launches do."""
     from hpml_plugins.plugins.scaling.training import Captured, tolerance
 

@@ -36,7 +36,7 @@ def count_ddp(rank: Rank, workload: Workload) -> dict[str, int]:
 
     from hpml_plugins.plugins.scaling.traffic import CollectiveCounter
 
-    torch.manual_seed(rank.seed + rank.index)
+    torch.manual_seed(rank.bench.seed + rank.index)
     model = build(workload.model, workload.shape, workload.classes)
     images = torch.randn(BATCH, *workload.shape)
     labels = torch.randint(workload.classes, (BATCH,))
@@ -47,7 +47,7 @@ def count_ddp(rank: Rank, workload: Workload) -> dict[str, int]:
     with CollectiveCounter() as step:
         cross_entropy(parallel(images), labels).backward()
     counted = step.by_kind
-    rank.check(counted.pop("other") == 0, "DDP sends gradients and buffers and nothing else")
+    rank.bench.check(counted.pop("other") == 0, "DDP sends gradients and buffers and nothing else")
     return {**counted, "at_start": sum(start.nbytes.values())}
 
 

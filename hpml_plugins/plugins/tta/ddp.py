@@ -67,8 +67,8 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
     from hpml_plugins.plugins.tta.training import Trainer
     from hpml_plugins.plugins.tta.workers import Crew
 
-    images = rank.data(recipe.data)
-    about = about_of(rank, recipe, images, count, rank.count)
+    images = rank.bench.data(recipe.data)
+    about = about_of(rank.bench, recipe, images, count, rank.count)
     kept = RunSet(about)
     # What rank 0 has read counts: another may have looked a moment later, or on another node.
     kept.runs = rank.share(kept.runs)
@@ -84,7 +84,8 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
         return [sum(column) for column in zip(*rank.gather_numbers(numbers), strict=True)]
 
     # NVML is asked by rank 0 alone, for all cards.
-    cards = [gpu.uuid for gpu in rank.node.gpus[: rank.count]] if rank.backend == "nccl" and not rank.index else []
+    gpus = rank.bench.node.gpus[: rank.count if rank.backend == "nccl" and not rank.index else 0]
+    cards = [gpu.uuid for gpu in gpus]
     counter = Counter(cards)
     with own_stream(rank.device):
         trainer = Trainer(recipe, images, rank.device, Crew(rank.index, rank.count, wrap, total))
@@ -92,17 +93,19 @@ def _on_rank(rank: Rank, recipe: Recipe, count: int) -> _Found:
 
             def say(epoch: int, epochs: int, accuracy: float | None, seconds: float, at: int = number) -> None:
                 left = seconds / epoch * (epochs * (count - at) - epoch)
-                rank.progress(progress_text(at, count, epoch, epochs, accuracy, left), (at + epoch / epochs) / count)
+                rank.bench.progress(
+                    progress_text(at, count, epoch, epochs, accuracy, left), (at + epoch / epochs) / count
+                )
 
             rank.barrier()
-            found = run(trainer, seed_of(rank.seed, number), counter, say)
+            found = run(trainer, seed_of(rank.bench.seed, number), counter, say)
             check_same_everywhere(rank, trainer.network)
             if rank.index == 0:
                 kept.add(found)
             else:
                 kept.runs.append(found)
         trainer.close()
-    return _Found(kept.runs, about, rank.used_data, resumed, len(images.train), trainer.load, trainer.setup)
+    return _Found(kept.runs, about, rank.bench.used_data, resumed, len(images.train), trainer.load, trainer.setup)
 
 
 def check_same_everywhere(rank: Rank, network: Any) -> None:
@@ -111,4 +114,4 @@ def check_same_everywhere(rank: Rank, network: Any) -> None:
 
     with torch.no_grad():
         sums = [float(parameter.double().sum()) for parameter in network.parameters()]
-    rank.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
+    rank.bench.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")

@@ -32,7 +32,7 @@ ACROSS = """
         import torch.distributed as dist
         told = torch.tensor([float(rank.index + 10)])
         dist.all_reduce(told)
-        rank.check(told.item() == 21, "the sum over two ranks is not 10 + 11")
+        rank.bench.check(told.item() == 21, "the sum over two ranks is not 10 + 11")
         if fails and rank.index == 1:
             raise ValueError("on the second node")
         return os.environ["SLURMD_NODENAME"]

@@ -1,0 +1,71 @@
+"""Several steps timed in alternating turns in one process, to compare them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hpml_plugins.measure.cpu_timer import no_garbage_collection
+from hpml_plugins.model.samples import Samples
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.bench import Bench
+
+#: Turns of each step in all rounds of the point. Even, so that each step goes first equally often. Of six ratios the
+#: smallest and the largest are the 95 % interval of the median; of fewer they cover less.
+TURNS = 6
+#: Samples of a turn, at least.
+FEWEST = 2
+#: A step of this many seconds or more has fewer turns, of one sample: of four ratios the median still leaves out one
+#: that was disturbed.
+LONG, TURNS_OF_LONG = 1.0, 4
+#: What the timer says of a turn that holds for all turns together; where turns differ, all that they were.
+HOW = ("timer", "affinity", "cache", "launch", "batch")
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Times of steps that took turns. samples: name → those of all turns, s.  turns: name → the median of each turn, s;
+    turns of the same index were timed one after the other, so their quotient is a paired ratio.
+    """
+
+    samples: Mapping[str, Samples]
+    turns: Mapping[str, Samples]
+
+    def ratio(self, first: str, second: str) -> Samples:
+        """The first step's time over the second's, one sample a pair of turns."""
+        return self.turns[first] / self.turns[second]
+
+
+def time_alternately(
+    bench: Bench, steps: Mapping[str, Callable[[], Callable[[], object]]], seconds: float, budget: float
+) -> Alternating:
+    """See Bench.time_alternately.
+
+    The order is reversed from turn to turn: a machine that slows down steadily favours no step, and one that does so at
+    once spoils one ratio at most. A turn has its share of the budget and of the bench's warm-up.
+    """
+    turns, fewest = (TURNS_OF_LONG, 1) if seconds >= LONG else (TURNS, FEWEST)
+    share = 1 / (len(steps) * turns)
+    # Precision 0: all turns last as long; one that ended early would count less in its step's samples.
+    rounds = bench.plan.rounds  # share out the turns, not their length
+    plan = bench.plan.but(
+        precision=0.0, budget=budget * share * rounds, warm_up=bench.plan.warm_up * share, fewest=fewest
+    )
+    taken: dict[str, list[Samples]] = {name: [] for name in steps}
+    with no_garbage_collection():
+        for turn in range(2 * math.ceil(turns / (2 * rounds))):
+            for name in steps if turn % 2 == 0 else reversed(list(steps)):
+                taken[name].append(bench.time(steps[name](), plan=plan, quiet=True))
+    medians = {name: Samples.of([turn.median for turn in each], "s", turns=len(each)) for name, each in taken.items()}
+    return Alternating({name: _joined(each) for name, each in taken.items()}, medians)
+
+
+def _joined(turns: list[Samples]) -> Samples:
+    joined = Samples.of([value for turn in turns for value in turn.values], "s", turns=len(turns))
+    for name in HOW:
+        if found := list(dict.fromkeys(turn.info[name] for turn in turns if name in turn.info)):
+            joined = joined.note(**{name: found[0] if len(found) == 1 else "; ".join(map(str, found))})
+    return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)
