@@ -9,22 +9,14 @@ import sys
 import pytest
 
 from hpml_plugins.plugins.vecadd import tuned
-from hpml_plugins.plugins.vecadd.configurations import (
-    CACHINGS,
-    SHAPES,
-    Configuration,
-    kernels,
-    launches_of,
-    resident_blocks,
-    tune,
-)
+from hpml_plugins.plugins.vecadd.tuned import CACHINGS, SHAPES, Configuration, kernels, launches_of, tune
 
 # The instructions themselves are not the simulator's: here one access is a loop over its elements.
 IN_THE_SIMULATOR = """
 import warnings
 from numba import cuda
-from hpml_plugins.plugins.vecadd.configurations import SHAPES, Configuration
-from hpml_plugins.plugins.vecadd.tuned_kernel import make_kernel
+from hpml_plugins.plugins.vecadd.cuda_kernels import make_kernel
+from hpml_plugins.plugins.vecadd.tuned import SHAPES, Configuration
 from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
 
 warnings.simplefilter("ignore")
@@ -54,8 +46,7 @@ for width, unroll in SHAPES:
 TO_PTX = """
 import sys
 from numba import cuda, types
-from hpml_plugins.plugins.vecadd.tuned_kernel import make_kernel
-from hpml_plugins.plugins.vecadd.wide_access import make_add_wide
+from hpml_plugins.plugins.vecadd.cuda_kernels import make_add_wide, make_kernel
 
 vector = types.float32[::1]
 for width, unroll, caching in ((1, 4, "default"), (2, 2, "streaming"), (4, 1, "default"), (4, 2, "bypass")):
@@ -118,21 +109,6 @@ def test_the_blocks_of_a_configuration(configuration: Configuration, elements: i
     assert configuration.blocks(elements, most=2112) == blocks
 
 
-@pytest.mark.parametrize(
-    ("threads", "registers", "blocks"),
-    [
-        (256, 32, 132 * 8),  # 2048 threads / 256; registers: 65536 / (8 warps · 1024) = 8
-        (1024, 32, 132 * 2),
-        (256, 33, 132 * 6),  # 33 · 32 = 1056 → 1280 a warp: 65536 // 1280 = 51 warps, 6 blocks of 8
-        (1024, 64, 132 * 1),  # 64 · 32 = 2048 a warp: 32 warps, one block
-        (32, 16, 132 * 32),  # no more than 32 blocks on a multiprocessor
-    ],
-)
-def test_how_many_blocks_an_h200_holds_at_once(threads: int, registers: int, blocks: int) -> None:
-    limits = {"multiprocessors": 132, "threads_each": 2048, "registers_each": 65536, "blocks_each": 32}
-    assert resident_blocks(threads, registers, **limits) == blocks
-
-
 def test_the_search_finds_the_best_launch_of_the_best_kernel() -> None:
     best = Configuration(4, 2, 512, True, "bypass")
 
@@ -173,19 +149,6 @@ def test_every_kernel_and_launch_is_listed_once() -> None:
     assert len(set(kernels(CACHINGS))) == len(SHAPES) * len(CACHINGS)
     launches = launches_of(Configuration(4, 2))
     assert len({Configuration(4, 2), *launches}) == 8  # four block sizes, two grids
-
-
-def test_the_comparison_takes_turns_and_divides_the_peers_time_by_ones_own() -> None:
-    asked: list[str] = []
-    own, peer = (lambda: None), (lambda: None)
-
-    def seconds(step: object) -> float:
-        asked.append("own" if step is own else "peer")
-        return 2.0 if step is own else 3.0
-
-    ratio = tuned.speed_against(own, peer, seconds, rounds=3)
-    assert asked == ["own", "peer", "peer", "own", "own", "peer"]
-    assert ratio.values == (1.5, 1.5, 1.5)  # 3 s of the peer over 2 s of one's own: 1.5 times as fast
 
 
 def test_what_was_tried_becomes_columns_of_numbers() -> None:

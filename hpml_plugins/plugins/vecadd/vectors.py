@@ -1,16 +1,19 @@
-"""What both benchmarks share: the sizes, the vectors, the truth, and the bandwidth formula."""
+"""What the benchmarks share: sizes, vectors and their check, the bandwidth, and the launches. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Metric
+from hpml_plugins import HpmlError, Metric
 
 MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
 FLOAT32 = 4  # B
-#: No block divides these: every launch is held against NumPy for them before it is timed.
+#: No block divides these: every launch is checked against NumPy for them before it is timed.
 LENGTHS = (1, 255, 257, 1_000_003)
+THREADS = 256
+LAUNCHES = ("1x1", "1x256", "grid")
 
 METRICS = (
     Metric("time", "s", "lower", "of one addition of all elements"),
@@ -21,7 +24,7 @@ METRICS = (
 def bytes_moved(elements: int) -> int:
     """Bytes that c = a + b must move in float32, B: two reads and one write, 12 an element.
 
-    Convention of STREAM's Add: the line that a CPU may read before it writes c (write-allocate) is not counted.
+    The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's Add.
     Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers, "Counting Bytes and FLOPS".
     """
     return 3 * FLOAT32 * elements
@@ -33,7 +36,7 @@ def bandwidth(elements: int, time: Any) -> Any:
 
 
 def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
-    """(a, b, c): a and b uniform in [0, 1), c all NaN, so that an element nobody wrote is seen. float32."""
+    """(a, b, c), float32: a and b uniform in [0, 1), c all NaN, so that an element that was not written is noticed."""
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -42,7 +45,24 @@ def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 def is_sum(a: Any, b: Any, c: Any) -> bool:
-    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so nothing may differ from NumPy."""
+    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so it must equal NumPy's."""
     import numpy as np
 
     return bool(np.array_equal(c, a + b))
+
+
+def shape(launch: str, elements: int) -> tuple[int, int]:
+    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256.
+
+    Raises HpmlError for an unknown launch.
+    """
+    require("launch", launch, LAUNCHES)
+    if launch == "grid":
+        return -(-elements // THREADS), THREADS
+    return 1, 1 if launch == "1x1" else THREADS
+
+
+def require(parameter: str, value: str, known: Sequence[str]) -> None:
+    """Raise HpmlError for a value that a parameter does not have."""
+    if value not in known:
+        raise HpmlError(f"no {parameter} {value!r}; use one of {', '.join(known)}")
