@@ -6,24 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, GpuType, Record, Table, find_gpu, published_figures, roofline_chart
-from hpml_plugins.plugins.roofline import formulas, names
-from hpml_plugins.plugins.roofline.work import ESTIMATE
+from hpml_plugins.plugins.roofline import formulas
+from hpml_plugins.plugins.roofline.counting import ESTIMATE
 
 Row = dict[str, Any]
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 MEASURED, PUBLISHED = "measured", "published, not measured"
 SEEN = "share seen by FADD, FMUL, FFMA"
-SHARES = ("share of roof", "share of measured roof")
-ROOF_UNITS = {"peak": "FLOP/s", "bandwidth": "B/s", "ridge": "FLOP/B", "share of peak": "1", "share of bandwidth": "1"}
-#: Metrics of a point, and what their columns are called.
+SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
+#: Metrics of a point: column → metric, and the columns' units.
 METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
-
-
-def card(record: Record) -> tuple[str, GpuType | None]:
-    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without one."""
-    name = str(record.gpus[0]["name"]) if record.gpus else ""
-    return name or "CPU", find_gpu(name) if name else None
+UNITS = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
 
 
 def roofs(records: Sequence[Record]) -> Table:
@@ -45,48 +39,49 @@ def roofs(records: Sequence[Record]) -> Table:
                 rows.append({**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares})
     for row in rows:
         row["ridge"] = formulas.ridge_point(row["peak"], row["bandwidth"]) if row["bandwidth"] else None
-    return Table.of(rows, ROOF_UNITS)
+    units = {"peak": "FLOP/s", "bandwidth": "B/s", "ridge": "FLOP/B"}
+    return Table.of(rows, {**units, "share of peak": "1", "share of bandwidth": "1"})
 
 
 def points(records: Sequence[Record]) -> Table:
     """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
     by others are relative to the published float32 roof of their own card.
     """
-    best = _by_machine(records)
-    steps = [record for record in records if record.benchmark in ("roofline_model", "roofline_kernel")]
-
-    def placed(record: Record) -> Row:
-        name, published = card(record)
-        what, dtype = _label(record)
-        values = {column: record.median(metric) for column, metric in METRICS.items()}
-        peak, bandwidth = (published.peak(dtype) if dtype else None, published.bandwidth) if published else (None, None)
-        own = best[record.machine]
-        measured = _against(values, _best(own, "roof_matmul", dtype), _best(own, "roof_copy"))
-        row = {"machine": record.machine, "GPU": name, "what": what, "precision": dtype or None, **values}
-        row |= _against(values, peak, bandwidth)
-        return row | {SHARES[1]: measured[SHARES[0]], "source": f"{MEASURED}; {_source(record)}"}
-
-    # Without a point of ours there is nothing to compare the published ones with.
-    rows = [placed(record) for record in sorted(steps, key=lambda record: list(best).index(record.machine))]
-    units = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
-    units |= {"attainable": "FLOP/s", **dict.fromkeys(SHARES, "1")}
-    return Table.of([*rows, *(row for row, _ in published_points())] if rows else [], units)
+    rows: list[Row] = []
+    for machine, own in _by_machine(records).items():
+        copied = _best(own, "roof_copy")
+        for record in own:
+            if record.benchmark not in ("roofline_model", "roofline_kernel"):
+                continue
+            name, published = card(record)
+            what, dtype = _label(record)
+            values = {column: record.median(metric) for column, metric in METRICS.items()}
+            peak = published.peak(dtype) if published and dtype else None
+            measured = _against(values, _best(own, "roof_matmul", dtype), copied)
+            rows.append(
+                {"machine": machine, "GPU": name, "what": what, "precision": dtype or None, **values}
+                | _against(values, peak, published.bandwidth if published else None)
+                | {MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"}
+            )
+    if rows:  # else there is nothing to compare the published ones with
+        rows += [row for row, _ in published_points()]
+    return Table.of(rows, {**UNITS, "attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1"})
 
 
 def published_points() -> list[tuple[Row, Row]]:
     """The points that others published, as rows of `points`, each with its card's published float32 roof."""
-    quantities = {"throughput": "bandwidth", "flop": "FLOP"}
+    columns = {"throughput": "bandwidth", "flop": "FLOP"}
     subjects: dict[tuple[str, str, str], Row] = {}
     for figure in published_figures("roofline"):
         key = (str(figure.subject.get("model", figure.what)), str(figure.subject.get("gpu", "")), figure.document)
         values = subjects.setdefault(key, dict.fromkeys(METRICS))
-        values[quantities.get(figure.quantity, figure.quantity)] = figure.value
+        values[columns.get(figure.quantity, figure.quantity)] = figure.value
     found: list[tuple[Row, Row]] = []
     for (model, gpu, document), values in subjects.items():
-        known = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
+        roof = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
         where = {"machine": f"document {document}", "GPU": gpu, "precision": "float32"}
-        row = {**where, "what": model, **values, **_against(values, known.get("peak"), known.get("bandwidth"))}
-        found.append((row | {SHARES[1]: None, "source": PUBLISHED}, {**where, "roof": "published", **known}))
+        row = {**where, "what": model, **values, **_against(values, roof.get("peak"), roof.get("bandwidth"))}
+        found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
     return found
 
 
@@ -96,28 +91,26 @@ def everything(records: Sequence[Record]) -> Table:
     arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
     estimated or published by others. Operations without FLOP (relu) are in the tables only.
     """
+
+    def marked(row: Row) -> Row:
+        """The kind of marker; the name of a single operation, without its precision, which the colour tells."""
+        what = row["what"]
+        if row["source"] == PUBLISHED:
+            return {"kind": f"{what}, published", "name": None}
+        if " " in what:
+            return {"kind": what.split(",")[0], "name": None}
+        return {"kind": "single operation", "name": what.replace(f"_{row['precision']}_", " ")}
+
     table = points(records).filtered(lambda row: row["precision"] in PRECISIONS and row["intensity"] and row["rate"])
-    known = list(roofs(records).filtered(lambda row: row["ridge"]).rows())
+    known: list[Row] = list(roofs(records).filtered(lambda row: row["ridge"]).rows())
     if len(table):
         known += {roof["GPU"]: roof for _, roof in published_points() if "peak" in roof}.values()
-    rows = list(table.extended(_marked).rows())
+    rows: list[Row] = list(table.extended(marked).rows())
     for roof in known:
         row = {name: roof[name] for name in ("machine", "GPU", "precision", "bandwidth", "roof")}
-        ridge = formulas.ridge_point(float(roof["peak"] or 0), float(roof["bandwidth"] or 0))
+        ridge = formulas.ridge_point(roof["peak"], roof["bandwidth"])
         rows.append({**row, "what": "roof", "rate": roof["peak"], "intensity": ridge, "source": roof["roof"]})
-    return Table.of(rows, {"rate": "FLOP/s", "bandwidth": "B/s", "intensity": "FLOP/B", **table.units})
-
-
-def _marked(row: Row) -> Row:
-    """The kind of marker; the name of a single operation, without its precision, which the colour tells."""
-    what = row["what"]
-    if row["source"] == PUBLISHED:
-        return {"kind": f"{what}, published", "name": None}
-    single = " " not in what
-    kind, name = (
-        ("single operation", what.replace(f"_{row['precision']}_", " ")) if single else (what.split(",")[0], None)
-    )
-    return {"kind": kind, "name": name}
+    return Table.of(rows, {**UNITS, **table.units})
 
 
 def kernels(records: Sequence[Record]) -> Table:
@@ -156,12 +149,18 @@ def tensor_cores(records: Sequence[Record]) -> Table:
     )
 
 
+def card(record: Record) -> tuple[str, GpuType | None]:
+    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without one."""
+    name = str(record.gpus[0]["name"]) if record.gpus else ""
+    return name or "CPU", find_gpu(name) if name else None
+
+
 def _against(values: Row, peak: float | None, bandwidth: float | None) -> Row:
     intensity, rate = values["intensity"], values["rate"]
     if not (peak and bandwidth and intensity and rate):
-        return {"attainable": None, SHARES[0]: None}
+        return {"attainable": None, SHARE: None}
     share = formulas.share_of_roof(rate, intensity, peak, bandwidth)
-    return {"attainable": formulas.attainable(intensity, peak, bandwidth), SHARES[0]: share}
+    return {"attainable": formulas.attainable(intensity, peak, bandwidth), SHARE: share}
 
 
 def _label(record: Record) -> tuple[str, str]:
@@ -170,16 +169,14 @@ def _label(record: Record) -> tuple[str, str]:
     if record.benchmark == "roofline_model":
         return f"{params['model']} {params['step']}, batch {params['batch']}", str(params["dtype"])
     name = str(params["kernel"])
-    kind, dtype, _ = names.parse(name)
+    kind, dtype, _ = formulas.parse(name)
     return name, "" if kind == "fma" else dtype
 
 
 def _source(record: Record) -> str:
     """ "ncu", "estimate", or which is which where FLOP and bytes differ."""
-    flop, nbytes = (
-        str(found.info.get("source", ESTIMATE)) if (found := record.metrics.get(metric)) else ESTIMATE
-        for metric in ("flop", "bytes")
-    )
+    found = (record.metrics.get(name) for name in ("flop", "bytes"))
+    flop, nbytes = (str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found)
     return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
 
 
@@ -210,22 +207,14 @@ CHART = roofline_chart(
     label="name",
     hollow="indexof(datum.source, 'ncu') < 0",
     across=2,
-    also=[
-        Axis("FLOP", "FLOP", "FLOP"),
-        Axis("bytes", "bytes", "B"),
-        Axis("time", "time", "s"),
-        Axis("share of roof", "share of roof", "%"),
-        "source",
-    ],
+    also=[*(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")), Axis(SHARE, SHARE, "%"), "source"],
 )
 
-BENCHMARKS = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
+ALL = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
 FIGURES = (
-    Figure(
-        "roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", BENCHMARKS, everything, CHART
-    ),
-    Figure("roofs", "The roofs, published and measured", BENCHMARKS, roofs),
-    Figure("points", "The points and their share of the roof", BENCHMARKS, points),
+    Figure("roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", ALL, everything, CHART),
+    Figure("roofs", "The roofs, published and measured", ALL, roofs),
+    Figure("points", "The points and their share of the roof", ALL, points),
     Figure("kernels", "Single operations: counters and formulas", ("roofline_kernel",), kernels),
     Figure("tensor_cores", "FLOP not visible to FADD, FMUL and FFMA counters", ("roofline_model",), tensor_cores),
 )

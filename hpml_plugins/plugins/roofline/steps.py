@@ -1,0 +1,247 @@
+"""The steps that are counted and timed: models and single operations. As a program: one step for ncu to count.
+
+python -m hpml_plugins.plugins.roofline.steps model resnet50 train bfloat16 32 0
+python -m hpml_plugins.plugins.roofline.steps kernel matmul_float32_2048 0
+
+Imports torch: imported inside `measure` only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from hpml_plugins import HpmlError
+from hpml_plugins.plugins.roofline import formulas
+
+STEPS = ("forward", "train")
+SIZE, CLASSES = 224, 1000
+#: Low: at 0.01 the loss of a ResNet50 on a few images rises again after three steps.
+LEARNING_RATE = 0.001
+#: Elements of the vectors: 512 MiB of float32, several times the L2 of any card.
+ELEMENTS = 2**27
+ROWS = 2**15  # of softmax, over ELEMENTS / ROWS = 4096 columns
+#: Multiply-adds of each element in the kernels `fma_*`.
+REPEATS = 64
+FMA_ELEMENTS = 2**22
+SCALE = 1.5
+#: Before the step that ncu counts.
+WARM_UP = 2
+
+
+def use(dtype: str) -> Any:
+    """Tell torch how to compute float32, and return the torch.dtype that tensors have in this precision.
+
+    torch lets cuDNN round float32 convolutions to TF32 unless told not to; "float32" here is float32.
+    """
+    allowed = dtype == "tf32"
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed
+    return torch.float32 if allowed else getattr(torch, dtype)
+
+
+class ModelStep:
+    """One step of a torchvision classifier on random images; weights and images come from the seed.
+
+    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum. Weights,
+    activations and gradients are in the precision's torch.dtype.  run: does the step once.
+    """
+
+    def __init__(self, model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> None:
+        from torchvision.models import get_model
+
+        self.dtype = use(dtype)
+        torch.manual_seed(seed)
+        self.on_cpu = get_model(model, weights=None).eval()
+        self.images = torch.randn(batch, 3, SIZE, SIZE)
+        self.network = get_model(model, weights=None)
+        self.network.load_state_dict(self.on_cpu.state_dict())
+        self.network.to(device, self.dtype).train(step == "train")
+        self.on_device = self.images.to(device, self.dtype)
+        self.labels = torch.randint(CLASSES, (batch,)).to(device)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
+        self.loss = torch.full((), math.nan)
+        self.run = self._train if step == "train" else self._forward
+
+    def _forward(self) -> Any:
+        with torch.no_grad():
+            return self.network(self.on_device)
+
+    def _train(self) -> Any:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(self.network(self.on_device), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        self.loss = loss.detach()
+        return self.loss
+
+    def error(self) -> float:
+        """Relative error (2-norm) of the logits of up to two images against float32 on the CPU, in eval mode."""
+        training = self.network.training
+        with torch.no_grad():
+            truth = self.on_cpu(self.images[:2])
+            found = self.network.eval()(self.on_device[:2]).float().cpu()
+        self.network.train(training)
+        return float((found - truth).norm() / truth.norm())
+
+
+def require(model: str, step: str) -> None:
+    """Raise HpmlError, with the nearest names, for a model that torchvision lacks or an unknown step."""
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if model not in known:
+        near = ", ".join(difflib.get_close_matches(model, known, n=3)) or "see torchvision.models.list_models()"
+        raise HpmlError(f"torchvision has no classifier {model!r}; near: {near}")
+    if step not in STEPS:
+        raise HpmlError(f"no step {step!r}; use one of {', '.join(STEPS)}")
+
+
+def estimate(run: Callable[[], Any]) -> tuple[float, float]:
+    """(FLOP, bytes) of one call of `run`, for where no counter can be read.
+
+    FLOP: torch's formulas of convolutions, matrix products and attention, 2 a multiply-add; nothing else is counted.
+    bytes: each operator that is no view reads all its inputs and writes all its results once, as if nothing stayed in
+    a cache between operators or was fused: above what a device with a cache moves.
+    """
+    with FlopCounterMode(display=False) as flop, Traffic() as traffic:
+        run()
+    return float(flop.get_total_flops()), float(traffic.nbytes)
+
+
+class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
+    """Adds up the bytes of the inputs and results of every operator that is no view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nbytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        # A view moves nothing, and neither does memory that is only reserved.
+        if not func.is_view and not func.overloadpacket.__name__.startswith(("empty", "new_empty")):
+            leaves = tree_leaves([args, kwargs, result])
+            self.nbytes += sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return result
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """One operation whose FLOP and bytes a formula gives.
+
+    run: does it once.  flop, nbytes: by formula.  tolerance: by how much of `flop` the counters may differ, None where
+    the formula is a convention.  part, truth: a part of the result, and the same in float64.  streams: it is bound by
+    memory, and far larger than the L2.
+    """
+
+    run: Callable[[], Any]
+    flop: float
+    nbytes: float
+    tolerance: float | None
+    part: torch.Tensor
+    truth: Callable[[], torch.Tensor]
+    streams: bool = False
+
+    def error(self) -> float:
+        """Relative error (2-norm) of the last result against float64."""
+        truth = self.truth()
+        return float((self.part.double() - truth).norm() / truth.norm())
+
+
+def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> KernelStep:
+    """An operation by name: see `formulas.parse`.  elements: of the vectors.  Raises HpmlError for another name."""
+    kind, dtype, size = formulas.parse(name)
+    torch.manual_seed(seed)
+    if kind == "matmul":
+        return _matmul(dtype, size, device)
+    return _fma(dtype) if kind == "fma" else _streaming(kind, elements, device)
+
+
+#: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element, tolerance of the FLOP.
+_STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int, float | None]] = {
+    # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's Copy is no kernel
+    # in torch but a copy by the driver, which ncu does not see: `roof_copy` times it.
+    "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1, 0.02),
+    "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2, 0.02),
+    # A comparison is no floating-point operation, neither here nor to the counters.
+    "relu": (lambda a, b, out: torch.clamp_min(a, 0, out=out), 2, 0, None),
+    # By convention 5 an element: compare, subtract, exponential, add, divide.
+    "softmax": (lambda a, b, out: torch.softmax(a, 1, out=out), 2, 5, None),
+}
+
+
+def _streaming(kind: str, elements: int, device: str) -> KernelStep:
+    compute, arrays, flop, tolerance = _STREAMING[kind]
+    a, b = (torch.randn(elements, device=device).view(-1, elements // min(ROWS, elements)) for _ in range(2))
+    out = torch.empty_like(a)
+    return KernelStep(
+        lambda: compute(a, b, out),
+        float(flop * elements),
+        float(arrays * out.nbytes),
+        tolerance,
+        out[:8],
+        lambda: compute(a[:8].double(), b[:8].double(), None),
+        streams=True,
+    )
+
+
+def _matmul(dtype: str, n: int, device: str) -> KernelStep:
+    a, b = (torch.randn(n, n, device=device, dtype=use(dtype)) for _ in range(2))
+    out = torch.empty_like(a)
+    return KernelStep(
+        lambda: torch.mm(a, b, out=out),
+        float(formulas.matmul_flop(n)),
+        float(formulas.matmul_bytes(n, out.element_size())),
+        0.02,  # scaling a result by alpha is n² more; a tile that overhangs the matrix is computed whole
+        out[:8],
+        lambda: a[:8].double() @ b.double(),
+    )
+
+
+def _fma(dtype: str) -> KernelStep:
+    """x ← x · y + z, REPEATS times an element, in packed pairs: so many FLOP exactly, all outside tensor cores."""
+    from hpml_plugins.plugins.roofline.packed import multiply_add
+
+    kind = getattr(torch, dtype)
+    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(kind) for _ in range(3))
+    out = torch.empty_like(x)
+
+    def truth() -> Any:
+        value, by, plus = (values[:4096].double() for values in (x, y, z))
+        for _ in range(REPEATS):
+            value = value * by + plus
+        return value
+
+    flop = float(formulas.FLOP_PER_MULTIPLY_ADD * REPEATS * FMA_ELEMENTS)
+    return KernelStep(lambda: multiply_add(x, y, z, out, REPEATS), flop, float(4 * out.nbytes), 0.0, out[:4096], truth)
+
+
+def main(what: str, *arguments: str) -> None:
+    """Run a step a few times, then once with the profiler on."""
+    run: Callable[[], Any]
+    if what == "model":
+        model, step, dtype, batch, seed = arguments
+        run = ModelStep(model, step, dtype, int(batch), "cuda", int(seed)).run
+    else:
+        name, seed = arguments
+        run = kernel_step(name, "cuda", int(seed)).run
+    for _ in range(WARM_UP):
+        run()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
