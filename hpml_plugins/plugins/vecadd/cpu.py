@@ -15,7 +15,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Requires, Samples
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bandwidth, is_sum, require, vectors
+from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bytes_moved, is_sum, require, vectors
 
 IMPLEMENTATIONS = ("numpy", "loop", "parallel", "cpp")
 SOURCE = Path(__file__).with_name("vecadd.cpp")
@@ -33,7 +33,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
     time = _cpp(bench, elements) if implementation == "cpp" else _in_python(bench, elements, implementation)
-    return {"time": time, "bandwidth": bandwidth(elements, time)}
+    return {"time": time, "bandwidth": bytes_moved(elements) / time}
 
 
 def addition(implementation: str) -> Any:

@@ -7,19 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
-from hpml_plugins.plugins.vecadd.vectors import (
-    LAUNCHES,
-    METRICS,
-    MILLION,
-    MILLIONS,
-    bandwidth,
-    bytes_moved,
-    is_sum,
-    require,
-    shape,
-    vectors,
-)
+from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bytes_moved, is_sum, require, vectors
 
+THREADS = 256
+LAUNCHES = ("1x1", "1x256", "grid")
 MEMORIES = ("pageable", "pinned")
 PREFETCHES = ("off", "on")
 EXPLICIT_PHASES = ("allocation", "h2d", "kernel", "d2h", "free")
@@ -34,11 +25,21 @@ LONG_KERNEL = 0.1
 LARGEST_SHARE = 0.25
 
 
+def shape(launch: str, elements: int) -> tuple[int, int]:
+    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256.
+
+    Raises HpmlError for an unknown launch.
+    """
+    require("launch", launch, LAUNCHES)
+    if launch == "grid":
+        return -(-elements // THREADS), THREADS
+    return 1, 1 if launch == "1x1" else THREADS
+
+
 def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -> Mapping[str, Samples]:
     """Time c = a + b of `millions` million float32 in the GPU's own memory: the kernel, and the program around it.
 
-    memory: of the host, "pageable" or "pinned". Making and pinning the vectors and the first launch are excluded.
-    Raises HpmlError for an unknown launch or memory.
+    memory: of the host. Making and pinning the vectors and the first launch are excluded.
     """
     require("launch", launch, LAUNCHES)
     require("memory", memory, MEMORIES)
@@ -66,15 +67,14 @@ def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -
         free_now()
         yield "free"
 
-    return _measure(bench, launch, (a, b, c), run, "kernel", EXPLICIT_PHASES)
+    return _measure(bench, launch, (a, b, c), run, EXPLICIT_PHASES)
 
 
 def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) -> Mapping[str, Samples]:
     """Time c = a + b of `millions` million float32 in unified memory: the first launch, which moves pages, and later.
 
     prefetch: "on" asks the driver to move the pages before they are touched; the phase that touches them includes it.
-    Every run allocates anew, so that no page is on the GPU beforehand. Raises HpmlError for an unknown launch or
-    prefetch.
+    Every run allocates anew, so that no page is on the GPU beforehand.
     """
     require("launch", launch, LAUNCHES)
     require("prefetch", prefetch, PREFETCHES)
@@ -102,7 +102,7 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
         add(*shared)
         yield "first_touch"
         add(*shared)
-        yield "again"
+        yield "kernel"
         if prefetch == "on":
             cuda_kernels.prefetch(shared[2:], to_gpu=False)
         cuda.synchronize()  # the host must not read before the pages have arrived
@@ -112,7 +112,7 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
         cuda_kernels.free_now()
         yield "free"
 
-    return _measure(bench, launch, (a, b, c), run, "again", UNIFIED_PHASES, launches=2)
+    return _measure(bench, launch, (a, b, c), run, UNIFIED_PHASES, launches=2)
 
 
 def _measure(
@@ -120,14 +120,13 @@ def _measure(
     launch: str,
     host: tuple[Any, Any, Any],
     run: Callable[..., Iterator[str]],
-    kernel: str,
     parts_of_total: tuple[str, ...],
     launches: int = 1,
 ) -> Mapping[str, Samples]:
     """Check the launch, repeat whole runs of the program, and time its kernel alone.
 
-    host: a, b and c.  run: called with what adds three arrays on the GPU, yields the name of each phase at its end.
-    kernel: the phase that is one launch over data on the GPU.  launches: in a run.
+    host: a, b and c.  run: called with what adds three arrays on the GPU, yields the name of each phase at its end, of
+    which "kernel" is one launch over data on the GPU.  launches: in a run.
     """
     from numba import cuda
 
@@ -146,7 +145,7 @@ def _measure(
         time_laps(run(add), cuda.synchronize)
     phases = repeat(bench, lambda: time_laps(run(add), cuda.synchronize), parts_of_total)
     bench.check(is_sum(*host), "sum differs from NumPy's")
-    alone = phases.pop(kernel)
+    alone = phases.pop("kernel")
     if alone.median < LONG_KERNEL:
         # In a run whose first launch is timed repeatedly; of unified memory the untimed first call moves the pages.
         # numba launches on the legacy default stream of the device's primary context. torch's current stream is the
@@ -159,7 +158,7 @@ def _measure(
     else:
         alone = alone.note(launch="visible: below 0.1 % of the kernel")
     alone = alone.note(blocks=blocks, threads=threads)
-    return {"time": alone, "bandwidth": bandwidth(elements, alone), **phases}
+    return {"time": alone, "bandwidth": bytes_moved(elements) / alone, **phases}
 
 
 def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float]:

@@ -8,17 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
-from hpml_plugins.plugins.vecadd.vectors import (
-    FLOAT32,
-    LENGTHS,
-    METRICS,
-    MILLION,
-    bandwidth,
-    bytes_moved,
-    is_sum,
-    require,
-    vectors,
-)
+from hpml_plugins.plugins.vecadd.vectors import LENGTHS, METRICS, MILLION, bytes_moved, is_sum, require, vectors
 
 if TYPE_CHECKING:
     import torch
@@ -59,13 +49,9 @@ class Configuration:
         once = -(-elements // (self.width * self.unroll * self.threads))
         return min(once, most) if self.resident else once
 
-    @property
-    def grid(self) -> str:
-        """The kind of grid, in words."""
-        return "resident" if self.resident else "one pass"
-
     def __str__(self) -> str:
-        return f"{self.unroll} × {self.width} float32, {self.threads} threads, {self.grid}, {self.caching}"
+        grid = "resident" if self.resident else "one pass"
+        return f"{self.unroll} × {self.width} float32, {self.threads} threads, {grid}, {self.caching}"
 
 
 def kernels(cachings: Sequence[str]) -> list[Configuration]:
@@ -147,9 +133,9 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     copy = bench.time(lambda: c.copy_(a), name="copy")
     return {
         "time": time,
-        "bandwidth": bandwidth(elements, time),
+        "bandwidth": bytes_moved(elements) / time,
         "vs_torch": alternating.ratio("torch", "own"),
-        "copy_bandwidth": 2 * FLOAT32 * elements / copy,
+        "copy_bandwidth": 2 * a.nbytes / copy,
     }
 
 
@@ -174,8 +160,16 @@ def _tuned(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> tuple[Step, dict[str
     bench.series("tuning", series, dict.fromkeys(series, "1") | {"time": "s"})
     best = next(iter(tried))
     step, blocks = launcher(best)
-    what = {name: value for name, value in asdict(best).items() if name != "resident"}
-    return step, {**what, "configuration": str(best), "grid": best.grid, "blocks": blocks, "configurations": len(tried)}
+    return step, {
+        "configuration": str(best),
+        "width": best.width,
+        "unroll": best.unroll,
+        "threads": best.threads,
+        "blocks": blocks,
+        "grid": "resident" if best.resident else "one pass",
+        "caching": best.caching,
+        "configurations": len(tried),
+    }
 
 
 def make_launcher(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> Callable[[Configuration], tuple[Step, int]]:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: sizes, vectors and their check, the bandwidth, and the launches. Pure."""
+"""What the benchmarks share: sizes, metrics, and the vectors with their check."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from hpml_plugins import HpmlError, Metric
 
 MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
-FLOAT32 = 4  # B
 #: No block divides these: every launch is checked against NumPy for them before it is timed.
 LENGTHS = (1, 255, 257, 1_000_003)
-THREADS = 256
-LAUNCHES = ("1x1", "1x256", "grid")
 
 METRICS = (
     Metric("time", "s", "lower", "of one addition of all elements"),
@@ -27,12 +24,7 @@ def bytes_moved(elements: int) -> int:
     The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's Add.
     Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers, "Counting Bytes and FLOPS".
     """
-    return 3 * FLOAT32 * elements
-
-
-def bandwidth(elements: int, time: Any) -> Any:
-    """Bytes moved over time, B/s.  time: s, a number or Samples; the result is of the same kind."""
-    return bytes_moved(elements) / time
+    return 3 * 4 * elements
 
 
 def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
@@ -49,17 +41,6 @@ def is_sum(a: Any, b: Any, c: Any) -> bool:
     import numpy as np
 
     return bool(np.array_equal(c, a + b))
-
-
-def shape(launch: str, elements: int) -> tuple[int, int]:
-    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256.
-
-    Raises HpmlError for an unknown launch.
-    """
-    require("launch", launch, LAUNCHES)
-    if launch == "grid":
-        return -(-elements // THREADS), THREADS
-    return 1, 1 if launch == "1x1" else THREADS
 
 
 def require(parameter: str, value: str, known: Sequence[str]) -> None:
