@@ -152,7 +152,7 @@ def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> No
 
 
 def test_unknown_names_are_told_the_known_ones(node: Node) -> None:
-    with pytest.raises(HpmlError, match="no classifier 'resnet81'; near: resnet18"):
+    with pytest.raises(HpmlError, match="no classifier 'resnet81'; did you mean 'resnet18'"):
         MODEL.measure(bench(node), model="resnet81", step="train", dtype="float32", batch=1)
     with pytest.raises(HpmlError, match="no step 'backward'; use one of forward, train"):
         MODEL.measure(bench(node), model="resnet18", step="backward", dtype="float32", batch=1)
@@ -278,12 +278,12 @@ def test_later_rounds_time_the_best_size_of_matmul_alone(
 def test_later_rounds_do_not_count_again(gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu(tmp_path, f"VALUES = {{{counting.READ!r}: '8', {counting.WRITTEN!r}: '2'}}\n{COUNTING}", monkeypatch)
     rounds = [Bench(gpu_node, {}, gpus=1, shared=tmp_path / "point") for _ in range(2)]
-    first = counting.count(rounds[0], ["kernel", "scale", "0"])
+    first = counting.count(rounds[0], "kernel", ["scale", "cuda", 0])
     (tmp_path / "ncu").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert first is not None
     assert first.nbytes == 10
-    assert (counting.count(rounds[1], ["kernel", "scale", "0"]), rounds[1].warnings) == (first, [])
+    assert (counting.count(rounds[1], "kernel", ["scale", "cuda", 0]), rounds[1].warnings) == (first, [])
 
 
 def ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_counts_and_their_source_come_from_ncu(gpu_node: Node, tmp_path: Path, m
     }
     ncu(tmp_path, f"VALUES = {values}\n{COUNTING}", monkeypatch)
     used = bench(gpu_node, gpus=1)
-    counts = counting.count(used, ["kernel", "matmul_float32_2048", "0"])
+    counts = counting.count(used, "kernel", ["matmul_float32_2048", "cuda", 0])
     done = counting.settle(used, counts, lambda: pytest.fail("estimated"))
     assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (2 * 2048**3, 50_331_648, "ncu", "ncu")
     assert used.attached["operations"].columns["ffma"] == [2048**3]
@@ -329,7 +329,7 @@ VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.su
 {COUNTING}
 """
     ncu(tmp_path, script, monkeypatch)
-    counts = counting.count(bench(gpu_node, gpus=1), ["kernel", "scale", "0"])
+    counts = counting.count(bench(gpu_node, gpus=1), "kernel", ["scale", "cuda", 0])
     assert counts is not None
     assert counts.flop == 3 + 4
 
@@ -346,7 +346,7 @@ def test_without_permission_the_estimate_is_taken_and_the_reason_is_said(
 ) -> None:
     ncu(tmp_path, script, monkeypatch)
     used = bench(gpu_node, gpus=1)
-    done = counting.settle(used, counting.count(used, ["kernel", "scale", "0"]), lambda: (10.0, 5.0))
+    done = counting.settle(used, counting.count(used, "kernel", ["scale", "cuda", 0]), lambda: (10.0, 5.0))
     assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (10.0, 5.0, "estimate", "estimate")
     (said,) = used.warnings
     assert said.startswith("FLOP and bytes are estimated, not counted: ")

@@ -17,6 +17,7 @@ Source: ncu's SpeedOfLight_Hierarchical{Half,Single,Double,Tensor}RooflineChart.
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,16 +111,16 @@ def add_up(kernels: Sequence[Mapping[str, float]]) -> Counts:
     return Counts(operations, sum(moved) if all(known) else None, [flop_of(counts) for counts in each], moved)
 
 
-def count(bench: Bench, arguments: Sequence[str], dtype: str = "") -> Counts | None:
+def count(bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = "") -> Counts | None:
     """Count a step of `steps.main` with ncu. None, with a warning that names the reason, where that cannot be.
 
-    dtype: see `counters`. Caches are emptied before each kernel, so it reads all its inputs from DRAM.
+    dtype: see `counters`. Caches are emptied before each kernel, so that it reads all its inputs from DRAM.
     """
     if bench.device != "cuda":
         bench.warn("FLOP and bytes are estimated, not counted: no GPU")
         return None
     wanted = counters(formulas.capability(bench), dtype)
-    command = [sys.executable, "-m", PROGRAM, *arguments]
+    command = [sys.executable, "-m", PROGRAM, step, json.dumps(arguments)]
     while True:
         try:
             return add_up(bench.once("counters", functools.partial(_read, command, wanted)))

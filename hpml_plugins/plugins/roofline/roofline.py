@@ -11,6 +11,9 @@ from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
 
 #: Relative error of logits: of a matrix product, grown through the layers.
 MODEL_TOLERANCE = {dtype: 5 * tolerance for dtype, tolerance in formulas.TOLERANCE.items()}
+#: Relative difference up to which counted FLOP agree with the formula, where that is no convention. Scaling a product
+#: by alpha is n² more; a tile that overhangs the matrix is computed whole.
+FLOP_TOLERANCE = {"scale": 0.02, "triad": 0.02, "matmul": 0.02, "fma": 0.0}
 #: By how much the bytes of an operation far larger than the L2 may differ from its formula: what stays in the L2 is not
 #: written within the kernel.
 BYTES_TOLERANCE = 0.15
@@ -26,21 +29,20 @@ METRICS = (
 
 
 def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> dict[str, Any]:
-    """Count and time one step of a torchvision classifier on `batch` random images of 224 × 224.
+    """Count and time one step, "forward" or "train", of a torchvision classifier on random images of 224 × 224.
 
-    step: "forward" or "train".  dtype: "float32", "tf32", "bfloat16" or "float16", of weights, activations, gradients.
-    FLOP and bytes that ncu cannot count are estimated, with a warning. Raises HpmlError for an unknown model, step or
-    precision.
+    FLOP and bytes that ncu cannot count are estimated, with a warning. Raises HpmlError for an unknown model or step.
     """
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline import steps
 
     steps.require(model, step)
     bench.progress("counting", 0.1)
-    counts = count(bench, ["model", model, step, dtype, str(batch), str(bench.seed)], dtype)
+    arguments = (model, step, dtype, batch, bench.device, bench.seed)
+    counts = count(bench, "model", arguments, dtype)
 
     bench.progress("checking", 0.6)
-    built = steps.ModelStep(model, step, dtype, batch, bench.device, bench.seed)
+    built = steps.ModelStep(*arguments)
     error = built.error()
     bench.check(
         error < MODEL_TOLERANCE[dtype], f"logits differ from the CPU's in float32 by {error:.1e} of their length"
@@ -68,7 +70,7 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     if kind == "fma":
         bench.import_module("triton")
     bench.progress("counting", 0.1)
-    counts = count(bench, ["kernel", kernel, str(bench.seed)])
+    counts = count(bench, "kernel", (kernel, bench.device, bench.seed))
 
     bench.progress("checking", 0.5)
     from hpml_plugins.plugins.roofline.steps import kernel_step
@@ -78,12 +80,12 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     error = built.error()
     bench.check(error < formulas.TOLERANCE[dtype], f"result differs from float64's by {error:.1e} of its length")
     work = settle(bench, counts, lambda: (built.flop, built.nbytes))
-    if work.flop_source == NCU and built.tolerance is not None:
+    if work.flop_source == NCU and kind in FLOP_TOLERANCE:
         bench.check(
-            abs(work.flop - built.flop) <= built.tolerance * built.flop,
+            abs(work.flop - built.flop) <= FLOP_TOLERANCE[kind] * built.flop,
             f"ncu counts {work.flop:.10g} FLOP, the formula says {built.flop:.10g}",
         )
-    if work.bytes_source == NCU and built.streams:
+    if work.bytes_source == NCU and kind in formulas.STREAMING:
         bench.check(
             abs(work.nbytes / built.nbytes - 1) <= BYTES_TOLERANCE,
             f"ncu counts {work.nbytes:.10g} B, the formula says {built.nbytes:.10g}",

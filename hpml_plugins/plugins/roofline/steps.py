@@ -1,14 +1,15 @@
 """The steps that are counted and timed: models and single operations. As a program: one step for ncu to count.
 
-python -m hpml_plugins.plugins.roofline.steps model resnet50 train bfloat16 32 0
-python -m hpml_plugins.plugins.roofline.steps kernel matmul_float32_2048 0
+python -m hpml_plugins.plugins.roofline.steps model '["resnet50", "train", "bfloat16", 32, "cuda", 0]'
+python -m hpml_plugins.plugins.roofline.steps kernel '["matmul_float32_2048", "cuda", 0]'
 
 Imports torch: imported inside `measure` only.
 """
 
 from __future__ import annotations
 
-import difflib
+import copy
+import json
 import math
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpml_plugins import HpmlError
+from hpml_plugins.errors import nearest
 from hpml_plugins.plugins.roofline import formulas
 
 STEPS = ("forward", "train")
@@ -50,23 +52,20 @@ def use(dtype: str) -> Any:
 
 
 class ModelStep:
-    """One step of a torchvision classifier on random images; weights and images come from the seed.
+    """One step of a torchvision classifier on random images: `run` does it once.
 
-    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum. Weights,
-    activations and gradients are in the precision's torch.dtype.  run: does the step once.
+    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum.
     """
 
     def __init__(self, model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> None:
         from torchvision.models import get_model
 
-        self.dtype = use(dtype)
+        kind = use(dtype)
         torch.manual_seed(seed)
         self.on_cpu = get_model(model, weights=None).eval()
         self.images = torch.randn(batch, 3, SIZE, SIZE)
-        self.network = get_model(model, weights=None)
-        self.network.load_state_dict(self.on_cpu.state_dict())
-        self.network.to(device, self.dtype).train(step == "train")
-        self.on_device = self.images.to(device, self.dtype)
+        self.network = copy.deepcopy(self.on_cpu).to(device, kind).train(step == "train")
+        self.on_device = self.images.to(device, kind)
         self.labels = torch.randint(CLASSES, (batch,)).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
         self.loss = torch.full((), math.nan)
@@ -95,13 +94,12 @@ class ModelStep:
 
 
 def require(model: str, step: str) -> None:
-    """Raise HpmlError, with the nearest names, for a model that torchvision lacks or an unknown step."""
+    """Raise HpmlError for a model that torchvision lacks or an unknown step."""
     from torchvision import models
 
     known = models.list_models(module=models)
     if model not in known:
-        near = ", ".join(difflib.get_close_matches(model, known, n=3)) or "see torchvision.models.list_models()"
-        raise HpmlError(f"torchvision has no classifier {model!r}; near: {near}")
+        raise HpmlError(f"torchvision has no classifier {model!r}; {nearest(model, known)}")
     if step not in STEPS:
         raise HpmlError(f"no step {step!r}; use one of {', '.join(STEPS)}")
 
@@ -138,18 +136,14 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to m
 class KernelStep:
     """One operation whose FLOP and bytes a formula gives.
 
-    run: does it once.  flop, nbytes: by formula.  tolerance: by how much of `flop` the counters may differ, None where
-    the formula is a convention.  part, truth: a part of the result, and the same in float64.  streams: it is bound by
-    memory, and far larger than the L2.
+    run: does it once.  flop, nbytes: by formula.  part, truth: a part of the result, and the same in float64.
     """
 
     run: Callable[[], Any]
     flop: float
     nbytes: float
-    tolerance: float | None
     part: torch.Tensor
     truth: Callable[[], torch.Tensor]
-    streams: bool = False
 
     def error(self) -> float:
         """Relative error (2-norm) of the last result against float64."""
@@ -166,42 +160,40 @@ def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> 
     return _fma(dtype) if kind == "fma" else _streaming(kind, elements, device)
 
 
-#: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element, tolerance of the FLOP.
-_STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int, float | None]] = {
+#: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element.
+_STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
     # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's Copy is no kernel
     # in torch but a copy by the driver, which ncu does not see: `roof_copy` times it.
-    "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1, 0.02),
-    "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2, 0.02),
+    "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1),
+    "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2),
     # A comparison is no floating-point operation, neither here nor to the counters.
-    "relu": (lambda a, b, out: torch.clamp_min(a, 0, out=out), 2, 0, None),
+    "relu": (lambda a, b, out: torch.clamp_min(a, 0, out=out), 2, 0),
     # By convention 5 an element: compare, subtract, exponential, add, divide.
-    "softmax": (lambda a, b, out: torch.softmax(a, 1, out=out), 2, 5, None),
+    "softmax": (lambda a, b, out: torch.softmax(a, 1, out=out), 2, 5),
 }
 
 
 def _streaming(kind: str, elements: int, device: str) -> KernelStep:
-    compute, arrays, flop, tolerance = _STREAMING[kind]
+    compute, arrays, flop = _STREAMING[kind]
     a, b = (torch.randn(elements, device=device).view(-1, elements // min(ROWS, elements)) for _ in range(2))
     out = torch.empty_like(a)
     return KernelStep(
         lambda: compute(a, b, out),
         float(flop * elements),
         float(arrays * out.nbytes),
-        tolerance,
         out[:8],
         lambda: compute(a[:8].double(), b[:8].double(), None),
-        streams=True,
     )
 
 
 def _matmul(dtype: str, n: int, device: str) -> KernelStep:
-    a, b = (torch.randn(n, n, device=device, dtype=use(dtype)) for _ in range(2))
+    kind = use(dtype)
+    a, b = (torch.randn(n, n, device=device, dtype=kind) for _ in range(2))
     out = torch.empty_like(a)
     return KernelStep(
         lambda: torch.mm(a, b, out=out),
         float(formulas.matmul_flop(n)),
         float(formulas.matmul_bytes(n, out.element_size())),
-        0.02,  # scaling a result by alpha is n² more; a tile that overhangs the matrix is computed whole
         out[:8],
         lambda: a[:8].double() @ b.double(),
     )
@@ -222,18 +214,13 @@ def _fma(dtype: str) -> KernelStep:
         return value
 
     flop = float(formulas.FLOP_PER_MULTIPLY_ADD * REPEATS * FMA_ELEMENTS)
-    return KernelStep(lambda: multiply_add(x, y, z, out, REPEATS), flop, float(4 * out.nbytes), 0.0, out[:4096], truth)
+    return KernelStep(lambda: multiply_add(x, y, z, out, REPEATS), flop, float(4 * out.nbytes), out[:4096], truth)
 
 
-def main(what: str, *arguments: str) -> None:
+def main(what: str, arguments: str) -> None:
     """Run a step a few times, then once with the profiler on."""
-    run: Callable[[], Any]
-    if what == "model":
-        model, step, dtype, batch, seed = arguments
-        run = ModelStep(model, step, dtype, int(batch), "cuda", int(seed)).run
-    else:
-        name, seed = arguments
-        run = kernel_step(name, "cuda", int(seed)).run
+    builders: dict[str, Callable[..., Any]] = {"model": ModelStep, "kernel": kernel_step}
+    run = builders[what](*json.loads(arguments)).run
     for _ in range(WARM_UP):
         run()
     torch.cuda.synchronize()

@@ -15,9 +15,7 @@ BASELINES = ("cpp", "loop")
 
 
 def programs(records: Sequence[Record]) -> Table:
-    """One row per point. time: of a whole run where the benchmark measures it, else of the addition, as `kernel` is.
-    speedup: the CPU program's time on the same machine for the same size divided by this one's.
-    """
+    """One row per point. time: of a whole run where the benchmark measures it, else of the addition as `kernel` is."""
     on_cpu = {
         (record.machine, record.params["millions"], record.params["implementation"]): record.metrics["time"].median
         for record in records
@@ -77,8 +75,7 @@ def bandwidth(records: Sequence[Record]) -> Table:
             "vs_torch": record.median("vs_torch"),
             "peak": card.bandwidth if card else None,
         }
-        uses_whole_card = record.params.get("launch", "grid") == "grid"
-        if uses_whole_card and record.params.get("memory", "pinned") == "pinned":
+        if record.params.get("launch", "grid") == "grid" and record.params.get("memory", "pinned") == "pinned":
             rows.append(row)
         if row["kernel"] == "tuned":
             rows.append({**row, "kernel": "copy", "bandwidth": record.median("copy_bandwidth"), "vs_torch": None})

@@ -27,12 +27,22 @@ FLAGS = ("-O3", "-std=c++17")
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
     """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the check excluded.
 
-    implementation: "numpy", "loop" (numba, one thread), "parallel" (numba, all its threads) or "cpp" (a program of its
-    own, one thread). Raises HpmlError for another.
+    implementation: "numpy", "loop" (numba, one thread), "parallel" (numba, all its threads), "cpp" (a program, one
+    thread).
     """
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
-    time = _cpp(bench, elements) if implementation == "cpp" else _in_python(bench, elements, implementation)
+    if implementation == "cpp":
+        time = _cpp(bench, elements)
+    else:
+        from numba import get_num_threads
+
+        add = addition(implementation)
+        a, b, c = vectors(elements, bench.seed)
+        add(a, b, c)
+        bench.check(is_sum(a, b, c), "sum differs from NumPy's")
+        time = bench.time(lambda: add(a, b, c), device="cpu")
+        time = time.note(threads=get_num_threads() if implementation == "parallel" else 1)
     return {"time": time, "bandwidth": bytes_moved(elements) / time}
 
 
@@ -48,17 +58,6 @@ def addition(implementation: str) -> Any:
     if implementation == "numpy":
         return lambda a, b, c: np.add(a, b, out=c)
     return numba.njit(parallel=implementation == "parallel")(loop)
-
-
-def _in_python(bench: Bench, elements: int, implementation: str) -> Samples:
-    from numba import get_num_threads
-
-    add = addition(implementation)
-    a, b, c = vectors(elements, bench.seed)
-    add(a, b, c)
-    bench.check(is_sum(a, b, c), "sum differs from NumPy's")
-    time = bench.time(lambda: add(a, b, c), device="cpu")
-    return time.note(threads=get_num_threads() if implementation == "parallel" else 1)
 
 
 def _cpp(bench: Bench, elements: int) -> Samples:
@@ -87,10 +86,7 @@ def version(compiler: str) -> str:
 
 
 def build(compiler: str, folder: Path) -> Path:
-    """The program, compiled into `folder` unless it already holds one of this source, compiler and flags.
-
-    Raises HpmlError with the compiler's first error, or where the folder cannot be written.
-    """
+    """The program, compiled into `folder` unless it already holds one of this source, compiler and flags."""
     built_from = "\0".join((SOURCE.read_text(), compiler, version(compiler), *FLAGS, platform.machine()))
     program = folder / f"vecadd-{hashlib.sha256(built_from.encode()).hexdigest()[:16]}"
     if program.exists():
@@ -110,10 +106,7 @@ def build(compiler: str, folder: Path) -> Path:
 
 
 def run(program: Path, elements: int, seed: int, plan: SamplingPlan) -> tuple[Samples, int]:
-    """Samples of one addition, s, by the program's own clock, and the checksum of its c.
-
-    Raises HpmlError when the program fails.
-    """
+    """Samples of one addition, s, by the program's own clock, and the checksum of its c."""
     done = _run(str(program), *map(str, (elements, seed % 2**32, plan.budget, plan.fewest, plan.most)))
     if done.returncode != 0:
         raise HpmlError(f"{program.name} ended with exit status {done.returncode}: {done.stderr.strip()}")

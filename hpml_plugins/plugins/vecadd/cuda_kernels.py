@@ -73,8 +73,8 @@ def make_add_wide(width: int, unroll: int, caching: str) -> Any:
     """`add_wide(a, b, c, first, step)`: c = a + b at `unroll` places, `width` float32 at each.
 
     numba's arrays promise alignment to an element only, so its compiler may not join loads: the instructions are PTX.
-    All is loaded before anything is stored. The places are first, first + step, …; each must lie on a multiple of
-    4 · width bytes, and all of it inside the contiguous float32 vectors: nothing is checked.
+    All is loaded before anything is stored. The places first, first + step, … must be multiples of `width` inside
+    contiguous vectors: nothing is checked.
     """
     load, store = OPERATORS[caching]
     kind = {1: "f32", 2: "v2.f32", 4: "v4.f32"}[width]
@@ -145,23 +145,12 @@ def free_now() -> None:
         cuda.current_context().deallocations.clear()
 
 
-def why_no_prefetch() -> str:
-    """Why unified memory cannot be prefetched here; empty where it can."""
-    try:
-        _driver()
-    except ImportError as error:
-        return f"unified memory is prefetched through cuda-bindings, which does not import: {error}"
-    if not cuda.get_current_device().CONCURRENT_MANAGED_ACCESS:
-        return "this card and driver move unified memory whole at each launch (no concurrent managed access)"
-    return ""
-
-
 def prefetch(arrays: Iterable[Any], *, to_gpu: bool) -> None:
-    """Enqueue the move of managed arrays to the GPU or to the host on the default stream.
+    """Enqueue the move of managed arrays to the GPU or to the host on the default stream."""
+    from cuda.bindings import driver
 
-    Raises RuntimeError with the driver's answer when it refuses.
-    """
-    driver, enqueue = _driver()
+    # The call that takes a location: CUDA 13 has dropped the older one and the suffix.
+    enqueue = getattr(driver, "cuMemPrefetchAsync_v2", None) or driver.cuMemPrefetchAsync
     kind = driver.CUmemLocationType
     location = driver.CUmemLocation()
     location.type = kind.CU_MEM_LOCATION_TYPE_DEVICE if to_gpu else kind.CU_MEM_LOCATION_TYPE_HOST
@@ -170,10 +159,3 @@ def prefetch(arrays: Iterable[Any], *, to_gpu: bool) -> None:
         (answer,) = enqueue(array.ctypes.data, array.nbytes, location, 0, driver.CUstream(0))
         if answer != driver.CUresult.CUDA_SUCCESS:
             raise RuntimeError(f"cuMemPrefetchAsync: {answer!r}")
-
-
-def _driver() -> tuple[Any, Any]:
-    """The bindings and the call that takes a location: CUDA 13 has dropped the older one and the suffix."""
-    from cuda.bindings import driver
-
-    return driver, getattr(driver, "cuMemPrefetchAsync_v2", None) or driver.cuMemPrefetchAsync

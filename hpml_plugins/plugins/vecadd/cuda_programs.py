@@ -26,10 +26,7 @@ LARGEST_SHARE = 0.25
 
 
 def shape(launch: str, elements: int) -> tuple[int, int]:
-    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256.
-
-    Raises HpmlError for an unknown launch.
-    """
+    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256."""
     require("launch", launch, LAUNCHES)
     if launch == "grid":
         return -(-elements // THREADS), THREADS
@@ -87,8 +84,10 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
     free, _ = cuda.current_context().get_memory_info()
     if reason := too_much(bytes_moved(millions * MILLION), free):
         bench.skip(reason)
-    if prefetch == "on" and (reason := cuda_kernels.why_no_prefetch()):
-        bench.skip(reason)
+    if prefetch == "on":
+        bench.import_module("cuda.bindings.driver")
+        if not cuda.get_current_device().CONCURRENT_MANAGED_ACCESS:
+            bench.skip("this card and driver move unified memory whole at each launch (no concurrent managed access)")
     a, b, c = host = vectors(millions * MILLION, bench.seed)
 
     def run(add: Callable[..., object]) -> Iterator[str]:
@@ -162,10 +161,7 @@ def _measure(
 
 
 def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float]:
-    """Seconds by the host's clock until `run` yields each name.
-
-    wait: called before each reading of the clock, so that a lap includes the GPU's work.
-    """
+    """Seconds by the host's clock until `run` yields each name, and `wait` has waited for the GPU."""
     laps: dict[str, float] = {}
     wait()
     last = time.perf_counter()
@@ -178,10 +174,7 @@ def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float
 
 
 def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total: tuple[str, ...]) -> dict[str, Samples]:
-    """Samples of each lap that `run` returns, s, and of the sum of parts_of_total as `total`.
-
-    Ends when the median of `total` is as precise as the bench's plan asks, or its budget has passed.
-    """
+    """Samples of each lap that `run` returns, s, and of their sum `total`, whose precision ends the sampling."""
     plan, fewest = bench.plan, bench.plan.fewest
     laps: list[dict[str, float]] = []
     started = time.perf_counter()

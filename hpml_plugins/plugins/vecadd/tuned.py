@@ -97,7 +97,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes, and compare it with torch.add.
 
     implementation: "tuned" (numba, the fastest of some configurations on this card and size), "torch" or "cupy", all on
-    the same memory. Raises HpmlError for another implementation.
+    the same memory.
     """
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
