@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, GpuType, Record, Table, find_gpu, published_figures, roofline_chart
@@ -24,16 +24,20 @@ def roofs(records: Sequence[Record]) -> Table:
     """Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample. Shares: of the
     published peak and bandwidth. The published float32 peak is that of plain float32 (no tensor cores).
     """
+    best: dict[tuple[str, str], float] = {}
+    for record in records:
+        if found := record.metrics.get("best"):
+            key = record.machine, str(record.params.get("dtype", "copy"))
+            best[key] = max(found.samples[0], best.get(key, 0.0))
     rows: list[Row] = []
-    for machine, own in _by_machine(records).items():
-        name, published = card(own[0])
-        copied = _best(own, "roof_copy")
+    for machine, (name, published) in {record.machine: card(record) for record in records}.items():
+        copied = best.get((machine, "copy"))
         for dtype in PRECISIONS:
             where = {"machine": machine, "GPU": name, "precision": dtype}
             peak = published.peak(dtype) if published else None
             if published and peak:
                 rows.append({**where, "roof": "published", "peak": peak, "bandwidth": published.bandwidth})
-            if measured := _best(own, "roof_matmul", dtype):
+            if measured := best.get((machine, dtype)):
                 shares = {"share of peak": measured / peak if peak else None}
                 shares |= {"share of bandwidth": copied / published.bandwidth if published and copied else None}
                 rows.append({**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares})
@@ -47,22 +51,16 @@ def points(records: Sequence[Record]) -> Table:
     """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
     by others are relative to the published float32 roof of their own card.
     """
+    known = {(row["machine"], row["precision"], row["roof"]): row for row in roofs(records).rows()}
     rows: list[Row] = []
-    for machine, own in _by_machine(records).items():
-        copied = _best(own, "roof_copy")
-        for record in own:
-            if record.benchmark not in ("roofline_model", "roofline_kernel"):
-                continue
-            name, published = card(record)
+    for record in records:
+        if record.benchmark in ("roofline_model", "roofline_kernel"):
             what, dtype = _label(record)
-            values = {column: record.median(metric) for column, metric in METRICS.items()}
-            peak = published.peak(dtype) if published and dtype else None
-            measured = _against(values, _best(own, "roof_matmul", dtype), copied)
-            rows.append(
-                {"machine": machine, "GPU": name, "what": what, "precision": dtype or None, **values}
-                | _against(values, peak, published.bandwidth if published else None)
-                | {MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"}
-            )
+            row: Row = {"machine": record.machine, "GPU": card(record)[0], "what": what, "precision": dtype or None}
+            row |= {column: record.median(metric) for column, metric in METRICS.items()}
+            measured = _against(row, known.get((record.machine, dtype, MEASURED)))
+            row |= _against(row, known.get((record.machine, dtype, "published")))
+            rows.append({**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"})
     if rows:  # else there is nothing to compare the published ones with
         rows += [row for row, _ in published_points()]
     return Table.of(rows, {**UNITS, "attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1"})
@@ -80,7 +78,7 @@ def published_points() -> list[tuple[Row, Row]]:
     for (model, gpu, document), values in subjects.items():
         roof = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
         where = {"machine": f"document {document}", "GPU": gpu, "precision": "float32"}
-        row = {**where, "what": model, **values, **_against(values, roof.get("peak"), roof.get("bandwidth"))}
+        row = {**where, "what": model, **values, **_against(values, roof)}
         found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
     return found
 
@@ -155,8 +153,10 @@ def card(record: Record) -> tuple[str, GpuType | None]:
     return name or "CPU", find_gpu(name) if name else None
 
 
-def _against(values: Row, peak: float | None, bandwidth: float | None) -> Row:
-    intensity, rate = values["intensity"], values["rate"]
+def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
+    """What is attainable at a point's intensity, and its share of it; None where either is not known."""
+    peak, bandwidth = (roof.get("peak"), roof.get("bandwidth")) if roof else (None, None)
+    intensity, rate = point["intensity"], point["rate"]
     if not (peak and bandwidth and intensity and rate):
         return {"attainable": None, SHARE: None}
     share = formulas.share_of_roof(rate, intensity, peak, bandwidth)
@@ -178,22 +178,6 @@ def _source(record: Record) -> str:
     found = (record.metrics.get(name) for name in ("flop", "bytes"))
     flop, nbytes = (str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found)
     return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
-
-
-def _best(records: Iterable[Record], benchmark: str, dtype: str | None = None) -> float | None:
-    values = [
-        record.metrics["best"].samples[0]
-        for record in records
-        if record.benchmark == benchmark and "best" in record.metrics and dtype in (None, record.params.get("dtype"))
-    ]
-    return max(values, default=None)
-
-
-def _by_machine(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.machine, []).append(record)
-    return found
 
 
 CHART = roofline_chart(

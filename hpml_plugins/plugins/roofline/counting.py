@@ -1,16 +1,10 @@
 """FLOP and bytes of one step: hardware counters and their sums, or an estimate where they cannot be read.
 
-Nsight Compute's counters of SASS instructions count *instructions of threads* whose predicate was on. FLOP of each:
-
-- FADD, FMUL, DADD, DMUL: 1; FFMA, DFMA: 2.
-- HADD, HMUL: 2 and HFMA: 4. The hardware's half-precision instructions (HADD2, HMUL2, HFMA2) work on a packed pair,
-  and the counter counts the instruction, not its lanes: ncu's own half-precision roofline takes
-  `…op_hfma_pred_on_x4`. Code that uses one lane of the pair is counted at up to twice its FLOP. The kernel
-  `fma_float16` compares this with a known number.
-- FADD2, FMUL2, FFMA2 (Blackwell's packed float32): 2, 2, 4, for the same reason.
-
-None of them sees tensor cores. `sm__ops_path_tensor_*` counts their operations, a multiply-add as two, so FLOP as they
-are; every matmul of `roofline_kernel` is compared with 2 n³.
+Nsight Compute's counters of SASS instructions count instructions of threads whose predicate was on. HADD, HMUL and HFMA
+work on a packed pair (ncu's own half-precision roofline takes `…op_hfma_pred_on_x4`), as FADD2, FMUL2 and FFMA2 of
+Blackwell do in float32; code that uses one lane of the pair is counted at up to twice its FLOP. The kernel
+`fma_float16` compares this with a known number. None of them sees tensor cores: `sm__ops_path_tensor_*` counts their
+operations, a multiply-add as two; every matmul of `roofline_kernel` is compared with 2 n³.
 Source: ncu's SpeedOfLight_Hierarchical{Half,Single,Double,Tensor}RooflineChart.section.
 """
 
@@ -31,6 +25,7 @@ PROGRAM = "hpml_plugins.plugins.roofline.steps"
 #: s; ncu replays each kernel several times, and a training step has hundreds.
 NCU_TIMEOUT = 200.0
 
+#: FLOP of one instruction.
 _SCALAR = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2, "hadd": 2, "hmul": 2, "hfma": 4}
 _PACKED_FLOAT32 = {"fadd2": 2, "fmul2": 2, "ffma2": 4}
 _TENSOR = {

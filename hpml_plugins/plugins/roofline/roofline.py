@@ -64,11 +64,11 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     metrics flop_excess and bytes_ratio are 0 and 1.
     """
     kind, dtype, _ = formulas.parse(kernel)
-    if kind == "fma" and bench.device == "cpu":
-        bench.skip(f"{kernel} is for a GPU's counters")
-    formulas.require_precision(bench, dtype)
     if kind == "fma":
+        if bench.device == "cpu":
+            bench.skip(f"{kernel} is for a GPU's counters")
         bench.import_module("triton")
+    formulas.require_precision(bench, dtype)
     bench.progress("counting", 0.1)
     counts = count(bench, "kernel", (kernel, bench.device, bench.seed))
 
