@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.vecadd.vectors import LENGTHS, METRICS, MILLION, bytes_moved, is_sum, require, vectors
@@ -29,13 +28,11 @@ FEW_BLOCKS = 3
 Step = Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """One way to launch the tuned kernel.
 
-    width: float32 in one access, 1, 2 or 4.  unroll: accesses of a thread to each vector before it stores.
-    threads: of a block.  resident: whether the grid is only as large as the card holds at once and strides, instead of
-    passing over the vectors once.  caching: one of CACHINGS.
+    width: float32 in one access.  unroll: accesses of a thread to each vector before it stores.  threads: of a block.
+    resident: whether the grid is only as large as the card holds at once and strides over the vectors.
     """
 
     width: int = 1
@@ -61,7 +58,7 @@ def kernels(cachings: Sequence[str]) -> list[Configuration]:
 
 def launches_of(kernel: Configuration) -> list[Configuration]:
     """The kernel launched in every other way."""
-    every = [replace(kernel, threads=threads, resident=resident) for resident in (False, True) for threads in THREADS]
+    every = [kernel._replace(threads=threads, resident=resident) for resident in (False, True) for threads in THREADS]
     return [configuration for configuration in every if configuration != kernel]
 
 
@@ -149,13 +146,9 @@ def _tuned(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> tuple[Step, dict[str
         # One round alone searches: it has the budget of all.
         return bench.time(launcher(configuration)[0], budget=budget * bench.plan.rounds, quiet=True).median
 
-    def search() -> list[tuple[dict[str, Any], float]]:
-        cachings = CACHINGS if cuda.get_current_device().compute_capability >= (7, 0) else CACHINGS[:-1]
-        return [
-            (asdict(configuration), time) for configuration, time in tune(seconds, cachings, bench.progress).items()
-        ]
-
-    tried = {Configuration(**fields): time for fields, time in bench.once("tuning", search)}
+    cachings = CACHINGS if cuda.get_current_device().compute_capability >= (7, 0) else CACHINGS[:-1]
+    found = bench.once("tuning", lambda: list(tune(seconds, cachings, bench.progress).items()))
+    tried = {Configuration(*fields): time for fields, time in found}
     series = columns(tried)
     bench.series("tuning", series, dict.fromkeys(series, "1") | {"time": "s"})
     best = next(iter(tried))
