@@ -32,6 +32,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     """
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
+    bench.work(bytes=bytes_moved(elements))
     if implementation == "cpp":
         time = _cpp(bench, elements)
     else:
@@ -43,7 +44,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
         bench.check(is_sum(a, b, c), "sum differs from NumPy's")
         time = bench.time(lambda: add(a, b, c), device="cpu")
         time = time.note(threads=get_num_threads() if implementation == "parallel" else 1)
-    return {"time": time, "bandwidth": bytes_moved(elements) / time}
+    return {"time": time}
 
 
 def addition(implementation: str) -> Any:

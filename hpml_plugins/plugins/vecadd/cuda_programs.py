@@ -156,8 +156,8 @@ def _measure(
         alone = timed[0]
     else:
         alone = alone.note(launch="visible: below 0.1 % of the kernel")
-    alone = alone.note(blocks=blocks, threads=threads)
-    return {"time": alone, "bandwidth": bytes_moved(elements) / alone, **phases}
+    bench.work(bytes=bytes_moved(elements))
+    return {"time": alone.note(blocks=blocks, threads=threads), **phases}
 
 
 def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float]:

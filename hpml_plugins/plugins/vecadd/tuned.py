@@ -124,13 +124,13 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     torch.from_numpy(host[2]).copy_(c)
     bench.check(is_sum(*host), "sum differs from NumPy's")
     bench.progress("timing", 0.9)
+    bench.work(bytes=bytes_moved(elements))
     time = bench.time(step).note(**info)
     alternating = bench.time_alternately({"own": lambda: step, "torch": lambda: with_torch}, budget=TURNS)
     bench.progress("timing a copy", 0.97)
     copy = bench.time(lambda: c.copy_(a), name="copy")
     return {
         "time": time,
-        "bandwidth": bytes_moved(elements) / time,
         "vs_torch": alternating.ratio("torch", "own"),
         "copy_bandwidth": 2 * a.nbytes / copy,
     }
