@@ -55,11 +55,11 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
         bench.check(error < formulas.TOLERANCE[dtype], f"product of size {size} differs from float64's by {error:.1e}")
         if bench.device == "cuda":
             time.sleep(REST)
-            roofs.append(best(product.flop / bench.time(product.run, plan=burst, quiet=True)))
+            roofs.append(best(formulas.matmul_flop(size) / bench.time(product.run, plan=burst, quiet=True)))
 
     def time_at(size: int) -> float:
         bench.progress(f"timing {size} × {size}", 0.7)
-        rates[size] = built[size].flop / bench.time(built[size].run, budget=1.0, name=f"time at {size}")
+        rates[size] = formulas.matmul_flop(size) / bench.time(built[size].run, budget=1.0, name=f"time at {size}")
         roofs.append(best(rates[size]))
         return rates[size].median
 

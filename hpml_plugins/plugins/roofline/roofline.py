@@ -42,17 +42,17 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
     counts = count(bench, "model", arguments, dtype)
 
     bench.progress("checking", 0.6)
-    built = steps.ModelStep(*arguments)
+    built = steps.model_step(*arguments)
     error = built.error()
     bench.check(
         error < MODEL_TOLERANCE[dtype], f"logits differ from the CPU's in float32 by {error:.1e} of their length"
     )
-    work = settle(bench, counts, lambda: steps.estimate(built.run))
+    work = settle(bench, counts, built.estimate)
     before = float(built.run()) if step == "train" else math.nan
     bench.progress("timing", 0.7)
     time = bench.time(built.run)
     if step == "train":
-        after = float(built.loss)
+        after = float(built.run())
         bench.check(after < before, f"a step lowers the loss on its images: {before:.3g} before, {after:.3g} after")
     return metrics(work, time)
 
@@ -79,20 +79,21 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     built.run()
     error = built.error()
     bench.check(error < formulas.TOLERANCE[dtype], f"result differs from float64's by {error:.1e} of its length")
-    work = settle(bench, counts, lambda: (built.flop, built.nbytes))
+    work = settle(bench, counts, built.estimate)
+    flop, nbytes = built.estimate()
     if work.flop_source == NCU and kind in FLOP_TOLERANCE:
         bench.check(
-            abs(work.flop - built.flop) <= FLOP_TOLERANCE[kind] * built.flop,
-            f"ncu counts {work.flop:.10g} FLOP, the formula says {built.flop:.10g}",
+            abs(work.flop - flop) <= FLOP_TOLERANCE[kind] * flop,
+            f"ncu counts {work.flop:.10g} FLOP, the formula says {flop:.10g}",
         )
     if work.bytes_source == NCU and kind in formulas.STREAMING:
         bench.check(
-            abs(work.nbytes / built.nbytes - 1) <= BYTES_TOLERANCE,
-            f"ncu counts {work.nbytes:.10g} B, the formula says {built.nbytes:.10g}",
+            abs(work.nbytes / nbytes - 1) <= BYTES_TOLERANCE,
+            f"ncu counts {work.nbytes:.10g} B, the formula says {nbytes:.10g}",
         )
     bench.progress("timing", 0.7)
     time = bench.time(built.run, budget=1.0)
-    excess = {"flop_excess": work.flop - built.flop, "bytes_ratio": work.nbytes / built.nbytes}
+    excess = {"flop_excess": work.flop - flop, "bytes_ratio": work.nbytes / nbytes}
     return {**metrics(work, time), **excess}
 
 

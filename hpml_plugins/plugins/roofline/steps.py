@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,46 +49,59 @@ def use(dtype: str) -> Any:
     return torch.float32 if allowed else getattr(torch, dtype)
 
 
-class ModelStep:
-    """One step of a torchvision classifier on random images: `run` does it once.
+class Step(NamedTuple):
+    """Work on one device.
 
-    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum.
+    run: does it once.  error: relative (2-norm), of the last result or of another of the same kind.  estimate: its
+    (FLOP, bytes) by formula.
     """
 
-    def __init__(self, model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> None:
-        from torchvision.models import get_model
+    run: Callable[[], Any]
+    error: Callable[[], float]
+    estimate: Callable[[], tuple[float, float]]
 
-        kind = use(dtype)
-        torch.manual_seed(seed)
-        self.on_cpu = get_model(model, weights=None).eval()
-        self.images = torch.randn(batch, 3, SIZE, SIZE)
-        self.network = copy.deepcopy(self.on_cpu).to(device, kind).train(step == "train")
-        self.on_device = self.images.to(device, kind)
-        self.labels = torch.randint(CLASSES, (batch,)).to(device)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
-        self.loss = torch.full((), math.nan)
-        self.run = self._train if step == "train" else self._forward
 
-    def _forward(self) -> Any:
+def _relative(found: torch.Tensor, truth: torch.Tensor) -> float:
+    return float((found.to(truth) - truth).norm() / truth.norm())
+
+
+def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> Step:
+    """One step of a torchvision classifier on random images. Its error is that of two images' logits in eval mode.
+
+    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum; `run`
+    returns the loss.
+    """
+    from torchvision.models import get_model
+
+    kind = use(dtype)
+    torch.manual_seed(seed)
+    on_cpu = get_model(model, weights=None).eval()
+    images = torch.randn(batch, 3, SIZE, SIZE)
+    network = copy.deepcopy(on_cpu).to(device, kind)
+    on_device = images.to(device, kind)
+    labels = torch.randint(CLASSES, (batch,)).to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
+
+    def forward() -> Any:
         with torch.no_grad():
-            return self.network(self.on_device)
+            return network(on_device)
 
-    def _train(self) -> Any:
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.cross_entropy(self.network(self.on_device), self.labels)
+    def train() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(network(on_device), labels)
         loss.backward()
-        self.optimizer.step()
-        self.loss = loss.detach()
-        return self.loss
+        optimizer.step()
+        return loss.detach()
 
-    def error(self) -> float:
-        """Relative error (2-norm) of the logits of up to two images against float32 on the CPU, in eval mode."""
-        training = self.network.training
+    def error() -> float:
         with torch.no_grad():
-            truth = self.on_cpu(self.images[:2])
-            found = self.network.eval()(self.on_device[:2]).float().cpu()
-        self.network.train(training)
-        return float((found - truth).norm() / truth.norm())
+            found = network.eval()(on_device[:2])
+            network.train(step == "train")
+            return _relative(found, on_cpu(images[:2]))
+
+    network.train(step == "train")
+    run = train if step == "train" else forward
+    return Step(run, error, lambda: estimate(run))
 
 
 def require(model: str, step: str) -> None:
@@ -132,27 +143,11 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to m
         return result
 
 
-@dataclass(frozen=True)
-class KernelStep:
-    """One operation whose FLOP and bytes a formula gives.
+def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> Step:
+    """An operation by name: see `formulas.parse`. Its error is that of a part of the last result.
 
-    run: does it once.  flop, nbytes: by formula.  part, truth: a part of the result, and the same in float64.
+    elements: of the vectors.
     """
-
-    run: Callable[[], Any]
-    flop: float
-    nbytes: float
-    part: torch.Tensor
-    truth: Callable[[], torch.Tensor]
-
-    def error(self) -> float:
-        """Relative error (2-norm) of the last result against float64."""
-        truth = self.truth()
-        return float((self.part.double() - truth).norm() / truth.norm())
-
-
-def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> KernelStep:
-    """An operation by name: see `formulas.parse`.  elements: of the vectors.  Raises HpmlError for another name."""
     kind, dtype, size = formulas.parse(name)
     torch.manual_seed(seed)
     if kind == "matmul":
@@ -173,53 +168,48 @@ _STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
 }
 
 
-def _streaming(kind: str, elements: int, device: str) -> KernelStep:
+def _streaming(kind: str, elements: int, device: str) -> Step:
     compute, arrays, flop = _STREAMING[kind]
     a, b = (torch.randn(elements, device=device).view(-1, elements // min(ROWS, elements)) for _ in range(2))
     out = torch.empty_like(a)
-    return KernelStep(
+    return Step(
         lambda: compute(a, b, out),
-        float(flop * elements),
-        float(arrays * out.nbytes),
-        out[:8],
-        lambda: compute(a[:8].double(), b[:8].double(), None),
+        lambda: _relative(out[:8], compute(a[:8].double(), b[:8].double(), None)),
+        lambda: (float(flop * elements), float(arrays * out.nbytes)),
     )
 
 
-def _matmul(dtype: str, n: int, device: str) -> KernelStep:
+def _matmul(dtype: str, n: int, device: str) -> Step:
     kind = use(dtype)
     a, b = (torch.randn(n, n, device=device, dtype=kind) for _ in range(2))
     out = torch.empty_like(a)
-    return KernelStep(
+    return Step(
         lambda: torch.mm(a, b, out=out),
-        float(formulas.matmul_flop(n)),
-        float(formulas.matmul_bytes(n, out.element_size())),
-        out[:8],
-        lambda: a[:8].double() @ b.double(),
+        lambda: _relative(out[:8], a[:8].double() @ b.double()),
+        lambda: (float(formulas.matmul_flop(n)), float(formulas.matmul_bytes(n, out.element_size()))),
     )
 
 
-def _fma(dtype: str) -> KernelStep:
+def _fma(dtype: str) -> Step:
     """x ← x · y + z, REPEATS times an element, in packed pairs: so many FLOP exactly, all outside tensor cores."""
     from hpml_plugins.plugins.roofline.packed import multiply_add
 
-    kind = getattr(torch, dtype)
-    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(kind) for _ in range(3))
+    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(getattr(torch, dtype)) for _ in range(3))
     out = torch.empty_like(x)
 
-    def truth() -> Any:
-        value, by, plus = (values[:4096].double() for values in (x, y, z))
+    def error() -> float:
+        truth, by, plus = (values[:4096].double() for values in (x, y, z))
         for _ in range(REPEATS):
-            value = value * by + plus
-        return value
+            truth = truth * by + plus
+        return _relative(out[:4096], truth)
 
     flop = float(formulas.FLOP_PER_MULTIPLY_ADD * REPEATS * FMA_ELEMENTS)
-    return KernelStep(lambda: multiply_add(x, y, z, out, REPEATS), flop, float(4 * out.nbytes), out[:4096], truth)
+    return Step(lambda: multiply_add(x, y, z, out, REPEATS), error, lambda: (flop, float(4 * out.nbytes)))
 
 
 def main(what: str, arguments: str) -> None:
     """Run a step a few times, then once with the profiler on."""
-    builders: dict[str, Callable[..., Any]] = {"model": ModelStep, "kernel": kernel_step}
+    builders: dict[str, Callable[..., Step]] = {"model": model_step, "kernel": kernel_step}
     run = builders[what](*json.loads(arguments)).run
     for _ in range(WARM_UP):
         run()
