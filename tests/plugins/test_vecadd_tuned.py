@@ -43,6 +43,45 @@ for width, unroll in SHAPES:
             print(width, unroll, elements, resident, "right" if is_sum(a, b, c) else "wrong")
 """
 
+# The simulator has no occupancy either, and its arrays are NumPy's. The search is of three configurations.
+TUNED_IN_THE_SIMULATOR = """
+from types import SimpleNamespace
+from numba import cuda
+from hpml_plugins import Bench, Node
+from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.plugins.vecadd import cuda_kernels, tuned
+from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
+
+def make_add_wide(width, unroll, caching):
+    def add_wide(a, b, c, first, step):
+        for place in range(first, first + unroll * step, step):
+            for i in range(place, place + width):
+                c[i] = a[i] + b[i]
+    return add_wide
+
+jit = cuda.jit
+def jit_with_occupancy(function):
+    kernel = jit(function)
+    held = SimpleNamespace(max_cooperative_grid_blocks=lambda threads: 2)
+    type(kernel).overloads = property(lambda self: {0: held})
+    return kernel
+
+cuda_kernels.make_add_wide = make_add_wide
+cuda_kernels.LENGTHS = tuned.LENGTHS = (1, 255, 257)
+tuned.SHAPES, tuned.CACHINGS, tuned.THREADS = ((4, 2),), ("default",) * 2, (32,)
+cuda.jit, cuda.as_cuda_array = jit_with_occupancy, lambda array: array
+cuda.get_current_device = lambda: SimpleNamespace(compute_capability=(6, 0))
+node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
+bench = Bench(node, {}, plan=SamplingPlan(budget=0.02, warm_up=0.01, fewest=3))
+a, b, c = on_gpu = [cuda.to_device(vector) for vector in vectors(1003, seed=1)]
+step, info = tuned._tuned(bench, on_gpu)
+step()
+assert is_sum(*(array.copy_to_host() for array in on_gpu))
+assert bench.warnings == []
+assert len(bench.checks) == len(set(bench.checks)) == len(bench.attached["tuning"].columns["time"])
+print(info.pop("grid"), info.pop("blocks"), info.pop("threads"), info.pop("configuration"), info, sep="; ")
+"""
+
 TO_PTX = """
 import sys
 from numba import cuda, types
@@ -73,6 +112,16 @@ def test_the_kernel_writes_every_element_once_for_any_shape_length_and_grid_in_t
     assert done.returncode == 0, done.stderr
     verdicts = [line.split()[-1] for line in done.stdout.splitlines()]
     assert verdicts == ["right"] * (len(SHAPES) * 6 * 2)
+
+
+def test_the_search_checks_times_and_describes_its_configurations_in_the_simulator() -> None:
+    done = run(TUNED_IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
+    assert done.returncode == 0, done.stderr
+    grid, blocks, threads, configuration, info = done.stdout.strip().split("; ")
+    # 4 · 2 · 32 = 256 elements a block: four blocks in one pass over 1003, of which two are held at once
+    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (threads, blocks) == ("256", "1")
+    assert configuration == f"2 × 4 float32, {threads} threads, {grid}, default"
+    assert info == str({"width": 4, "unroll": 2, "caching": "default", "configurations": 3})
 
 
 def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:

@@ -139,8 +139,9 @@ def try_lengths(launcher: Callable[[int], Callable[..., None]], seed: int) -> It
         yield elements, is_sum(a, b, c), seconds
 
 
-def free_now() -> None:
-    """Free unreferenced arrays: numba defers this until enough of them have accumulated."""
+def free(arrays: list[Any]) -> None:
+    """Free arrays, which the list alone refers to, at once: numba defers it until enough of them have accumulated."""
+    arrays.clear()
     if hasattr(cuda.current_context(), "deallocations"):  # the simulator has none
         cuda.current_context().deallocations.clear()
 

@@ -43,7 +43,7 @@ def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -
 
     from numba import cuda
 
-    from hpml_plugins.plugins.vecadd.cuda_kernels import free_now
+    from hpml_plugins.plugins.vecadd.cuda_kernels import free
 
     a, b, c = host = list(vectors(millions * MILLION, bench.seed))
     if memory == "pinned":
@@ -60,8 +60,7 @@ def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -
         yield "kernel"
         on_gpu[2].copy_to_host(c)
         yield "d2h"
-        on_gpu.clear()
-        free_now()
+        free(on_gpu)
         yield "free"
 
     return _measure(bench, launch, (a, b, c), run, EXPLICIT_PHASES)
@@ -81,8 +80,8 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
 
     from hpml_plugins.plugins.vecadd import cuda_kernels
 
-    free, _ = cuda.current_context().get_memory_info()
-    if reason := too_much(bytes_moved(millions * MILLION), free):
+    unused, _ = cuda.current_context().get_memory_info()
+    if reason := too_much(bytes_moved(millions * MILLION), unused):
         bench.skip(reason)
     if prefetch == "on":
         bench.import_module("cuda.bindings.driver")
@@ -107,8 +106,7 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
         cuda.synchronize()  # the host must not read before the pages have arrived
         np.copyto(c, shared[2])
         yield "read_back"
-        shared.clear()
-        cuda_kernels.free_now()
+        cuda_kernels.free(shared)
         yield "free"
 
     return _measure(bench, launch, (a, b, c), run, UNIFIED_PHASES, launches=2)

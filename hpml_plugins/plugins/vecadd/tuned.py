@@ -20,8 +20,8 @@ CACHINGS = ("default", "streaming", "bypass")
 THREADS = (128, 256, 512, 1024)
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
-#: s of all alternating turns with torch.add, in all rounds of a point together.
-TURNS = 3.6
+#: s of timing alternately with torch.add, in all rounds of a point together.
+COMPARISON = 3.6
 #: Blocks of a resident grid that is checked on short vectors: so few that it must stride.
 FEW_BLOCKS = 3
 
@@ -126,7 +126,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
     bench.progress("timing", 0.9)
     bench.work(bytes=bytes_moved(elements))
     time = bench.time(step).note(**info)
-    alternating = bench.time_alternately({"own": lambda: step, "torch": lambda: with_torch}, budget=TURNS)
+    alternating = bench.time_alternately({"own": lambda: step, "torch": lambda: with_torch}, budget=COMPARISON)
     bench.progress("timing a copy", 0.97)
     copy = bench.time(lambda: c.copy_(a), name="copy")
     return {
