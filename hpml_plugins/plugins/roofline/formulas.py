@@ -71,10 +71,7 @@ def parse(name: str) -> tuple[str, str, int]:
 
 
 def lacks(dtype: str, device: str, capability: str) -> str:
-    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known.
-
-    Raises HpmlError for an unknown precision.
-    """
+    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
     if dtype not in LEAST_CAPABILITY:
         raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
     if device == "cpu":

@@ -29,10 +29,7 @@ METRICS = (
 
 
 def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> dict[str, Any]:
-    """Count and time one step, "forward" or "train", of a torchvision classifier on random images of 224 × 224.
-
-    FLOP and bytes that ncu cannot count are estimated, with a warning. Raises HpmlError for an unknown model or step.
-    """
+    """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision classifier."""
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline import steps
 
@@ -58,10 +55,9 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
 
 
 def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
-    """Count and time one operation, and compare ncu's FLOP and bytes with the operation's formulas.
+    """Count and time one operation, and compare ncu's FLOP and bytes with its formulas.  kernel: see `formulas.parse`.
 
-    kernel: see `formulas.parse`. Where ncu cannot count, the formulas stand for the counts, with a warning, and the
-    metrics flop_excess and bytes_ratio are 0 and 1.
+    Where ncu cannot count, the formulas stand for the counts, with a warning.
     """
     kind, dtype, _ = formulas.parse(kernel)
     if kind == "fma":

@@ -50,11 +50,7 @@ def use(dtype: str) -> Any:
 
 
 class Step(NamedTuple):
-    """Work on one device.
-
-    run: does it once.  error: relative (2-norm), of the last result or of another of the same kind.  estimate: its
-    (FLOP, bytes) by formula.
-    """
+    """run: does it once.  error: of a result, relative (2-norm).  estimate: its (FLOP, bytes) by formula."""
 
     run: Callable[[], Any]
     error: Callable[[], float]
@@ -66,10 +62,9 @@ def _relative(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> Step:
-    """One step of a torchvision classifier on random images. Its error is that of two images' logits in eval mode.
+    """A forward pass, or a training step whose `run` returns the loss, of a torchvision classifier on random images.
 
-    "forward": eval mode, no gradients.  "train": forward, cross entropy, backward and SGD without momentum; `run`
-    returns the loss.
+    Its error is that of two images' logits in eval mode, against float32 on the CPU.
     """
     from torchvision.models import get_model
 
@@ -144,10 +139,7 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to m
 
 
 def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> Step:
-    """An operation by name: see `formulas.parse`. Its error is that of a part of the last result.
-
-    elements: of the vectors.
-    """
+    """An operation by name: see `formulas.parse`. Its error is that of a part of the last result."""
     kind, dtype, size = formulas.parse(name)
     torch.manual_seed(seed)
     if kind == "matmul":

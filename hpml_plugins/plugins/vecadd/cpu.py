@@ -25,11 +25,7 @@ FLAGS = ("-O3", "-std=c++17")
 
 
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the check excluded.
-
-    implementation: "numpy", "loop" (numba, one thread), "parallel" (numba, all its threads), "cpp" (a program, one
-    thread).
-    """
+    """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the check excluded."""
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
     bench.work(bytes=bytes_moved(elements))
@@ -48,7 +44,7 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
 
 
 def addition(implementation: str) -> Any:
-    """`add(a, b, c)` in Python: "numpy", "loop" or "parallel"."""
+    """`add(a, b, c)`: "numpy", "loop" by numba on one thread, or "parallel" on all its threads."""
     import numba
     import numpy as np
 

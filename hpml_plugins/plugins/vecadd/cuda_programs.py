@@ -34,10 +34,7 @@ def shape(launch: str, elements: int) -> tuple[int, int]:
 
 
 def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 in the GPU's own memory: the kernel, and the program around it.
-
-    memory: of the host. Making and pinning the vectors and the first launch are excluded.
-    """
+    """Time the kernel and the program around it in the GPU's own memory.  memory: of the host; pinning is excluded."""
     require("launch", launch, LAUNCHES)
     require("memory", memory, MEMORIES)
 
@@ -67,10 +64,9 @@ def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -
 
 
 def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 in unified memory: the first launch, which moves pages, and later.
+    """Time the kernel and the program around it in unified memory, allocated anew in every run.
 
     prefetch: "on" asks the driver to move the pages before they are touched; the phase that touches them includes it.
-    Every run allocates anew, so that no page is on the GPU beforehand.
     """
     require("launch", launch, LAUNCHES)
     require("prefetch", prefetch, PREFETCHES)

@@ -91,11 +91,7 @@ def tune(
 
 
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes, and compare it with torch.add.
-
-    implementation: "tuned" (numba, the fastest of some configurations on this card and size), "torch" or "cupy", all on
-    the same memory.
-    """
+    """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes, and torch.add on the same memory."""
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
 
