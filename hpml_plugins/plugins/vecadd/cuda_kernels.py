@@ -21,6 +21,9 @@ from hpml_plugins.plugins.vecadd.vectors import LENGTHS, is_sum, vectors
 #: Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc, st", "Cache Operators".
 OPERATORS = {"default": ("", ""), "streaming": (".cs", ".cs"), "bypass": (".nc.L1::no_allocate", ".cs")}
 
+# Few blocks are intended here.
+warnings.filterwarnings("ignore", message="Grid size .* low occupancy")
+
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def add_striding(a: Any, b: Any, c: Any) -> None:
@@ -40,9 +43,9 @@ def add_one_each(a: Any, b: Any, c: Any) -> None:
         c[i] = a[i] + b[i]
 
 
-def launcher(launch: str, elements: int) -> Callable[..., None]:
+def launcher(launch: str, elements: int) -> Any:
     """`add(a, b, c)` for vectors of so many elements, asynchronous. Raises HpmlError for an unknown launch."""
-    return configured(add_one_each if launch == "grid" else add_striding, *shape(launch, elements))
+    return (add_one_each if launch == "grid" else add_striding)[shape(launch, elements)]
 
 
 def make_kernel(width: int, unroll: int, add_wide: Any) -> Any:
@@ -114,14 +117,6 @@ def make_add_wide(width: int, unroll: int, caching: str) -> Any:
         return types.void(a, b, c, types.int64, types.int64), generate
 
     return add_wide
-
-
-def configured(kernel: Any, blocks: int, threads: int) -> Callable[..., None]:
-    """The kernel with its grid. numba advises against few blocks, which are intended here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        launch: Callable[..., None] = kernel[blocks, threads]
-    return launch
 
 
 def try_lengths(launcher: Callable[[int], Callable[..., None]], seed: int) -> Iterator[tuple[int, bool, float]]:

@@ -168,7 +168,7 @@ def make_launcher(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> Callable[[Con
     """
     from numba import cuda
 
-    from hpml_plugins.plugins.vecadd.cuda_kernels import configured, make_add_wide, make_kernel, try_lengths
+    from hpml_plugins.plugins.vecadd.cuda_kernels import make_add_wide, make_kernel, try_lengths
 
     arrays = [cuda.as_cuda_array(vector) for vector in on_gpu]
 
@@ -180,16 +180,14 @@ def make_launcher(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> Callable[[Con
     def launcher(configuration: Configuration) -> tuple[Step, int]:
         threads = configuration.threads
         kernel = compile_kernel(configuration.width, configuration.unroll, configuration.caching)
-        attempts = try_lengths(
-            lambda length: configured(kernel, configuration.blocks(length, FEW_BLOCKS), threads), bench.seed
-        )
+        attempts = try_lengths(lambda length: kernel[configuration.blocks(length, FEW_BLOCKS), threads], bench.seed)
         lengths = ", ".join(map(str, LENGTHS))
         bench.check(
             all(right for _, right, _ in attempts), f"{configuration}: sums of {lengths} elements differ from NumPy's"
         )
         most = min(compiled.max_cooperative_grid_blocks(threads) for compiled in kernel.overloads.values())
         blocks = configuration.blocks(arrays[0].size, most)
-        launch = configured(kernel, blocks, threads)
+        launch = kernel[blocks, threads]
         return lambda: launch(*arrays), blocks
 
     return launcher
