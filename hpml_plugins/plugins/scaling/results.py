@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import Metric, Samples
-from hpml_plugins.plugins.scaling.formulas import Scaling, efficiency, ring_bandwidth, speedup, steps_in_epoch
-from hpml_plugins.plugins.scaling.workloads import Workload
+from hpml_plugins import HpmlError, Metric, Samples
+from hpml_plugins.plugins.scaling.workloads import Job, Scaling
 
 if TYPE_CHECKING:
-    from hpml_plugins.plugins.scaling.trace import Activity
+    from hpml_plugins.plugins.scaling.profiling import Activity
 
 FLOAT32 = 4  # B: gradients are float32 under autocast too
 
@@ -29,28 +27,48 @@ METRICS = (
     Metric("bus_bandwidth", "B/s", "higher", "ring bytes of the gradients over the profiled time of their reduction"),
     Metric("ceiling", "B/s", "higher", "ring bytes over the time of one all-reduce of as many bytes, alone"),
 )
-#: What else a point says, once: in the series `profile`. A metric each would be a process each for asv.
+#: Units of the series `profile`, of one row: what is no metric, since asv runs a process for each metric.
 PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_share": "1", "utilization": "1"}
 
 
-def single_metrics(workload: Workload, batch: int, ranks: int, time: Samples) -> dict[str, Samples]:
-    """Step and epoch of `ranks` times `batch` images a step."""
-    steps = steps_in_epoch(workload.images, batch, ranks)
+def speedup(scaling: Scaling, single: Any, several: Any, ranks: int) -> Any:
+    """How many times sooner `ranks` GPUs have done the work of an epoch than one.
+
+    single, several: seconds of a step on one GPU and on `ranks`, numbers or Samples.  A step of weak scaling does
+    `ranks` times the work of one GPU's.
+    """
+    return single / several * (ranks if scaling == "weak" else 1)
+
+
+def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
+    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in so many seconds: 2 (n − 1) / n · S / t, B/s.
+
+    Raises HpmlError for fewer than two ranks, where nothing crosses a link.
+    Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel Distrib.
+    Comput. 69 (2009), 117–124, section 4.
+    """
+    if ranks < 2:
+        raise HpmlError(f"{ranks} rank reduces nothing over a link; use two or more")
+    return 2 * (ranks - 1) * nbytes / ranks / seconds
+
+
+def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
+    """Step and epoch. The steps of an epoch are not rounded, so that it is the same work for every batch."""
+    steps = job.workload.images / (job.share * job.ranks)
     measured = len(time) * float(time.info["steps"])
-    about: Mapping[str, str | float] = {
-        "workload": str(workload),
-        "data": f"{workload.data}, on the device",
-        "epoch_steps": steps,
-        "measured_steps": measured,
-        "epoch": "measured whole" if measured >= steps else "from a part of its steps",
-    }
-    time = replace(time, info={**time.info, **about})
+    time = time.note(
+        workload=str(job.workload),
+        data=f"{job.workload.data}, on the device",
+        epoch_steps=steps,
+        measured_steps=measured,
+        epoch="measured whole" if measured >= steps else "from a part of its steps",
+    )
     return {"step": time, "epoch": steps * time}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a way of training on several GPUs was found to take.
+    """What training on several GPUs was found to take.
 
     time, single: seconds a step on all, and of the same code on one alone.  activity: of a profiled step, mean over
     GPUs.  parameters: of the model.  ceiling: seconds of an all-reduce of that many float32.
@@ -63,53 +81,35 @@ class Measured:
     ceiling: Samples
 
 
-def metrics(
-    workload: Workload, batch: int, ranks: int, scaling: Scaling, measured: Measured
-) -> dict[str, Samples | float]:
-    """All of METRICS. batch: on each GPU."""
-    alone, together = _as_many(measured.single, measured.time)
-    activity = measured.activity
-    ceiling = replace(measured.ceiling, info={**measured.ceiling.info, "parameters": measured.parameters})
-    return {
-        **single_metrics(workload, batch, ranks, measured.time),
-        "speedup": speedup(scaling, alone, together, ranks),
-        "efficiency": efficiency(scaling, alone, together, ranks),
+def results(job: Job, measured: Measured) -> tuple[dict[str, Samples | float], dict[str, float]]:
+    """All of METRICS, and the row of the series `profile`.
+
+    subtracted: the step minus a perfectly scaled one, communication as the coursework calculates it.  collective_share:
+    of the collectives' kernels in all kernels' time.  utilization: bus bandwidth over its ceiling.
+    """
+    activity, nbytes = measured.activity, FLOAT32 * measured.parameters
+    # Cut to equal length: they were taken one after the other, so any pairing is as good.
+    count = min(len(measured.single), len(measured.time))
+    single, several = (replace(each, values=each.values[:count]) for each in (measured.single, measured.time))
+    faster = speedup(job.scaling, single, several, job.ranks)
+    achieved = ring_bandwidth(nbytes, activity.reduction, job.ranks) if activity.reduction else 0.0
+    ceiling = ring_bandwidth(nbytes, measured.ceiling.note(parameters=measured.parameters), job.ranks)
+    metrics = {
+        **single_metrics(job, measured.time),
+        "speedup": faster,
+        "efficiency": faster / job.ranks,
         "computation": activity.computation,
         "communication": activity.communication,
         "exposed": activity.exposed,
-        "bus_bandwidth": _achieved(measured, ranks),
-        "ceiling": ring_bandwidth(FLOAT32 * measured.parameters, ceiling, ranks),
+        "bus_bandwidth": achieved,
+        "ceiling": ceiling,
     }
-
-
-def profile_columns(ranks: int, scaling: Scaling, measured: Measured) -> dict[str, float]:
-    """What else is to be said; PROFILE_UNITS.
-
-    subtracted: the step less a perfectly scaled one, communication as the exercise calculates it.  single: median.
-    idle: of a profiled step, nothing ran.  collective_share: collectives' kernels in all kernels' time.  utilization:
-    bus bandwidth over its ceiling.
-    """
-    single = measured.single.median
-    ceiling = ring_bandwidth(FLOAT32 * measured.parameters, measured.ceiling.median, ranks)
-    return {
-        "single": single,
-        "subtracted": measured.time.median - single / (1 if scaling == "weak" else ranks),
-        "idle": measured.activity.idle,
-        "collective_share": measured.activity.share,
-        "utilization": _achieved(measured, ranks) / ceiling,
+    alone = measured.single.median
+    profile = {
+        "single": alone,
+        "subtracted": measured.time.median - alone / (1 if job.scaling == "weak" else job.ranks),
+        "idle": activity.idle,
+        "collective_share": activity.share,
+        "utilization": achieved / ceiling.median,
     }
-
-
-def _achieved(measured: Measured, ranks: int) -> float:
-    seconds = measured.activity.reduction
-    return float(ring_bandwidth(FLOAT32 * measured.parameters, seconds, ranks)) if seconds else 0.0
-
-
-def _as_many(first: Samples, second: Samples) -> tuple[Samples, Samples]:
-    """Both cut to the length of the shorter: they were taken one after the other, so any pairing is as good."""
-    count = min(len(first), len(second))
-    return _cut(first, count), _cut(second, count)
-
-
-def _cut(samples: Samples, count: int) -> Samples:
-    return replace(samples, values=samples.values[:count])
+    return metrics, profile

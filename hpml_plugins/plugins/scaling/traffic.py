@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.nn.parallel import comm
@@ -16,7 +17,7 @@ _DDP = {"allreduce_": "gradients", "broadcast_": "buffers"}
 
 
 class CollectiveCounter(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Inside: bytes that torch.distributed's collectives are handed on this rank, by the collective's name.
+    """Inside: bytes that torch.distributed's collectives are handed on this rank, by kind; "other" is none of DDP's.
 
     C++ code's collectives, DDP's reducer's among them, pass torch's dispatcher as well and are seen: it is how
     torch's own CommDebugMode counts.
@@ -25,30 +26,16 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[misc]  # torch is un
     def __init__(self) -> None:
         super().__init__()
         self.nbytes: Counter[str] = Counter()
-        self.calls: Counter[str] = Counter()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count a collective and let it go on."""
         if function.namespace == "c10d":
             name = function._schema.name.partition("::")[2]
-            self.calls[name] += 1
             # The first argument is what is sent (broadcasting: or overwritten); who gathers has what comes in there.
             sent = args[1] if name.startswith("allgather") else args[0]
-            self.nbytes[name] += _nbytes([sent] if isinstance(sent, torch.Tensor) else sent)
+            tensors = [sent] if isinstance(sent, torch.Tensor) else sent
+            self.nbytes[_DDP.get(name, "other")] += sum(tensor.nbytes for tensor in tensors)
         return function(*args, **(kwargs or {}))
-
-    @property
-    def by_kind(self) -> dict[str, int]:
-        """Bytes of gradients, buffers, and whatever else DDP might have sent."""
-        kinds = dict.fromkeys((*_DDP.values(), "other"), 0)
-        for name, nbytes in self.nbytes.items():
-            kinds[_DDP.get(name, "other")] += nbytes
-        return kinds
-
-
-def foreign_bytes(tensors: Iterable[Any], home: Any) -> int:
-    """Bytes of those tensors that are not on device `home`."""
-    return _nbytes(tensor for tensor in tensors if tensor.device != torch.device(home))
 
 
 @contextmanager
@@ -61,41 +48,31 @@ def counted_copies(buffers: Iterable[Any], home: Any) -> Iterator[Counter[str]]:
     """
     counted: Counter[str] = Counter()
     known = {buffer.data_ptr() for buffer in buffers}
-    real = {name: getattr(comm, name) for name in ("broadcast_coalesced", "reduce_add_coalesced", "scatter", "gather")}
 
-    def broadcast_coalesced(tensors: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
-        for tensor in tensors:
-            kind = "buffers" if tensor.data_ptr() in known else "parameters"
-            counted[kind] += _nbytes([tensor]) * (len(devices) - 1)
-        return real["broadcast_coalesced"](tensors, devices, *args, **kwargs)
+    def counting(name: str) -> Callable[..., Any]:
+        real = getattr(comm, name)
 
-    def reduce_add_coalesced(inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        counted["gradients"] += sum(foreign_bytes(of_one, home) for of_one in inputs)
-        return real["reduce_add_coalesced"](inputs, *args, **kwargs)
+        def count_and_call(*args: Any, **kwargs: Any) -> Any:
+            result = real(*args, **kwargs)
+            if name == "broadcast_coalesced":
+                for tensor in args[0]:
+                    kind = "buffers" if tensor.data_ptr() in known else "parameters"
+                    counted[kind] += tensor.nbytes * (len(args[1]) - 1)
+            elif name == "reduce_add_coalesced":
+                counted["gradients"] += sum(foreign_bytes(of_one, home) for of_one in args[0])
+            elif name == "scatter":
+                counted["inputs"] += foreign_bytes(result, home)
+            else:
+                counted["outputs"] += foreign_bytes(args[0], home)
+            return result
 
-    def scatter(*args: Any, **kwargs: Any) -> Any:
-        chunks = real["scatter"](*args, **kwargs)
-        counted["inputs"] += foreign_bytes(chunks, home)
-        return chunks
+        return count_and_call
 
-    def gather(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        counted["outputs"] += foreign_bytes(tensors, home)
-        return real["gather"](tensors, *args, **kwargs)
-
-    counting = {
-        "broadcast_coalesced": broadcast_coalesced,
-        "reduce_add_coalesced": reduce_add_coalesced,
-        "scatter": scatter,
-        "gather": gather,
-    }
-    try:
-        for name, function in counting.items():
-            setattr(comm, name, function)
+    names = ("broadcast_coalesced", "reduce_add_coalesced", "scatter", "gather")
+    with patch.dict(vars(comm), {name: counting(name) for name in names}):
         yield counted
-    finally:
-        for name, function in real.items():
-            setattr(comm, name, function)
 
 
-def _nbytes(tensors: Iterable[Any]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def foreign_bytes(tensors: Iterable[Any], home: Any) -> int:
+    """Bytes of those tensors that are not on device `home`."""
+    return sum(tensor.nbytes for tensor in tensors if tensor.device != torch.device(home))

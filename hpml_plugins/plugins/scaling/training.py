@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +13,9 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from hpml_plugins import Bench, Rank
-from hpml_plugins.plugins.scaling.workloads import Dtype, Workload, build
+from hpml_plugins import Bench, Samples
+from hpml_plugins.plugins.scaling.models import InDtype, build
+from hpml_plugins.plugins.scaling.workloads import Dtype, Job, Workload
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
@@ -22,21 +24,7 @@ STEPS_BEFORE_CAPTURE = 12
 #: CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
-
-
-class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The model computing in bf16 where asked to. Inside the module, for DataParallel's threads do not inherit it."""
-
-    def __init__(self, model: nn.Module, dtype: Dtype) -> None:
-        super().__init__()
-        self.model = model
-        self.bf16 = dtype == "bf16"
-
-    def forward(self, images: Any) -> Any:
-        """Logits in float32."""
-        # Without the cache: each weight is used once, and a captured graph may not hold what a cache will free.
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
-            return self.model(images).float()
+Batch = tuple[Any, Any]
 
 
 class Pool:
@@ -46,11 +34,11 @@ class Pool:
         count = max(batch, min(workload.images, 4096) // batch * batch)
         generator = torch.Generator(device).manual_seed(seed)
         images = torch.randn(count, *workload.shape, generator=generator, device=device)
-        self.images = images.to(memory_format=_layout(device))
+        self.images = images.to(memory_format=layout(device))
         self.labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
         self.batch, self._next = batch, 0
 
-    def take(self) -> tuple[Any, Any]:
+    def take(self) -> Batch:
         """The next batch: views, nothing is copied."""
         part = slice(self._next, self._next + self.batch)
         self._next = (self._next + self.batch) % len(self.labels)
@@ -58,23 +46,28 @@ class Pool:
 
 
 class Trainer:
-    """SGD with momentum and weight decay on batches from a pool."""
+    """SGD with momentum and weight decay on batches from a pool; each step is one CUDA graph once it is captured."""
 
     def __init__(self, module: nn.Module, pool: Pool, lr: float) -> None:
         self.module = module
         self.pool = pool
-        on_gpu = pool.images.device.type == "cuda"
-        self.optimizer = torch.optim.SGD(
-            module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
-        )
+        self.optimizer = make_optimizer(module, lr)
         self.loss: Any = None
+        self.graph: Any = None
 
     def step(self) -> None:
         """One step on the next batch."""
-        self.train_on(*self.pool.take())
+        images, labels = self.pool.take()
+        if self.graph is None:
+            self.train_on(images, labels)
+            return
+        self.images.copy_(images)
+        self.labels.copy_(labels)
+        self.graph.replay()
+        self.loss = self.captured_loss
 
     def train_on(self, images: Any, labels: Any) -> None:
-        """One step on this batch."""
+        """One step on this batch, launched kernel by kernel."""
         self.optimizer.zero_grad(set_to_none=True)
         with record_function("forward"):
             self.loss = nn.functional.cross_entropy(self.module(images), labels)
@@ -83,121 +76,128 @@ class Trainer:
         with record_function("update"):
             self.optimizer.step()
 
-    def state(self) -> list[Any]:
+    def capture(self) -> None:
+        """Capture the step as a CUDA graph, which the host launches at once. On the stream of `stream_for` only."""
+        images, labels = self.pool.take()
+        self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
+        for _ in range(STEPS_BEFORE_CAPTURE):
+            self.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+            self.train_on(self.images, self.labels)
+        self.graph, self.captured_loss = graph, self.loss
+        torch.cuda.synchronize()
+
+    def replay_error(self) -> float:
+        """How far the change of state by a replay is from that by the same step launched, as a share."""
+        before = [tensor.clone() for tensor in self._state()]
+        self.graph.replay()
+        replayed = _change(self._state(), before)
+        for tensor, old in zip(self._state(), before, strict=True):
+            tensor.copy_(old)
+        self.train_on(self.images, self.labels)
+        return relative_error(replayed, _change(self._state(), before))
+
+    def drop_graph(self) -> None:
+        """Let go of the graph, if there is one: NCCL's communicator cannot be taken down while one holds it."""
+        if self.graph is not None:
+            torch.cuda.synchronize()
+            self.graph.reset()
+
+    def _state(self) -> list[Any]:
         """All that a step changes: parameters, buffers, momenta."""
         momenta = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = [*self.module.parameters(), *self.module.buffers(), *momenta]
         return [tensor.detach() for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
-class Captured:
-    """A trainer's step as one CUDA graph: the host launches one thing a step instead of hundreds.
-
-    Must be made and used on a stream that is not the default one (`stream_for`).
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        images, labels = trainer.pool.take()
-        self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
-        for _ in range(STEPS_BEFORE_CAPTURE):
-            trainer.step()
-        trainer.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-            trainer.train_on(self.images, self.labels)
-        self.loss = trainer.loss
-        torch.cuda.synchronize()
-
-    def step(self) -> None:
-        """One step on the next batch."""
-        images, labels = self.trainer.pool.take()
-        self.images.copy_(images)
-        self.labels.copy_(labels)
-        self.graph.replay()
-        self.trainer.loss = self.loss
-
-    def differs(self) -> float:
-        """How far the state after a replay is from that after the same step launched one by one, as a share."""
-        before = [tensor.clone() for tensor in self.trainer.state()]
-        self.graph.replay()
-        replayed = _change(self.trainer.state(), before)
-        for tensor, old in zip(self.trainer.state(), before, strict=True):
-            tensor.copy_(old)
-        self.trainer.train_on(self.images, self.labels)
-        launched = _change(self.trainer.state(), before)
-        return relative_error(replayed, launched)
-
-    def drop(self) -> None:
-        """Let go of the graph: NCCL's communicator cannot be taken down while one holds it."""
-        torch.cuda.synchronize()
-        self.graph.reset()
-
-
 def make_module(workload: Workload, dtype: Dtype, device: Any, seed: int) -> nn.Module:
     """The model with weights drawn from the seed: the same on every rank."""
     torch.manual_seed(seed)
     model = InDtype(build(workload.model, workload.shape, workload.classes), dtype)
-    return model.to(device, memory_format=_layout(device)).train()
+    return model.to(device, memory_format=layout(device)).train()
 
 
-def prepare(*, by_trial: bool = True) -> None:
-    """Choose convolutions by trying them: what one does where all batches have one shape."""
-    torch.backends.cudnn.benchmark = by_trial
+def make_optimizer(module: nn.Module, lr: float) -> Any:
+    """SGD, as one fused kernel on a GPU."""
+    on_gpu = next(module.parameters()).is_cuda
+    return torch.optim.SGD(module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu)
 
 
-def window_of_all(rank: Rank, step: Callable[[], None]) -> int:
-    """The same for a step that all ranks make: rank 0's answer, on every rank."""
-    return int(rank.share(window_of(step, rank.device)))
+def make_trainer(
+    bench: Bench, job: Job, batch: int, wrap: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> Trainer:
+    """A trainer on the bench's device, of the module that `wrap` makes of the model."""
+    module = make_module(job.workload, job.dtype, bench.device, bench.seed)
+    return Trainer(wrap(module), Pool(job.workload, batch, bench.device, bench.seed), job.workload.lr)
 
 
-def window_of(step: Callable[[], None], device: str) -> int:
-    """How many steps make a window."""
-    synchronize = synchronizer(device)
+def layout(device: Any) -> Any:
+    """The memory format of images and models on the device."""
+    return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
+
+
+def time_alone(bench: Bench, job: Job) -> Samples:
+    """Samples of a step's time on one device, this bench's or rank's own. A rank may call it without the others."""
+    trainer = make_trainer(bench, job, job.batch)
+    samples = time_steps(bench, trainer, job, bench.time, name="single")
+    trainer.drop_graph()
+    return samples
+
+
+def time_steps(
+    bench: Bench,
+    trainer: Trainer,
+    job: Job,
+    timer: Callable[..., Samples],
+    agree: Callable[[int], int] = int,
+    **options: Any,
+) -> Samples:
+    """Samples of a step's time, s, from windows of steps; a graph is captured and checked first.
+
+    timer: `bench.time` or `rank.time`.  agree: makes the length of a window the same on all ranks.
+    """
+    if job.graph:
+        trainer.capture()
+        wrong = trainer.replay_error()
+        bench.check(wrong < tolerance(job.dtype), "a replayed step changes the state as a launched one does")
     for _ in range(3):
-        step()
+        trainer.step()
     synchronize()
     started = time.perf_counter()
     for _ in range(2):
-        step()
+        trainer.step()
     synchronize()
     seconds = (time.perf_counter() - started) / 2
-    return max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[device.partition(":")[0]] / seconds)))
-
-
-def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
-    """So many steps as one."""
+    count = agree(max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds))))
 
     def window() -> None:
         for _ in range(count):
-            step()
+            trainer.step()
 
-    return window
+    samples = timer(window, launch="visible", **options)
+    bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
+    return (samples / count).note(steps=count * float(samples.info["batch"]))
 
 
 def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:
     """The gradient of the mean loss as one vector on the device. The seed is that of a dropout.
 
-    Of algorithms that give the same twice: with others two gradients of one batch lie 3 % apart in TF32.
+    From algorithms that give the same twice: with others two gradients of one batch lie 3 % apart in TF32.
     """
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
-    with _repeatable():
-        nn.functional.cross_entropy(module(images), labels).backward()
-    return torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        yield
+        nn.functional.cross_entropy(module(images), labels).backward()
     finally:
         cudnn.benchmark, cudnn.deterministic = before
+    return torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
 
 
 def relative_error(found: Any, wanted: Any) -> float:
@@ -214,8 +214,19 @@ def tolerance(dtype: Dtype) -> float:
     return {"float32": 3e-2, "bf16": 1e-1}[dtype]
 
 
+@contextmanager
+def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
+    """A batch that does not fit skips the point: where memory ends is what is asked."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which …"
+        reason = ". ".join(str(error).split(". ")[1:3])
+        bench.skip(f"batch {batch} does not fit into GPU memory: {reason}")
+
+
 def stream_for(graph: bool) -> Any:
-    """What to be inside of: a stream of one's own where a graph is captured."""
+    """The context to train in: a stream other than the default one where a graph is captured."""
     if not graph:
         return nullcontext()
     stream = torch.cuda.Stream()
@@ -223,24 +234,16 @@ def stream_for(graph: bool) -> Any:
     return torch.cuda.stream(stream)
 
 
-@contextmanager
-def memory_is_the_question(bench: Bench, batch: int) -> Iterator[None]:
-    """A batch that does not fit skips the point: where memory ends is what is asked."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which …"
-        said = ". ".join(str(error).split(". ")[1:3])
-        bench.skip(f"batch {batch} does not fit into GPU memory: {said}")
+def synchronize() -> None:
+    """Wait for this process's GPU, if it uses one."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
-def synchronizer(device: Any) -> Callable[[], None]:
-    """What waits for the device."""
-    return torch.cuda.synchronize if str(device).startswith("cuda") else lambda: None
-
-
-def _layout(device: Any) -> Any:
-    return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
+def free_memory() -> None:
+    """Give GPU memory of what is no longer used back to the driver."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def _change(state: list[Any], before: list[Any]) -> Any:

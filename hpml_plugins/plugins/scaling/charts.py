@@ -8,8 +8,7 @@ from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
 from hpml_plugins.plugins.scaling.dp import PARTS
-from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
-from hpml_plugins.plugins.scaling.results import FLOAT32
+from hpml_plugins.plugins.scaling.results import FLOAT32, ring_bandwidth
 
 #: Benchmark → (how it trains, what stays the same as GPUs are added).
 METHODS = {
