@@ -13,7 +13,7 @@ import pytest
 from hpml_plugins import Node, Record
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks
-from hpml_plugins.plugins.scaling.workloads import SMALL, Job
+from hpml_plugins.plugins.scaling.jobs import SMALL, Job
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -160,7 +160,7 @@ def test_four_ranks_hand_over_as_much_each_as_two(node: Node) -> None:
 def test_what_dataparallel_moves_is_what_is_not_on_the_first_gpu() -> None:
     import torch
 
-    from hpml_plugins.plugins.scaling.traffic import foreign_bytes
+    from hpml_plugins.plugins.scaling.wire import foreign_bytes
 
     # Two chunks of 2×3 float32, one elsewhere: 24 B.
     chunks = [torch.zeros(2, 3), torch.zeros(2, 3, device="meta")]
@@ -173,7 +173,7 @@ def test_the_copies_of_dataparallel_are_counted_by_kind(monkeypatch: pytest.Monk
     import torch
     from torch.nn.parallel import comm
 
-    from hpml_plugins.plugins.scaling.traffic import counted_copies
+    from hpml_plugins.plugins.scaling.wire import counted_copies
 
     # Three GPUs are played by the CPU and "meta": what is tested is the counting, not the copying.
     monkeypatch.setattr(comm, "broadcast_coalesced", lambda tensors, devices: [list(tensors)] * len(devices))
@@ -258,7 +258,7 @@ def test_a_job_travels_to_spawned_ranks() -> None:
 def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right: bool) -> None:
     from types import SimpleNamespace
 
-    from hpml_plugins.plugins.scaling.training import Pool, Trainer, make_module, tolerance
+    from hpml_plugins.plugins.scaling.training import TOLERANCE, Pool, Trainer, make_module
 
     trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), Pool(SMALL, 16, "cpu", seed=0), lr=0.1)
     trainer.step()
@@ -269,4 +269,4 @@ def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right
             trainer.train_on(trainer.images, trainer.labels)
 
     trainer.graph = SimpleNamespace(replay=replay)  # capturing needs a GPU; what is tested is the comparison
-    assert (trainer.replay_error() < tolerance("float32")) is right
+    assert (trainer.replay_error() < TOLERANCE["float32"]) is right

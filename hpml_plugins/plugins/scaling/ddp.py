@@ -2,76 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Rank, Samples
-from hpml_plugins.plugins.scaling.results import METRICS, PROFILE_UNITS, Measured, results
-from hpml_plugins.plugins.scaling.workloads import ALL_GPUS, CIFAR, CPU, DTYPES, GPUS, SMALL, VGG, Dtype, Job, Scaling
-
-if TYPE_CHECKING:
-    from hpml_plugins.plugins.scaling.profiling import Activity
-
-Result = Mapping[str, Samples | float]
+from hpml_plugins.plugins.scaling import jobs
 
 
-def measure_ddp(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Weak scaling of ResNet18: `batch` images on each of `gpus` GPUs."""
-    return measure_job(bench, Job(CIFAR, batch, dtype, gpus))
-
-
-def measure_ddp_graph(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """The same with each step, its all-reduces included, as one CUDA graph."""
-    return measure_job(bench, Job(CIFAR, batch, dtype, gpus, graph=True))
-
-
-def measure_ddp_strong(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Strong scaling of ResNet18: `batch` images shared out over `gpus` GPUs."""
-    return measure_job(bench, Job(CIFAR, batch, dtype, gpus, "strong"))
-
-
-def measure_vgg(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """VGG16 on images of 224×224: `batch` on each GPU."""
-    return measure_job(bench, Job(VGG, batch, dtype, gpus))
-
-
-def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: Dtype, ranks: int, scaling: Scaling) -> Result:
+def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: jobs.Dtype, ranks: int, scaling: jobs.Scaling) -> jobs.Result:
     """The small model in `ranks` processes on the CPU, over gloo."""
-    return measure_job(bench, Job(SMALL, batch, dtype, ranks, scaling))
+    return measure_job(bench, jobs.Job(jobs.SMALL, batch, dtype, ranks, scaling))
 
 
-def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: Dtype, nodes: int, gpus: int) -> Result:
+def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: jobs.Dtype, nodes: int, gpus: int) -> jobs.Result:
     """Weak scaling of ResNet18 over so many nodes with `gpus` GPUs each: `batch` images on each GPU."""
-    return measure_job(bench, Job(CIFAR, batch, dtype, nodes * gpus), nodes)
+    return measure_job(bench, jobs.Job(jobs.CIFAR, batch, dtype, nodes * gpus), nodes)
 
 
-def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: Scaling) -> Result:
+def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: jobs.Scaling) -> jobs.Result:
     """The small model over gloo, one process on each of so many nodes of a Slurm job."""
-    return measure_job(bench, Job(SMALL, batch, "float32", nodes, scaling), nodes)
+    return measure_job(bench, jobs.Job(jobs.SMALL, batch, "float32", nodes, scaling), nodes)
 
 
-def measure_job(bench: Bench, job: Job, nodes: int = 1) -> Result:
+def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
     """Run the job on its ranks, shared out over the nodes, and make metrics of what they found."""
     from hpml_plugins.plugins.scaling.profiling import mean_activity
 
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
-    found: list[Measured] = bench.ranks(on_rank, job.ranks, job, nodes=nodes)
-    activities = [one.activity for one in found]
-    times = {name: [asdict(activity)[name] for activity in activities] for name in asdict(activities[0])}
-    bench.series(
-        "ranks",
-        {"rank": list(range(job.ranks)), **times, "collective_share": [activity.share for activity in activities]},
-        {**dict.fromkeys(times, "s"), "collective_share": "1"},
-    )
-    metrics, profile = results(job, replace(found[0], activity=mean_activity(activities)))
-    bench.series("profile", {name: [value] for name, value in profile.items()}, PROFILE_UNITS)
+    found = bench.ranks(on_rank, job.ranks, job, nodes=nodes)
+    time, single, _, parameters, reduction = found[0]
+    activities = [activity for _, _, activity, _, _ in found]
+    times = {name: [activity[name] for activity in activities] for name in activities[0]}
+    shares = [jobs.collective_share(activity) for activity in activities]
+    columns = {"rank": list(range(job.ranks)), **times, "collective_share": shares}
+    bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
+    metrics, profile = jobs.results(job, time, single, mean_activity(activities), parameters, reduction)
+    bench.series("profile", {name: [value] for name, value in profile.items()}, jobs.PROFILE_UNITS)
     return metrics
 
 
-def on_rank(rank: Rank, job: Job) -> Measured:
-    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size."""
+def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, float], int, Samples]:
+    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size.
+
+    The step's time on all and on one, this rank's part in a step, the number of parameters, the all-reduce's time.
+    """
     import torch
     from torch import distributed as dist
 
@@ -80,17 +55,17 @@ def on_rank(rank: Rank, job: Job) -> Measured:
     torch.backends.cudnn.benchmark = True  # all batches have one shape
     with training.skip_if_out_of_memory(rank.bench, job.batch), training.stream_for(job.graph):
         rank.bench.progress("one alone", 0.1)
-        single = rank.share(training.time_alone(rank.bench, job) if rank.index == 0 else None)
+        single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
         training.free_memory()
         rank.bench.progress("all together", 0.4)
         time, activity, parameters = _train_together(rank, job)
         training.free_memory()
         flat = torch.zeros(parameters, device=rank.device)
-        ceiling = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
-        return Measured(time, single, activity, parameters, ceiling)
+        reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
+        return time, single, activity, parameters, reduction
 
 
-def _train_together(rank: Rank, job: Job) -> tuple[Samples, Activity, int]:
+def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], int]:
     """The time of a step of all ranks, this rank's part in it, and the number of parameters."""
     from torch import distributed as dist
 
@@ -106,13 +81,13 @@ def _train_together(rank: Rank, job: Job) -> tuple[Samples, Activity, int]:
     dist.all_reduce(mean)
     mean /= rank.count
     error = training.relative_error(training.gradient(parallel, *batch, seed=rank.index), mean)
-    tolerance = training.tolerance(job.dtype)
-    bench.check(error < tolerance, f"DDP's gradient is the mean of the ranks' own (off by {error:.1e})")
+    close = error < training.TOLERANCE[job.dtype]
+    bench.check(close, f"DDP's gradient is the mean of the ranks' own (off by {error:.1e})")
     parameters = int(mean.numel())
     del mean
 
     trainer = training.Trainer(parallel, pool, job.workload.lr)
-    time = training.time_steps(bench, trainer, job, rank.time, agree=rank.share, over="max", name="step")
+    time = training.time_steps(bench, trainer, job, "step", rank)
     bench.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.share}-{job.dtype}-rank{rank.index}of{rank.count}"
     if rank.backend == "nccl":
@@ -122,7 +97,7 @@ def _train_together(rank: Rank, job: Job) -> tuple[Samples, Activity, int]:
         activity = profiling.mean_activity(of_gpus.values())
     else:
         activity = profiling.cpu_activity(profiling.profiled(trainer.step, name, gpus=[], host=True))
-    bench.check(activity.reduction > 0, "the profile holds the reduction of the gradients")
+    bench.check(activity["reduction"] > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
     trainer.drop_graph()
     return time, activity, parameters
@@ -153,42 +128,42 @@ def check_same_everywhere(rank: Rank, module: Any) -> None:
 
 
 DDP = Benchmark(
-    "scaling_ddp", measure_ddp, METRICS,
-    {"gpus": GPUS, "batch": (32, 128, 512, 2048, 8192), "dtype": DTYPES},
-    ALL_GPUS, timeout=180,
+    "scaling_ddp", jobs.over_gpus(measure_job, jobs.CIFAR), jobs.METRICS,
+    {"gpus": jobs.GPUS, "batch": (32, 128, 512, 2048, 8192), "dtype": jobs.DTYPES},
+    jobs.ALL_GPUS, timeout=180,
     description="DistributedDataParallel, weak scaling: ResNet18, the batch on each GPU.",
 )  # fmt: skip
 DDP_GRAPH = replace(
-    DDP, name="scaling_ddp_graph", measure=measure_ddp_graph,
-    grid={"gpus": GPUS, "batch": (32, 512, 2048), "dtype": DTYPES},
+    DDP, name="scaling_ddp_graph", measure=jobs.over_gpus(measure_job, jobs.CIFAR, graph=True),
+    grid={"gpus": jobs.GPUS, "batch": (32, 512, 2048), "dtype": jobs.DTYPES},
     description="DistributedDataParallel, weak scaling, each step one CUDA graph, also on the one GPU beside it.",
 )  # fmt: skip
 DDP_STRONG = replace(
-    DDP, name="scaling_ddp_strong", measure=measure_ddp_strong,
-    grid={"gpus": GPUS, "batch": (512, 2048), "dtype": DTYPES},
+    DDP, name="scaling_ddp_strong", measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
+    grid={"gpus": jobs.GPUS, "batch": (512, 2048), "dtype": jobs.DTYPES},
     description="DistributedDataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
 )  # fmt: skip
 VGG16 = replace(
-    DDP, name="scaling_vgg16", measure=measure_vgg,
-    grid={"gpus": GPUS, "batch": (64,), "dtype": DTYPES},
+    DDP, name="scaling_vgg16", measure=jobs.over_gpus(measure_job, jobs.VGG),
+    grid={"gpus": jobs.GPUS, "batch": (64,), "dtype": jobs.DTYPES},
     timeout=240,
     description="VGG16 on images of 224×224, one GPU against DistributedDataParallel; an epoch is 8192 images.",
 )  # fmt: skip
 DDP_CPU = replace(
     DDP, name="scaling_ddp_cpu", measure=measure_ddp_cpu,
     grid={"ranks": (2, 4), "batch": (32, 128, 512), "dtype": ("float32",), "scaling": ("weak", "strong")},
-    requires=CPU, timeout=120,
+    requires=jobs.CPU, timeout=120,
     description="DistributedDataParallel over gloo between processes on the CPU: the same code, a small model.",
 )  # fmt: skip
 DDP_NODES_NCCL = replace(
     DDP, name="scaling_ddp_nodes_nccl", measure=measure_ddp_nodes_nccl,
-    grid={"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": DTYPES},
+    grid={"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": jobs.DTYPES},
     timeout=300,
     description="DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18.",
 )  # fmt: skip
 DDP_NODES_GLOO = replace(
     DDP, name="scaling_ddp_nodes_gloo", measure=measure_ddp_nodes_gloo,
     grid={"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
-    requires=CPU,
+    requires=jobs.CPU,
     description="DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a small model.",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Split
-from hpml_plugins.plugins.scaling.workloads import GPUS, MODULES, TORCH
+from hpml_plugins.plugins.scaling.jobs import GPUS, MODULES, TORCH
 
 Recipe = Literal["plain", "linear", "zero_gamma", "both"]
 #: plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma: residual blocks

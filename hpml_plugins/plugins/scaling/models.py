@@ -9,7 +9,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.scaling.workloads import Dtype
+from hpml_plugins.plugins.scaling.jobs import Dtype
 
 WIDTH = 16
 

@@ -10,13 +10,18 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 Event = Mapping[str, Any]
 Interval = tuple[int, int]
+#: Where the time of one step of one GPU (or process) went, s.
+#: span: from the first event to the last, over the steps.  computation, communication: at least one event of the kind
+#: was running; copies from the host or within the GPU are computation, as in the coursework.  overlapped: both were at
+#: once.  exposed: communication alone.  idle: nothing ran, the GPU waited for the host.  reduction: all-reduce alone.
+#: collectives, kernels: durations added up, whatever ran at once.
+Activity = dict[str, float]
 
 WARM_UP, ACTIVE = 2, 5
 #: A folder that keeps the Chrome traces, for chrome://tracing or Perfetto; none is kept without it.
@@ -51,39 +56,6 @@ def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: 
         return list(json.loads(path.read_text())["traceEvents"])
 
 
-@dataclass(frozen=True)
-class Activity:
-    """Where the time of one step of one GPU (or process) went, s.
-
-    span: from the first event to the last, over the steps.  computation, communication: at least one event of the kind
-    was running; copies from the host or within the GPU are computation, as in the coursework.  overlapped: both were
-    at once.  reduction: all-reduce alone.  collectives, kernels: durations added up, whatever ran at once.
-    """
-
-    span: float
-    computation: float
-    communication: float
-    overlapped: float
-    reduction: float
-    collectives: float
-    kernels: float
-
-    @property
-    def exposed(self) -> float:
-        """Communication with nothing being computed meanwhile: what a faster link could save at most."""
-        return self.communication - self.overlapped
-
-    @property
-    def idle(self) -> float:
-        """Nothing ran: the GPU waited for the host."""
-        return self.span - self.computation - self.exposed
-
-    @property
-    def share(self) -> float:
-        """The collectives' share of all kernels' time; 0 where nothing ran."""
-        return self.collectives / self.kernels if self.kernels else 0.0
-
-
 def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Activity]:
     """GPU → where the time of one of the profiled `steps` went."""
     by_gpu: dict[int, list[Event]] = {}
@@ -97,12 +69,9 @@ def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Ac
 
 def cpu_activity(events: Iterable[Event], steps: int = ACTIVE) -> Activity:
     """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
-
-    def counts(name: str, category: str) -> bool:
-        return name.startswith("gloo:") or (category == "cpu_op" and name.startswith("aten::"))
-
     complete = [event for event in events if event.get("ph") == "X"]
-    return _activity([event for event in complete if counts(str(event["name"]), event.get("cat", ""))], steps)
+    operators = [event for event in complete if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
+    return _activity(operators + [event for event in complete if event["name"].startswith("gloo:")], steps)
 
 
 def host_ranges(events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE) -> dict[str, float]:
@@ -115,27 +84,31 @@ def host_ranges(events: Iterable[Event], names: Sequence[str], steps: int = ACTI
 
 
 def mean_activity(activities: Iterable[Activity]) -> Activity:
-    """Field by field the mean over GPUs or ranks."""
+    """The mean over GPUs or ranks, of each time."""
     many = list(activities)
-    return Activity(**{field.name: fmean(getattr(one, field.name) for one in many) for field in fields(Activity)})
+    return {name: fmean(one[name] for one in many) for name in many[0]}
 
 
 def _activity(events: Sequence[Event], steps: int) -> Activity:
+    times = _times(events)
     collectives = [event for event in events if _is_collective(event)]
+    kernels = [event for event in events if event.get("cat") not in ("gpu_memcpy", "gpu_memset")]
+    span = max((end for _, end in times), default=0) - min((start for start, _ in times), default=0)
+    busy = length(times)
     computation = length(_times(event for event in events if not _is_collective(event)))
     communication = length(_times(collectives))
-    everything = union(_times(events))
-    kernels = [event for event in events if event.get("cat") not in ("gpu_memcpy", "gpu_memset")]
     nanoseconds = {
-        "span": everything[-1][1] - everything[0][0] if everything else 0,
+        "span": span,
         "computation": computation,
         "communication": communication,
-        "overlapped": computation + communication - length(everything),
+        "overlapped": computation + communication - busy,
+        "exposed": busy - computation,
+        "idle": span - busy,
         "reduction": length(_times(event for event in collectives if _is_reduction(event))),
-        "collectives": _added(event for event in kernels if _is_collective(event)),
-        "kernels": _added(kernels),
+        "collectives": sum(end - start for start, end in _times(filter(_is_collective, kernels))),
+        "kernels": sum(end - start for start, end in _times(kernels)),
     }
-    return Activity(**{name: value * 1e-9 / steps for name, value in nanoseconds.items()})
+    return {name: value * 1e-9 / steps for name, value in nanoseconds.items()}
 
 
 def _is_collective(event: Event) -> bool:
@@ -155,26 +128,16 @@ def _times(events: Iterable[Event]) -> list[Interval]:
     return [(round(event["ts"] * 1e3), round((event["ts"] + event["dur"]) * 1e3)) for event in events]
 
 
-def _added(events: Iterable[Event]) -> int:
-    return sum(end - start for start, end in _times(events))
-
-
-def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same times as disjoint intervals in order; those that touch become one, empty ones vanish.
+def length(intervals: Iterable[Interval]) -> int:
+    """How long they are together; what several cover counts once.
 
     Raises ValueError for an interval that ends before it starts.
     """
-    merged: list[Interval] = []
+    total, reached = 0, None
     for start, end in sorted(intervals):
         if end < start:
             raise ValueError(f"interval ({start}, {end}) ends before it starts")
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        elif end > start:
-            merged.append((start, end))
-    return merged
-
-
-def length(intervals: Iterable[Interval]) -> int:
-    """How long they are together; what several cover counts once."""
-    return sum(end - start for start, end in union(intervals))
+        reached = start if reached is None else max(reached, start)
+        total += max(0, end - reached)
+        reached = max(reached, end)
+    return total

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, Requires, Samples
-from hpml_plugins.plugins.scaling.results import SINGLE_METRICS, single_metrics
-from hpml_plugins.plugins.scaling.workloads import CIFAR, CPU, DTYPES, MODULES, SMALL, Dtype, Job
+from hpml_plugins.plugins.scaling.jobs import (
+    CIFAR,
+    CPU,
+    DTYPES,
+    MODULES,
+    SINGLE_METRICS,
+    SMALL,
+    Dtype,
+    Job,
+    single_metrics,
+)
 
 
 def measure_single(bench: Bench, *, batch: int, dtype: Dtype) -> Mapping[str, Samples]:
@@ -19,7 +28,7 @@ def measure_single(bench: Bench, *, batch: int, dtype: Dtype) -> Mapping[str, Sa
     job = Job(CIFAR if bench.gpus else SMALL, batch, dtype)
     torch.backends.cudnn.benchmark = True  # all batches have one shape
     with training.skip_if_out_of_memory(bench, batch):
-        return single_metrics(job, training.time_alone(bench, job))
+        return single_metrics(job, training.train_alone(bench, job)[0])
 
 
 SINGLE = Benchmark(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from hpml_plugins import Bench, Samples
+from hpml_plugins import Bench, Rank, Samples
+from hpml_plugins.plugins.scaling.jobs import Dtype, Job, Workload
 from hpml_plugins.plugins.scaling.models import InDtype, build
-from hpml_plugins.plugins.scaling.workloads import Dtype, Job, Workload
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
@@ -24,7 +24,10 @@ STEPS_BEFORE_CAPTURE = 12
 #: CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
-Batch = tuple[Any, Any]
+#: How far two gradients or steps of the same batch may be apart, as a share of their length: cuDNN's fastest algorithms
+#: are not the same twice. A gradient that lacks the other ranks' part, or its division, is about as far away as it is
+#: long.
+TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
 
 
 class Pool:
@@ -38,7 +41,7 @@ class Pool:
         self.labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
         self.batch, self._next = batch, 0
 
-    def take(self) -> Batch:
+    def take(self) -> tuple[Any, Any]:
         """The next batch: views, nothing is copied."""
         part = slice(self._next, self._next + self.batch)
         self._next = (self._next + self.batch) % len(self.labels)
@@ -127,43 +130,29 @@ def make_optimizer(module: nn.Module, lr: float) -> Any:
     return torch.optim.SGD(module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu)
 
 
-def make_trainer(
-    bench: Bench, job: Job, batch: int, wrap: Callable[[nn.Module], nn.Module] = lambda module: module
-) -> Trainer:
-    """A trainer on the bench's device, of the module that `wrap` makes of the model."""
-    module = make_module(job.workload, job.dtype, bench.device, bench.seed)
-    return Trainer(wrap(module), Pool(job.workload, batch, bench.device, bench.seed), job.workload.lr)
-
-
 def layout(device: Any) -> Any:
     """The memory format of images and models on the device."""
     return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
 
 
-def time_alone(bench: Bench, job: Job) -> Samples:
-    """Samples of a step's time on one device, this bench's or rank's own. A rank may call it without the others."""
-    trainer = make_trainer(bench, job, job.batch)
-    samples = time_steps(bench, trainer, job, bench.time, name="single")
+def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
+    """Time steps on one device, this bench's or rank's own. A rank may call it without the others."""
+    module = make_module(job.workload, job.dtype, bench.device, bench.seed)
+    trainer = Trainer(module, Pool(job.workload, job.batch, bench.device, bench.seed), job.workload.lr)
+    samples = time_steps(bench, trainer, job, "single")
     trainer.drop_graph()
-    return samples
+    return samples, trainer
 
 
-def time_steps(
-    bench: Bench,
-    trainer: Trainer,
-    job: Job,
-    timer: Callable[..., Samples],
-    agree: Callable[[int], int] = int,
-    **options: Any,
-) -> Samples:
+def time_steps(bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank | None = None) -> Samples:
     """Samples of a step's time, s, from windows of steps; a graph is captured and checked first.
 
-    timer: `bench.time` or `rank.time`.  agree: makes the length of a window the same on all ranks.
+    rank: of all ranks, which then time the slowest.
     """
     if job.graph:
         trainer.capture()
-        wrong = trainer.replay_error()
-        bench.check(wrong < tolerance(job.dtype), "a replayed step changes the state as a launched one does")
+        same = trainer.replay_error() < TOLERANCE[job.dtype]
+        bench.check(same, "a replayed step changes the state as a launched one does")
     for _ in range(3):
         trainer.step()
     synchronize()
@@ -172,13 +161,18 @@ def time_steps(
         trainer.step()
     synchronize()
     seconds = (time.perf_counter() - started) / 2
-    count = agree(max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds))))
+    count = max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds)))
+    if rank:
+        count = rank.share(count)
 
     def window() -> None:
         for _ in range(count):
             trainer.step()
 
-    samples = timer(window, launch="visible", **options)
+    if rank:
+        samples = rank.time(window, launch="visible", over="max", name=name)
+    else:
+        samples = bench.time(window, launch="visible", name=name)
     bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
     return (samples / count).note(steps=count * float(samples.info["batch"]))
 
@@ -203,15 +197,6 @@ def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:
 def relative_error(found: Any, wanted: Any) -> float:
     """|found − wanted| / |wanted|, of vectors."""
     return float((found - wanted).norm() / wanted.norm())
-
-
-def tolerance(dtype: Dtype) -> float:
-    """How far two gradients or steps of the same batch may be apart, as a share of their length.
-
-    cuDNN's fastest algorithms are not the same twice. A gradient that lacks the other ranks' part, or its division, is
-    about as far away as it is long.
-    """
-    return {"float32": 3e-2, "bf16": 1e-1}[dtype]
 
 
 @contextmanager
