@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +54,8 @@ def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, floa
     from hpml_plugins.plugins.scaling import training
 
     torch.backends.cudnn.benchmark = True  # all batches have one shape
-    with training.skip_if_out_of_memory(rank.bench, job.batch), training.stream_for(job.graph):
+    stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()  # the default one is not captured
+    with training.skip_if_out_of_memory(rank.bench, job.batch), stream:
         rank.bench.progress("one alone", 0.1)
         single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
         training.free_memory()

@@ -50,12 +50,11 @@ def _train_alone(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float]
 def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:
     """The time of a step on all GPUs, their mean part in it, the host's time in its parts, and the parameters."""
     from hpml_plugins.plugins.scaling import profiling, training
-    from hpml_plugins.plugins.scaling.models import NamedParts
 
     gpus = list(range(job.ranks))
     module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
     pool = training.Pool(job.workload, job.share * job.ranks, bench.device, bench.seed)
-    trainer = training.Trainer(NamedParts(module, gpus), pool, job.workload.lr)
+    trainer = training.Trainer(training.NamedParts(module, gpus), pool, job.workload.lr)
     # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU alone.
     images, labels = pool.take()
     found = training.gradient(trainer.module, images, labels, seed=0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Split
+from hpml_plugins.plugins.scaling import ddp
 from hpml_plugins.plugins.scaling.jobs import GPUS, MODULES, TORCH
 
 Recipe = Literal["plain", "linear", "zero_gamma", "both"]
@@ -89,11 +90,8 @@ class Draws:
 def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list[dict[str, float]]:
     """What each epoch reached. batch: on each rank."""
     import torch
-    from torch import distributed as dist
 
     from hpml_plugins.plugins.scaling import training
-    from hpml_plugins.plugins.scaling.ddp import check_same_everywhere, wrapped
-    from hpml_plugins.plugins.scaling.models import build
 
     bench = rank.bench
     torch.backends.cudnn.benchmark = True  # all batches have one shape
@@ -102,9 +100,9 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
     places = torch.arange(len(images.train), device=rank.device)
     batches = Split(places, images.train.labels).batches(batch, seed=bench.seed, rank=rank.index, ranks=rank.count)
     torch.manual_seed(bench.seed)
-    module = build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
+    module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
     module = module.to(rank.device, memory_format=layout)
-    parallel = wrapped(rank, module) if rank.count > 1 else module
+    parallel = ddp.wrapped(rank, module) if rank.count > 1 else module
     optimizer = training.make_optimizer(parallel, BASE_RATE)
     factor = batch * rank.count / BASE_BATCH
     epochs: list[dict[str, float]] = []
@@ -127,7 +125,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
                 optimizer.step()
                 right = (logits.detach().argmax(1) == y).sum()
                 totals += torch.stack([loss.detach() * len(y), right, torch.full_like(right, len(y))])
-            dist.all_reduce(totals)
+            torch.distributed.all_reduce(totals)
             total_loss, right, count = totals.tolist()
             # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
             accuracy = rank.share(_accuracy(module, images.test, layout) if rank.index == 0 else None)
@@ -143,7 +141,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
                 }
             )
             bench.progress(f"epoch {epoch + 1}, accuracy {accuracy:.3f}", (epoch + 1) / EPOCHS)
-    check_same_everywhere(rank, module)
+    ddp.check_same_everywhere(rank, module)
     return epochs
 
 

@@ -1,4 +1,4 @@
-"""A training step: forward, loss, backward, update; eager or as one CUDA graph. Imports torch: imported on use only."""
+"""The models, and a training step of them, eager or as one CUDA graph. Imports torch: imported on use only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import gc
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.profiler import record_function
 
-from hpml_plugins import Bench, Rank, Samples
+from hpml_plugins import Bench, HpmlError, Rank, Samples
 from hpml_plugins.plugins.scaling.jobs import Dtype, Job, Workload
-from hpml_plugins.plugins.scaling.models import InDtype, build
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
@@ -24,10 +23,84 @@ STEPS_BEFORE_CAPTURE = 12
 #: CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
+SMALL_WIDTH = 16  # channels
 #: How far two gradients or steps of the same batch may be apart, as a share of their length: cuDNN's fastest algorithms
 #: are not the same twice. A gradient that lacks the other ranks' part, or its division, is about as far away as it is
 #: long.
 TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
+
+
+class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """One residual block between a convolution and a classifier: what ResNet18 is made of, once."""
+
+    def __init__(self, channels: int, classes: int, *, zero_gamma: bool) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(SMALL_WIDTH), nn.ReLU()
+        )
+        self.block = nn.Sequential(
+            nn.Conv2d(SMALL_WIDTH, SMALL_WIDTH, 3, padding=1, bias=False),
+            nn.BatchNorm2d(SMALL_WIDTH),
+            nn.ReLU(),
+            nn.Conv2d(SMALL_WIDTH, SMALL_WIDTH, 3, padding=1, bias=False),
+            nn.BatchNorm2d(SMALL_WIDTH),
+        )
+        self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * SMALL_WIDTH, classes))
+        if zero_gamma:
+            nn.init.zeros_(self.block[-1].weight)
+
+    def forward(self, images: Any) -> Any:
+        """Logits."""
+        images = self.stem(images)
+        return self.head(images + self.block(images))
+
+
+def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: bool = False) -> Any:
+    """The model, freshly initialised from torch's generator, on the CPU.
+
+    resnet18: He's, with the usual stem for small images: a 3×3 convolution of stride 1, no pooling; 11,173,962
+    parameters for three channels and ten classes.  vgg16: torchvision's.  small: for machines without a GPU.
+    zero_gamma: the last normalisation of each residual block starts with γ = 0, so that each block is the identity.
+    """
+    if name == "resnet18":
+        from torchvision.models import resnet
+
+        model = resnet.ResNet(resnet.BasicBlock, [2, 2, 2, 2], num_classes=classes, zero_init_residual=zero_gamma)
+        model.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+        model.maxpool = nn.Identity()
+        return model
+    if name == "vgg16":
+        from torchvision.models import vgg16
+
+        return vgg16(num_classes=classes)
+    if name == "small":
+        return SmallResNet(shape[0], classes, zero_gamma=zero_gamma)
+    raise HpmlError(f"scaling has no model {name!r}; use resnet18, vgg16 or small")
+
+
+class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """The model computing in bf16 where asked to. Inside the module, for DataParallel's threads do not inherit it."""
+
+    def __init__(self, model: nn.Module, dtype: Dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.bf16 = dtype == "bf16"
+
+    def forward(self, images: Any) -> Any:
+        """Logits in float32."""
+        # Without the cache: each weight is used once, and a captured graph may not hold what a cache will free.
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
+            return self.model(images).float()
+
+
+class NamedParts(nn.DataParallel):  # type: ignore[misc]  # torch is untyped to mypy here
+    """DataParallel, each of its four parts inside a `record_function` range of the part's name."""
+
+    scatter = record_function("scatter")(nn.DataParallel.scatter)
+    replicate = record_function("replicate")(nn.DataParallel.replicate)
+    parallel_apply = record_function("parallel_apply")(nn.DataParallel.parallel_apply)
+    gather = record_function("gather")(nn.DataParallel.gather)
 
 
 class Pool:
@@ -80,7 +153,7 @@ class Trainer:
             self.optimizer.step()
 
     def capture(self) -> None:
-        """Capture the step as a CUDA graph, which the host launches at once. On the stream of `stream_for` only."""
+        """Capture the step as a CUDA graph, which the host launches at once. Not on the default stream."""
         images, labels = self.pool.take()
         self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
         for _ in range(STEPS_BEFORE_CAPTURE):
@@ -208,15 +281,6 @@ def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
         # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which …"
         reason = ". ".join(str(error).split(". ")[1:3])
         bench.skip(f"batch {batch} does not fit into GPU memory: {reason}")
-
-
-def stream_for(graph: bool) -> Any:
-    """The context to train in: a stream other than the default one where a graph is captured."""
-    if not graph:
-        return nullcontext()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    return torch.cuda.stream(stream)
 
 
 def synchronize() -> None:

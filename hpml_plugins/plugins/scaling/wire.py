@@ -30,7 +30,7 @@ def count_ddp(rank: Rank, model: str) -> dict[str, int]:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    from hpml_plugins.plugins.scaling.models import build
+    from hpml_plugins.plugins.scaling.training import build
 
     torch.manual_seed(rank.bench.seed + rank.index)
     module = build(model, CIFAR.shape, CIFAR.classes)
@@ -48,7 +48,7 @@ def measure_wire_dp(bench: Bench, *, gpus: int, model: str) -> Mapping[str, floa
     """DataParallel's second step."""
     from torch.nn import DataParallel
 
-    from hpml_plugins.plugins.scaling.models import build
+    from hpml_plugins.plugins.scaling.training import build
 
     module = build(model, CIFAR.shape, CIFAR.classes).to("cuda:0")
     parallel = DataParallel(module, list(range(gpus)))
