@@ -15,7 +15,6 @@ import torch.distributed as dist
 
 from hpml_plugins import HpmlError, Rank
 
-Step = Callable[[], object]
 FLOAT32 = 4  # B
 #: Elements that are filled or compared at a time: the reference of 8 GiB would not fit beside two buffers of them.
 CHUNK = 1 << 22
@@ -40,10 +39,10 @@ class Buffers:
         self.rank = rank
         self.collective = collective
         self.in_place = in_place
-        whole = nbytes // FLOAT32
-        self.piece, left = divmod(whole, rank.count)
-        if left or whole * FLOAT32 != nbytes:
+        if nbytes % (FLOAT32 * rank.count):
             raise HpmlError(f"{nbytes} B of float32 cannot be shared out evenly over {rank.count} ranks")
+        whole = nbytes // FLOAT32
+        self.piece = whole // rank.count
         large = torch.empty(whole, device=rank.device)
         in_pieces = collective in ("all_gather", "reduce_scatter")
         if in_place:
@@ -81,7 +80,7 @@ def _chunks(buffer: Any) -> Iterator[tuple[Any, Any]]:
         yield chunk, torch.arange(start, start + chunk.numel(), device=buffer.device)
 
 
-def step_of(rank: Rank, buffers: Buffers) -> Step:
+def step_of(rank: Rank, buffers: Buffers) -> Callable[[], object]:
     """One collective on these buffers: torch.distributed's own, where that can do it. Called by all ranks alike."""
     send, receive = buffers.send, buffers.receive
     if buffers.collective == "all_gather":
@@ -97,7 +96,7 @@ class _UniqueId(ctypes.Structure):
     _fields_ = (("internal", ctypes.c_char * 128),)
 
 
-def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Step:
+def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[], object]:
     """ncclAllReduce over a communicator of its own, on torch's current stream: torch.distributed reduces in place only.
 
     torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN macro must be

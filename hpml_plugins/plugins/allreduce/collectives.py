@@ -110,9 +110,8 @@ def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> Samples
         step()
         rank.barrier()
         wrong = made.wrong()
-        rank.bench.check(
-            not wrong, f"{collective} differs from its float64 reference" + f" in {wrong} elements" * bool(wrong)
-        )
+        message = f"{collective} differs from its float64 reference"
+        rank.bench.check(not wrong, message + f" in {wrong} elements" * bool(wrong))
 
     rank.bench.progress("checking", 0.1)
     check()

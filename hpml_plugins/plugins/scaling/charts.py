@@ -25,8 +25,6 @@ METHODS = {
 }
 SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
 ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
-DATA_PARALLEL = ("scaling_dp", "scaling_dp_strong")
-WIRE = ("scaling_wire_ddp", "scaling_wire_dp")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
 #: What tells the points apart.
@@ -160,11 +158,10 @@ def _ranks(record: Record) -> int:
     return int(record.params.get("gpus", record.params.get("ranks", 1)))
 
 
-GPUS = Axis("gpus", "GPUs", log=True, base=2)
 EFFICIENCY = Axis("efficiency", "efficiency: speed-up / GPUs", zero=True)
 IDEAL = "ideal: every GPU as fast as one alone"
 SPEEDUP_CHART = line_chart(
-    GPUS,
+    Axis("gpus", "GPUs", log=True, base=2),
     Axis("speedup", "speed-up over one GPU (×)", zero=True),
     ("method", "scaling", "dtype"),
     dash="machine",
@@ -209,8 +206,8 @@ FIGURES = (
     Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
     Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
     Figure("efficiency_over_batch", "Efficiency by batch size", ON_GPUS, table1, BATCH_CHART, BATCH_CAPTION),
-    Figure("dp_step", "Where DataParallel spends its step", DATA_PARALLEL, dp_step, STEP_CHART),
+    Figure("dp_step", "Where DataParallel spends its step", ("scaling_dp", "scaling_dp_strong"), dp_step, STEP_CHART),
     Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
-    Figure("wire", "Data sent per step", WIRE, wire),
+    Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
     Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
 )

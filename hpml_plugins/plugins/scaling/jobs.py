@@ -98,15 +98,6 @@ METRICS = (
 PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_share": "1", "utilization": "1"}
 
 
-def speedup(scaling: Scaling, single: Any, several: Any, ranks: int) -> Any:
-    """How many times sooner `ranks` GPUs have done the work of an epoch than one.
-
-    single, several: seconds of a step on one GPU and on `ranks`, numbers or Samples.  A step of weak scaling does
-    `ranks` times the work of one GPU's.
-    """
-    return single / several * (ranks if scaling == "weak" else 1)
-
-
 def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
     """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in so many seconds: 2 (n − 1) / n · S / t, B/s.
 
@@ -152,20 +143,22 @@ def results(
     # Cut to equal length: they were taken one after the other, so any pairing is as good.
     count = min(len(single), len(time))
     alone, together = (replace(each, values=each.values[:count]) for each in (single, time))
-    faster = speedup(job.scaling, alone, together, job.ranks)
+    # How many times the work of a step on one GPU a step on all does.
+    work = job.ranks if job.scaling == "weak" else 1
+    speedup = alone / together * work
     achieved = ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
     ceiling = ring_bandwidth(nbytes, reduction.note(parameters=parameters), job.ranks)
     metrics = {
         **single_metrics(job, time),
-        "speedup": faster,
-        "efficiency": faster / job.ranks,
+        "speedup": speedup,
+        "efficiency": speedup / job.ranks,
         **{name: activity[name] for name in ("computation", "communication", "exposed")},
         "bus_bandwidth": achieved,
         "ceiling": ceiling,
     }
     profile = {
         "single": single.median,
-        "subtracted": time.median - single.median / (1 if job.scaling == "weak" else job.ranks),
+        "subtracted": time.median - single.median * work / job.ranks,
         "idle": activity["idle"],
         "collective_share": collective_share(activity),
         "utilization": achieved / ceiling.median,

@@ -35,16 +35,12 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
 
     def __init__(self, channels: int, classes: int, *, zero_gamma: bool) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(SMALL_WIDTH), nn.ReLU()
-        )
-        self.block = nn.Sequential(
-            nn.Conv2d(SMALL_WIDTH, SMALL_WIDTH, 3, padding=1, bias=False),
-            nn.BatchNorm2d(SMALL_WIDTH),
-            nn.ReLU(),
-            nn.Conv2d(SMALL_WIDTH, SMALL_WIDTH, 3, padding=1, bias=False),
-            nn.BatchNorm2d(SMALL_WIDTH),
-        )
+
+        def convolution(channels: int) -> list[nn.Module]:
+            return [nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(SMALL_WIDTH)]
+
+        self.stem = nn.Sequential(*convolution(channels), nn.ReLU())
+        self.block = nn.Sequential(*convolution(SMALL_WIDTH), nn.ReLU(), *convolution(SMALL_WIDTH))
         self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * SMALL_WIDTH, classes))
         if zero_gamma:
             nn.init.zeros_(self.block[-1].weight)

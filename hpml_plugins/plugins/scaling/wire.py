@@ -95,7 +95,7 @@ def counted_collectives() -> Iterator[Counter[str]]:
 
 
 @contextmanager
-def counted_copies(buffers: Iterable[Any], home: Any) -> Iterator[Counter[str]]:
+def counted_copies(buffers: Iterable[Any], home: str) -> Iterator[Counter[str]]:
     """Inside: bytes that DataParallel moves between GPUs, by kind: all of it goes through torch.nn.parallel.comm.
 
     buffers: the module's; what else is broadcast are parameters.  home: the first GPU, where all starts and ends.
@@ -131,11 +131,9 @@ def counted_copies(buffers: Iterable[Any], home: Any) -> Iterator[Counter[str]]:
         yield counted
 
 
-def foreign_bytes(tensors: Iterable[Any], home: Any) -> int:
+def foreign_bytes(tensors: Iterable[Any], home: str) -> int:
     """Bytes of those tensors that are not on device `home`."""
-    import torch
-
-    return sum(tensor.nbytes for tensor in tensors if tensor.device != torch.device(home))
+    return sum(tensor.nbytes for tensor in tensors if str(tensor.device) != home)
 
 
 WIRE_METRICS = (
