@@ -103,7 +103,8 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
     module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
     module = module.to(rank.device, memory_format=layout)
     parallel = ddp.wrapped(rank, module) if rank.count > 1 else module
-    optimizer = training.make_optimizer(parallel, BASE_RATE)
+    trainer = training.Trainer(parallel, None, BASE_RATE)
+    sgd = trainer.optimizer.param_groups[0]
     factor = batch * rank.count / BASE_BATCH
     epochs: list[dict[str, float]] = []
     with training.skip_if_out_of_memory(bench, batch):
@@ -116,15 +117,10 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
                 x = draws.augment(images.train.images[place], place)
                 if recipe in ("linear", "both"):
                     done = epoch + number / len(batches)
-                    rate = learning_rate(done, base=BASE_RATE, factor=factor, warm_up=WARM_UP)
-                    optimizer.param_groups[0]["lr"] = rate
-                optimizer.zero_grad(set_to_none=True)
-                logits = parallel(x.contiguous(memory_format=layout))
-                loss = torch.nn.functional.cross_entropy(logits, y)
-                loss.backward()
-                optimizer.step()
-                right = (logits.detach().argmax(1) == y).sum()
-                totals += torch.stack([loss.detach() * len(y), right, torch.full_like(right, len(y))])
+                    sgd["lr"] = learning_rate(done, base=BASE_RATE, factor=factor, warm_up=WARM_UP)
+                trainer.train_on(x.contiguous(memory_format=layout), y)
+                right = (trainer.logits.argmax(1) == y).sum()
+                totals += torch.stack([trainer.loss.detach() * len(y), right, torch.full_like(right, len(y))])
             torch.distributed.all_reduce(totals)
             total_loss, right, count = totals.tolist()
             # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
@@ -134,7 +130,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
                 {
                     "epoch": epoch + 1,
                     "steps": (epoch + 1) * len(batches),
-                    "lr": optimizer.param_groups[0]["lr"],
+                    "lr": sgd["lr"],
                     "train_loss": total_loss / count,
                     "train_accuracy": right / count,
                     "test_accuracy": accuracy,

@@ -118,12 +118,19 @@ class Pool:
 
 
 class Trainer:
-    """SGD with momentum and weight decay on batches from a pool; each step is one CUDA graph once it is captured."""
+    """SGD with momentum and weight decay; each step is one CUDA graph once it is captured.
 
-    def __init__(self, module: nn.Module, pool: Pool, lr: float) -> None:
+    pool: where `step` takes its batches from.  logits, loss: of the last step.
+    """
+
+    def __init__(self, module: nn.Module, pool: Pool | None, lr: float) -> None:
         self.module = module
-        self.pool = pool
-        self.optimizer = make_optimizer(module, lr)
+        self.pool: Any = pool
+        on_gpu = next(module.parameters()).is_cuda
+        self.optimizer = torch.optim.SGD(
+            module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
+        )
+        self.logits: Any = None
         self.loss: Any = None
         self.graph: Any = None
 
@@ -142,7 +149,8 @@ class Trainer:
         """One step on this batch, launched kernel by kernel."""
         self.optimizer.zero_grad(set_to_none=True)
         with record_function("forward"):
-            self.loss = nn.functional.cross_entropy(self.module(images), labels)
+            self.logits = self.module(images)
+            self.loss = nn.functional.cross_entropy(self.logits, labels)
         with record_function("backward"):
             self.loss.backward()
         with record_function("update"):
@@ -191,12 +199,6 @@ def make_module(workload: Workload, dtype: Dtype, device: Any, seed: int) -> nn.
     torch.manual_seed(seed)
     model = InDtype(build(workload.model, workload.shape, workload.classes), dtype)
     return model.to(device, memory_format=layout(device)).train()
-
-
-def make_optimizer(module: nn.Module, lr: float) -> Any:
-    """SGD, as one fused kernel on a GPU."""
-    on_gpu = next(module.parameters()).is_cuda
-    return torch.optim.SGD(module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu)
 
 
 def layout(device: Any) -> Any:
