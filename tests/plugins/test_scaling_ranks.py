@@ -126,12 +126,12 @@ def test_one_process_alone_is_timed(node: Node) -> None:
 def test_bf16_computes_in_bf16_and_reduces_float32() -> None:
     import torch
 
-    from hpml_plugins.plugins.scaling.training import Pool, gradient, make_module
+    from hpml_plugins.plugins.scaling.training import gradient, make_batches, make_module
 
     module = make_module(SMALL, "bf16", "cpu", seed=0)
     seen = []
     module.model.stem[0].register_forward_hook(lambda *given: seen.append(given[2].dtype))
-    assert gradient(module, *Pool(SMALL, 4, "cpu", 0).take(), seed=0).dtype == torch.float32
+    assert gradient(module, *next(make_batches(SMALL, 4, "cpu", 0)), seed=0).dtype == torch.float32
     assert seen == [torch.bfloat16]
 
 
@@ -258,11 +258,11 @@ def test_a_job_travels_to_spawned_ranks() -> None:
 def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right: bool) -> None:
     from types import SimpleNamespace
 
-    from hpml_plugins.plugins.scaling.training import TOLERANCE, Pool, Trainer, make_module
+    from hpml_plugins.plugins.scaling.training import TOLERANCE, Trainer, make_batches, make_module
 
-    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), Pool(SMALL, 16, "cpu", seed=0), lr=0.1)
+    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), make_batches(SMALL, 16, "cpu", seed=0), lr=0.1)
     trainer.step()
-    trainer.images, trainer.labels = trainer.pool.take()
+    trainer.images, trainer.labels = next(trainer.batches)
 
     def replay() -> None:
         for _ in range(replays):

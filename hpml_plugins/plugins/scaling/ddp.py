@@ -76,8 +76,8 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
     bench = rank.bench
     module = training.make_module(job.workload, job.dtype, rank.device, bench.seed)
     # Every rank has images of its own.
-    pool = training.Pool(job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1)
-    batch = pool.take()
+    batches = training.make_batches(job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1)
+    batch = next(batches)
     mean = training.gradient(module, *batch, seed=rank.index)
     parallel = wrapped(rank, module, lean=job.graph)
     dist.all_reduce(mean)
@@ -88,7 +88,7 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
     parameters = int(mean.numel())
     del mean
 
-    trainer = training.Trainer(parallel, pool, job.workload.lr)
+    trainer = training.Trainer(parallel, batches, job.workload.lr)
     time = training.time_steps(bench, trainer, job, "step", rank)
     bench.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.share}-{job.dtype}-rank{rank.index}of{rank.count}"

@@ -53,10 +53,10 @@ def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, flo
 
     gpus = list(range(job.ranks))
     module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
-    pool = training.Pool(job.workload, job.share * job.ranks, bench.device, bench.seed)
-    trainer = training.Trainer(training.NamedParts(module, gpus), pool, job.workload.lr)
+    batches = training.make_batches(job.workload, job.share * job.ranks, bench.device, bench.seed)
+    trainer = training.Trainer(training.NamedParts(module, gpus), batches, job.workload.lr)
     # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU alone.
-    images, labels = pool.take()
+    images, labels = next(batches)
     found = training.gradient(trainer.module, images, labels, seed=0)
     chunks = zip(images.chunk(job.ranks), labels.chunk(job.ranks), strict=True)
     mean = sum(training.gradient(module, *chunk, seed=0) for chunk in chunks) / job.ranks

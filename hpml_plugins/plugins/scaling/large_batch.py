@@ -103,7 +103,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
     module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
     module = module.to(rank.device, memory_format=layout)
     parallel = ddp.wrapped(rank, module) if rank.count > 1 else module
-    trainer = training.Trainer(parallel, None, BASE_RATE)
+    trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # is given its batches
     sgd = trainer.optimizer.param_groups[0]
     factor = batch * rank.count / BASE_BATCH
     epochs: list[dict[str, float]] = []

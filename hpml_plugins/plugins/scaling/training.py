@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ SMALL_WIDTH = 16  # channels
 #: are not the same twice. A gradient that lacks the other ranks' part, or its division, is about as far away as it is
 #: long.
 TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
+Batch = tuple[Any, Any]
 
 
 class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
@@ -99,33 +101,25 @@ class NamedParts(nn.DataParallel):  # type: ignore[misc]  # torch is untyped to 
     gather = record_function("gather")(nn.DataParallel.gather)
 
 
-class Pool:
-    """Synthetic images and labels on the device, in batches that are slices of it, round and round."""
-
-    def __init__(self, workload: Workload, batch: int, device: Any, seed: int) -> None:
-        count = max(batch, min(workload.images, 4096) // batch * batch)
-        generator = torch.Generator(device).manual_seed(seed)
-        images = torch.randn(count, *workload.shape, generator=generator, device=device)
-        self.images = images.to(memory_format=layout(device))
-        self.labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
-        self.batch, self._next = batch, 0
-
-    def take(self) -> tuple[Any, Any]:
-        """The next batch: views, nothing is copied."""
-        part = slice(self._next, self._next + self.batch)
-        self._next = (self._next + self.batch) % len(self.labels)
-        return self.images[part], self.labels[part]
+def make_batches(workload: Workload, batch: int, device: Any, seed: int) -> Iterator[Batch]:
+    """Synthetic images and labels on the device, in batches that are views, round and round."""
+    count = max(batch, min(workload.images, 4096) // batch * batch)
+    generator = torch.Generator(device).manual_seed(seed)
+    images = torch.randn(count, *workload.shape, generator=generator, device=device)
+    images = images.to(memory_format=layout(device))
+    labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
+    return cycle(zip(images.split(batch), labels.split(batch), strict=True))
 
 
 class Trainer:
     """SGD with momentum and weight decay; each step is one CUDA graph once it is captured.
 
-    pool: where `step` takes its batches from.  logits, loss: of the last step.
+    batches: those of `step`.  logits, loss: of the last step.
     """
 
-    def __init__(self, module: nn.Module, pool: Pool | None, lr: float) -> None:
+    def __init__(self, module: nn.Module, batches: Iterator[Batch], lr: float) -> None:
         self.module = module
-        self.pool: Any = pool
+        self.batches = batches
         on_gpu = next(module.parameters()).is_cuda
         self.optimizer = torch.optim.SGD(
             module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
@@ -136,7 +130,7 @@ class Trainer:
 
     def step(self) -> None:
         """One step on the next batch."""
-        images, labels = self.pool.take()
+        images, labels = next(self.batches)
         if self.graph is None:
             self.train_on(images, labels)
             return
@@ -158,7 +152,7 @@ class Trainer:
 
     def capture(self) -> None:
         """Capture the step as a CUDA graph, which the host launches at once. Not on the default stream."""
-        images, labels = self.pool.take()
+        images, labels = next(self.batches)
         self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
         for _ in range(STEPS_BEFORE_CAPTURE):
             self.step()
@@ -209,7 +203,8 @@ def layout(device: Any) -> Any:
 def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
     """Time steps on one device, this bench's or rank's own. A rank may call it without the others."""
     module = make_module(job.workload, job.dtype, bench.device, bench.seed)
-    trainer = Trainer(module, Pool(job.workload, job.batch, bench.device, bench.seed), job.workload.lr)
+    batches = make_batches(job.workload, job.batch, bench.device, bench.seed)
+    trainer = Trainer(module, batches, job.workload.lr)
     samples = time_steps(bench, trainer, job, "single")
     trainer.drop_graph()
     return samples, trainer
@@ -224,26 +219,23 @@ def time_steps(bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank |
         trainer.capture()
         same = trainer.replay_error() < TOLERANCE[job.dtype]
         bench.check(same, "a replayed step changes the state as a launched one does")
-    for _ in range(3):
-        trainer.step()
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            trainer.step()
+
+    steps(3)
     synchronize()
     started = time.perf_counter()
-    for _ in range(2):
-        trainer.step()
+    steps(2)
     synchronize()
     seconds = (time.perf_counter() - started) / 2
     count = max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds)))
     if rank:
         count = rank.share(count)
-
-    def window() -> None:
-        for _ in range(count):
-            trainer.step()
-
-    if rank:
-        samples = rank.time(window, launch="visible", over="max", name=name)
+        samples = rank.time(lambda: steps(count), launch="visible", over="max", name=name)
     else:
-        samples = bench.time(window, launch="visible", name=name)
+        samples = bench.time(lambda: steps(count), launch="visible", name=name)
     bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
     return (samples / count).note(steps=count * float(samples.info["batch"]))
 
