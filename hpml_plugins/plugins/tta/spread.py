@@ -1,18 +1,14 @@
-"""Spread of times to accuracy: the coefficient of variation and how well it is known. Pure."""
+"""Spread of times to accuracy: intervals of the coefficient of variation and of the share of success. Pure."""
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
 from collections.abc import Sequence
 
+from hpml_plugins import Samples
+
 METHOD = "Vangel's modification of McKay's chi-square interval, 95 %, times taken for normal"
-
-
-def coefficient_of_variation(values: Sequence[float]) -> float:
-    """Standard deviation (n − 1) over mean; 0 for a single value.  values: positive."""
-    return statistics.stdev(values) / statistics.fmean(values) if len(values) > 1 else 0.0
 
 
 def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -23,42 +19,20 @@ def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tup
     Raises ValueError for fewer than two values.
     Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American Statistician 50 (1996).
     """
+    from scipy.special import chdtri
+
     n = len(values)
     if n < 2:
         raise ValueError("one value has no spread")
-    k = coefficient_of_variation(values)
+    k = Samples.of(values, "s").coefficient_of_variation
+
+    def bound(above: float) -> float:
+        u = float(chdtri(n - 1, above))
+        under = ((u + 2) / n - 1) * k * k + u / (n - 1)
+        return k / math.sqrt(under) if under > 0 else math.inf
+
     tail = (1 - confidence) / 2
-    low, high = (_bound(k, n, chi_square_quantile(share, n - 1)) for share in (1 - tail, tail))
-    return low, high
-
-
-def _bound(k: float, n: int, u: float) -> float:
-    under = ((u + 2) / n - 1) * k * k + u / (n - 1)
-    if not k:
-        return 0.0
-    return k / math.sqrt(under) if under > 0 else math.inf
-
-
-@functools.lru_cache(maxsize=256)
-def chi_square_quantile(share: float, degrees: int) -> float:
-    """The value below which a chi-square variable lies with this probability (0 < share < 1).
-
-    By bisection of the regularised incomplete gamma function P(degrees / 2, x / 2).
-    """
-    import torch
-
-    half = torch.tensor(degrees / 2, dtype=torch.float64)
-
-    def below(x: float) -> float:
-        return float(torch.special.gammainc(half, torch.tensor(x / 2, dtype=torch.float64)))
-
-    low, high = 0.0, float(degrees)
-    while below(high) < share:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) < share else (low, middle)
-    return (low + high) / 2
+    return bound(tail), bound(1 - tail)
 
 
 def success_interval(reached: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
