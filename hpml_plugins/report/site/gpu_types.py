@@ -15,6 +15,7 @@ from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
+from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.page import SiteError, day
 
 #: Parameters that say in which precision a point computes.
@@ -179,5 +180,7 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
-    title = ", ".join(filter(None, [origin, boost]))
+    current = metric.benchmark.current.get((label, machine))
+    of_limits = describe_shares(current[1], history.roof(machine), metric.metric) if current else ""
+    title = ", ".join(filter(None, [origin, boost, of_limits]))
     return Cell("ok", text, small, f"{number.value:.7g}", title, outcome.readings)
