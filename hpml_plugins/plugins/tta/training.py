@@ -237,7 +237,8 @@ class Trainer:
         for phase, counts in phases.items():
 
             def step_of(phase: Phase = phase) -> Any:
-                return self._step(*take(self.number), phase)
+                images, labels = take(self.number)
+                return self._step(images, labels, phase)
 
             # As many steps a graph as asked, where all that it is for are a multiple of that.
             together = recipe.on_device and not any(count % recipe.steps_per_graph for count in counts.values())
@@ -263,7 +264,7 @@ class Trainer:
         """Of the images of all ranks, how many are right."""
         numbers = [float(right), float(count)]
         rights, counts = zip(*(self.rank.gather_numbers(numbers) if self.rank else [numbers]), strict=True)
-        return sum(rights) / sum(counts)
+        return float(sum(rights) / sum(counts))
 
     # -- what is compiled
 
