@@ -112,16 +112,19 @@ class Loaded(_Feed):
     def start(self, seed: int) -> None:
         """Make the loader; its workers start at the first batch."""
         recipe = self.recipe
-        sampler = _Sampler(len(self.data.train), seed, self.index, self.count)
+        sampler = DistributedSampler(
+            range(len(self.data.train)), self.count, self.index, seed=seed * _EPOCHS, drop_last=True
+        )
         self._loader = DataLoader(
-            _Transformed(self.data, recipe), recipe.batch, sampler=sampler, drop_last=True, generator=sampler.generator,
+            _Transformed(self.data, recipe), recipe.batch, sampler=sampler, drop_last=True, generator=torch.Generator(),
             num_workers=recipe.workers, pin_memory=recipe.pin_memory, persistent_workers=bool(recipe.workers),
         )  # fmt: skip
         self.waited = 0.0
 
     def epoch(self, seed: int, epoch: int) -> Iterator[None]:
-        """Load an epoch, batch by batch."""
+        """Load an epoch, batch by batch. The generator seeds the workers."""
         self._loader.sampler.set_epoch(epoch)
+        self._loader.generator.manual_seed((seed * _EPOCHS + epoch) * self.count + self.index)
         started = time.perf_counter()
         for loaded in self._loader:
             self.waited += time.perf_counter() - started
@@ -137,19 +140,6 @@ class Loaded(_Feed):
     def close(self) -> None:
         """End the workers."""
         self._loader = None
-
-
-class _Sampler(DistributedSampler):  # type: ignore[misc]  # torch is Any to mypy
-    """torch's sampler, with the epochs of different seeds all different. set_epoch also seeds the loader's workers."""
-
-    def __init__(self, n: int, seed: int, rank: int, ranks: int) -> None:
-        super().__init__(range(n), ranks, rank, seed=seed * _EPOCHS, drop_last=True)
-        self.generator = torch.Generator()
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch."""
-        super().set_epoch(epoch)
-        self.generator.manual_seed((self.seed + epoch) * self.num_replicas + self.rank)
 
 
 class _Transformed:

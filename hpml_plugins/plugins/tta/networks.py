@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -181,17 +181,7 @@ def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) 
 
 def in_half(network: Any) -> Any:
     """The network with weights in float16, but for normalisations."""
-    for module in network.modules():
+    for module in network.half().modules():
         if isinstance(module, nn.BatchNorm2d):
-            continue
-        for parameter in module.parameters(recurse=False):
-            parameter.data = parameter.data.half()
+            module.float()
     return network
-
-
-def norm_parameters(network: Any) -> Iterator[Any]:
-    """Weights and biases of normalisations, and all other biases."""
-    for module in network.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if isinstance(module, nn.BatchNorm2d) or name == "bias":
-                yield parameter

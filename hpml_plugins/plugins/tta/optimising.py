@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from hpml_plugins.plugins.tta.networks import SpeedNet, norm_parameters
+from hpml_plugins.plugins.tta.networks import SpeedNet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
 #: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about 0.5 and 1.5.
@@ -144,7 +144,10 @@ def _groups(network: Any, recipe: Recipe) -> list[tuple[list[Any], float, float,
         groups.append((take([network.whitening.bias]), sgd.lr, 0.0, True))
         groups.append((take([network.head.weight]), sgd.head_lr or sgd.lr, 0.0, False))
     if groups or not sgd.decay_norms:
-        groups.append((take(norm_parameters(network)), sgd.lr, 0.0, False))
+        # Normalisations and biases: no other parameter has one dimension.
+        groups.append(
+            (take(parameter for parameter in network.parameters() if parameter.ndim == 1), sgd.lr, 0.0, False)
+        )
     groups.append((take(network.parameters()), sgd.lr, sgd.weight_decay, False))
     if sgd.head_lr is not None:
         groups = [(parameters, rate, sgd.weight_decay / rate, of_bias) for parameters, rate, _, of_bias in groups]

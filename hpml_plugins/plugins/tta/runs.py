@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hpml_plugins.store import atomic_write
-from hpml_plugins.workloads.datasets.source import cache
 
 if TYPE_CHECKING:
     from hpml_plugins.plugins.tta.training import Trainer
@@ -99,8 +98,7 @@ class RunSet:
     def __init__(self, about: Mapping[str, str], folder: Path | None = None) -> None:
         self.about = dict(about)
         digest = hashlib.sha256(msgspec.json.encode(self.about, order="sorted")).hexdigest()[:20]
-        named = os.environ.get(VARIABLE)
-        self.path = (folder or (Path(named) if named else cache() / "tta")) / f"{digest}.json"
+        self.path = (folder or _folder()) / f"{digest}.json"
         self.runs: list[Run] = []
         self.problem = ""
         with suppress(OSError, msgspec.DecodeError):
@@ -130,3 +128,9 @@ def code_digest() -> str:
         if path.suffix in (".py", ".yaml"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:20]
+
+
+def _folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    default = (cache if cache.is_absolute() else Path.home() / ".cache") / "hpml" / "tta"
+    return Path(os.environ.get(VARIABLE) or default)
