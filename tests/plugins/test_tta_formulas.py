@@ -10,10 +10,16 @@ import pytest
 import torch
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.tta import recipes, spread, tricks
+from hpml_plugins.plugins.tta import recipes, tricks
 from hpml_plugins.plugins.tta.optimising import falling_share
 from hpml_plugins.plugins.tta.recipes import VARIABLE, Schedule, merged, read_recipe, recipe_names
-from hpml_plugins.plugins.tta.time_to_accuracy import DATA, RECIPES, SHARED_RECIPES
+from hpml_plugins.plugins.tta.time_to_accuracy import (
+    DATA,
+    RECIPES,
+    SHARED_RECIPES,
+    success_interval,
+    variation_interval,
+)
 
 TIMES = (10.0, 12.0, 11.0, 13.0, 14.0)  # mean 12, squares of deviations 4 + 0 + 1 + 1 + 4 = 10, variance 10 / 4
 
@@ -22,31 +28,31 @@ def test_the_interval_of_the_variation_is_vangels() -> None:
     # k² = 2.5 / 144 = 0.0173611, n = 5, u = 11.1433 and 0.48442.
     # (13.1433 / 5 − 1) k² + 11.1433 / 4 = 0.028275 + 2.785825 = 2.814100; 0.131762 / √2.814100 = 0.078545
     # (2.48442 / 5 − 1) k² + 0.48442 / 4 = −0.008735 + 0.121105 = 0.112370; 0.131762 / √0.112370 = 0.393063
-    low, high = spread.variation_interval(TIMES)
+    low, high = variation_interval(TIMES)
     assert low == pytest.approx(0.078545, rel=1e-4)
     assert high == pytest.approx(0.393063, rel=1e-4)
 
 
 def test_the_interval_holds_the_true_variation_as_often_as_it_says() -> None:
     drawn = 10 + 0.5 * torch.randn(2000, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    intervals = [spread.variation_interval(values) for values in drawn.tolist()]
+    intervals = [variation_interval(values) for values in drawn.tolist()]
     held = sum(low <= 0.05 <= high for low, high in intervals) / len(intervals)
     assert 0.935 < held < 0.965  # three standard errors of 0.95 over 2000 are 0.0146
 
 
 def test_one_run_has_no_interval() -> None:
     with pytest.raises(ValueError, match="one value has no spread"):
-        spread.variation_interval((1.0,))
+        variation_interval((1.0,))
 
 
 def test_a_very_wide_spread_has_no_upper_end() -> None:
-    assert spread.variation_interval((0.01, 10.0, 0.01))[1] == math.inf
+    assert variation_interval((0.01, 10.0, 0.01))[1] == math.inf
 
 
 def test_the_share_of_success_has_wilsons_interval() -> None:
     # 5 of 5, z² = 3.841459: middle (1 + 3.841459 / 10) / (1 + 3.841459 / 5) = 1.384146 / 1.768292 = 0.782759;
     # reach 1.959964 / 1.768292 · √(3.841459 / 100) = 1.108394 · 0.195996 = 0.217241
-    low, high = spread.success_interval(5, 5)
+    low, high = success_interval(5, 5)
     assert (low, high) == (pytest.approx(0.565518, abs=1e-6), 1.0)
 
 

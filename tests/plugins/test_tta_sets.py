@@ -48,6 +48,10 @@ def a_run(seed: int = 1, **changes: Any) -> Run:
     return Run(seed=seed, **made)
 
 
+def facts(setup: float = 0.0) -> dict[str, float]:
+    return {"images": 1442.0, "loading": 0.0, "setup": setup}
+
+
 # -- numbers made of runs
 
 
@@ -59,7 +63,7 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
         a_run(2, time=4.0, train=3.0, epochs=8.0),
         a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, apart=0.9),
     ]
-    found = metrics_of(bench, read_recipe("modern", "digits"), runs, 7.0, 1442)
+    found = metrics_of(bench, read_recipe("modern", "digits"), runs, facts(7.0))
     assert found["time"].values == (2.0, 4.0)  # type: ignore[union-attr]
     assert (found["mean_time"], found["deviation"]) == (3.0, pytest.approx(2**0.5))
     assert found["variation"].values == (pytest.approx(2**0.5 / 3),)  # type: ignore[union-attr]
@@ -81,12 +85,12 @@ def test_where_the_mean_must_reach_it_every_run_counts() -> None:
 def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
     runs = [a_run(accuracy=0.9, apart=0.9, reached=False), a_run(2, accuracy=0.91, apart=0.91, reached=False)]
     with pytest.raises(HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, 0.0, 1442)
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())
 
 
 def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
     with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(apart=0.94)], 0.0, 1442)
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(apart=0.94)], facts())
 
 
 def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
@@ -283,7 +287,7 @@ def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path
     (tmp_path / "cat").mkdir()
     with pytest.raises(HpmlError, match="folder 'cat' is no class of digits; use 0, 1, 2"):
         out_of_distribution.read_folder(tmp_path, data)
-    with pytest.raises(HpmlError, match="no such folder"):
+    with pytest.raises(HpmlError, match="No such file or directory"):
         out_of_distribution.read_folder(tmp_path / "none", data)
 
 
@@ -323,7 +327,7 @@ def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch:
     monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert len(bench.warnings) == 1 and "no such folder" in bench.warnings[0]
+    assert len(bench.warnings) == 1 and "No such file or directory" in bench.warnings[0]
 
 
 # -- pages

@@ -67,7 +67,7 @@ def _try(recipe: Recipe, data: DataSet, device: str, runs: int, profiled: int) -
         for seed in range(1000, 1000 + runs):
             trainer.start(seed)
             found.append(one := run(trainer, seed))
-            curve = " ".join(f"{value:.3f}" for value in one.curve_accuracies[-12:])
+            curve = " ".join(f"{accuracy:.3f}" for *_, accuracy in one.curve[-12:])
             print(
                 f"run {len(found)}: {one.time:.4f} s  accuracy {one.accuracy:.4f} "
                 f"(apart {trainer.accuracy_apart():.4f})  epochs {one.epochs:g}  "

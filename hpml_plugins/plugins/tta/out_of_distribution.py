@@ -13,7 +13,6 @@ from hpml_plugins import Bench, DataSet, HpmlError
 OWN = "HPML_TTA_IMAGES"
 #: The folder `datasets` of github.com/modestyachts/CIFAR-10.1.
 CIFAR101 = "HPML_TTA_CIFAR10_1"
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 #: Shares of the full range of values; sides and deviations in pixels of the images as they are.
 BLUR, NOISE, CONTRAST = 0.8, 0.06, 0.5
 SEED = 20190711
@@ -55,33 +54,35 @@ def read_folder(folder: Path, data: DataSet) -> tuple[Any, Any]:
     """Pictures in folders named after the classes, as uint8 images of the data's shape, and their labels.
 
     The shorter side is resized to the images' side, then the middle is taken; grey where the data is.
-    Raises HpmlError for a folder that is no class of the data, and where there is no picture.
+    Raises HpmlError for a folder that is no class of the data, and where no picture can be read.
     """
     import torch
     from PIL import Image
+    from torchvision.datasets import ImageFolder
     from torchvision.transforms import v2
 
-    channels, height, width = data.shape
-    if not folder.is_dir():
-        raise HpmlError(f"{OWN}={folder}: no such folder; give one with a folder of pictures a class")
-    images, labels = [], []
-    for inside in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if inside.name not in data.classes:
+    channels, *sides = data.shape
+
+    def read(path: str) -> Any:
+        try:
+            with Image.open(path) as opened:
+                picture = v2.functional.pil_to_tensor(opened.convert("L" if channels == 1 else "RGB"))
+        except OSError as error:
+            raise HpmlError(f"{path}: cannot be read as a picture: {error}") from None
+        return v2.functional.center_crop(v2.functional.resize(picture, [max(sides)], antialias=True), sides)
+
+    try:
+        found = ImageFolder(str(folder), loader=read, allow_empty=True)
+        if unknown := [name for name in found.classes if name not in data.classes]:
             raise HpmlError(
-                f"{OWN}={folder}: folder {inside.name!r} is no class of {data.name}; use {', '.join(data.classes)}"
+                f"{OWN}={folder}: folder {unknown[0]!r} is no class of {data.name}; use {', '.join(data.classes)}"
             )
-        for path in sorted(path for path in inside.iterdir() if path.suffix.lower() in PICTURES):
-            try:
-                with Image.open(path) as opened:
-                    picture = v2.functional.pil_to_tensor(opened.convert("L" if channels == 1 else "RGB"))
-            except OSError as error:
-                raise HpmlError(f"{path}: cannot be read as a picture: {error}") from None
-            picture = v2.functional.resize(picture, [max(height, width)], antialias=True)
-            images.append(v2.functional.center_crop(picture, [height, width]))
-            labels.append(data.classes.index(inside.name))
+        images, labels = zip(*found, strict=True) if len(found) else ((), ())
+    except OSError as error:
+        raise HpmlError(f"{OWN}={folder}: {error}; give a folder with a folder of pictures per class") from None
     if not images:
-        raise HpmlError(f"{OWN}={folder}: no picture ({', '.join(PICTURES)}) in a folder of a class")
-    return torch.stack(images), torch.tensor(labels)
+        raise HpmlError(f"{OWN}={folder}: no picture ({', '.join(found.extensions)}) in a folder of a class")
+    return torch.stack(images), torch.tensor([data.classes.index(found.classes[label]) for label in labels])
 
 
 def read_cifar101(folder: Path, data: DataSet) -> tuple[Any, Any]:

@@ -26,9 +26,9 @@ Progress = Callable[[int, int, float, float], None]
 class Run(msgspec.Struct, kw_only=True):
     """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
 
-    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  apart: accuracy by a
-    plain evaluation.  energy: J; None where it is not known.  curve_*: after each evaluation.  out_of_distribution:
-    accuracy on other images, by name.
+    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  curve: epochs, s and
+    accuracy after each evaluation.  apart: accuracy by a plain evaluation.  energy: J; None where it is not known.
+    out_of_distribution: accuracy on other images, by name.
     """
 
     seed: int
@@ -39,11 +39,9 @@ class Run(msgspec.Struct, kw_only=True):
     load: float
     train: float
     evaluate: float
+    curve: list[tuple[float, float, float]] = []
     apart: float = 0.0
     energy: float | None = None
-    curve_epochs: list[float] = []
-    curve_times: list[float] = []
-    curve_accuracies: list[float] = []
     out_of_distribution: dict[str, float] = {}
 
 
@@ -74,12 +72,11 @@ def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Ru
             reached = accuracy >= recipe.target
             if reached and recipe.target_of == "each":
                 break
-    curve_epochs, curve_times, curve_accuracies = (list(column) for column in zip(*curve, strict=True))
-    spent, waited = curve_times[-1], trainer.feed.waited
+    done_epochs, spent, accuracy = curve[-1]
+    waited = trainer.feed.waited
     return Run(
-        seed=seed, reached=reached, time=spent, epochs=curve_epochs[-1], accuracy=curve_accuracies[-1],
-        load=waited, train=spent - waited - evaluating, evaluate=evaluating,
-        curve_epochs=curve_epochs, curve_times=curve_times, curve_accuracies=curve_accuracies,
+        seed=seed, reached=reached, time=spent, epochs=done_epochs, accuracy=accuracy, load=waited,
+        train=spent - waited - evaluating, evaluate=evaluating, curve=curve,
     )  # fmt: skip
 
 
@@ -119,15 +116,6 @@ class RunSet:
         """The set is complete: the next measurement starts anew."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
-
-
-def code_digest() -> str:
-    """SHA-256 of this plugin's own files, which decide what a run does."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.iterdir()):
-        if path.suffix in (".py", ".yaml"):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:20]
 
 
 def _folder() -> Path:

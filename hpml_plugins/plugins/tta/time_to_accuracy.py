@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
+from hpml_plugins.registry import PluginSource
 
 if TYPE_CHECKING:
     from hpml_plugins import DataSet
@@ -35,35 +38,28 @@ METRICS = (
     Metric("evaluation", "s", "lower", "of a run's time"),
     Metric("setup", "s", "lower", "compiling, warming up and capturing, before all runs, not in the time"),
 )
+#: Of the interval of the variation.
+METHOD = "Vangel's modification of McKay's chi-square interval, 95 %, times taken for normal"
 #: How far the accuracy of a compiled or captured evaluation may be from a plain one: roundings decide close calls.
 AGREE = 0.005
 #: So much of the longest run so far must be left of the point's time to start another.
 ROOM = 1.3
 
 
-class TrainedSet(NamedTuple):
-    """A set of runs.  images: that an epoch has.  load, setup: of its network, s."""
-
-    runs: list[Run]
-    images: int
-    load: float
-    setup: float
-
-
 def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[str, Samples | float]:
     """Train `runs` times by the recipe, each from another seed, until the target accuracy."""
     wanted = read_recipe(recipe, data).on(bench.device)
-    return report(bench, wanted, train_set(bench, wanted, runs))
+    return metrics_of(bench, wanted, *train_set(bench, wanted, runs))
 
 
 def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float]:
     """Train by the recipe on so many GPUs: its batch on each of them, the rate times their number (Goyal et al.)."""
-    # Compiled functions and buckets do not go together without more ado; the graph holds the reductions.
+    # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the reductions.
     wanted = msgspec.structs.replace(read_recipe(recipe, data).on(bench.device), compile="")
     if wanted.muon:
         raise HpmlError(f"recipe {recipe!r} cannot run on several ranks: Muon's update is computed on one")
     # Images are loaded by the ranks: a process that has used torch could not fork them.
-    return report(bench, wanted, bench.ranks(_train_on_rank, gpus, wanted, runs)[0])
+    return metrics_of(bench, wanted, *bench.ranks(_train_on_rank, gpus, wanted, runs)[0])
 
 
 def measure_ddp_cpu(bench: Bench, *, recipe: str, data: str, runs: int, ranks: int) -> Mapping[str, Samples | float]:
@@ -71,12 +67,15 @@ def measure_ddp_cpu(bench: Bench, *, recipe: str, data: str, runs: int, ranks: i
     return measure_ddp(bench, recipe=recipe, data=data, runs=runs, gpus=ranks)
 
 
-def _train_on_rank(rank: Rank, recipe: Recipe, count: int) -> TrainedSet:
+def _train_on_rank(rank: Rank, recipe: Recipe, count: int) -> tuple[list[Run], dict[str, float]]:
     return train_set(rank.bench, recipe, count, rank)
 
 
-def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None) -> TrainedSet:
-    """Train all runs of the set that an interrupted measurement has not left, and keep each when it is done."""
+def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None) -> tuple[list[Run], dict[str, float]]:
+    """Train all runs of the set that an interrupted measurement has not left, and keep each when it is done.
+
+    The runs, how many `images` an epoch has, and what `loading` them and the `setup` took, s.
+    """
     from hpml_plugins.plugins.tta import runs
     from hpml_plugins.plugins.tta.out_of_distribution import other_images
     from hpml_plugins.plugins.tta.training import training
@@ -124,7 +123,7 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
         bench.warn(f"energy is not known: {problem}")
     # Removed whatever is made of it: a set that fails its checks must not be resumed.
     kept.finish()
-    return TrainedSet(kept.runs, len(images.train), trainer.load, trainer.setup)
+    return kept.runs, {"images": float(len(images.train)), "loading": trainer.load, "setup": trainer.setup}
 
 
 def seed_of(seed: int, number: int) -> int:
@@ -136,13 +135,13 @@ def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: i
     """What runs must have in common to be of one set."""
     import torch
 
-    from hpml_plugins.plugins.tta.runs import code_digest
+    from hpml_plugins.host import locate
 
     return {
         "recipe": recipe.fingerprint(),
         "data": images.fingerprint,
         "part": images.part,
-        "code": code_digest(),
+        "code": locate(PluginSource("tta", module=__package__), Path()).sha256,
         "torch": str(torch.__version__),
         "device": bench.node.gpus[0].name if bench.gpus else bench.node.cpu,
         "runs": str(count),
@@ -161,34 +160,30 @@ def check_same_parameters(rank: Rank, network: Any) -> None:
 
 
 def counting(recipe: Recipe, runs: Sequence[Run]) -> list[Run]:
-    """The runs whose time is one to the accuracy: those that reached it, or all where the mean is what must."""
-    if recipe.target_of == "each":
-        return [run for run in runs if run.reached]
-    mean = statistics.fmean(run.accuracy for run in runs)
-    return list(runs) if mean >= recipe.target or any(run.reached for run in runs) else []
+    """The runs whose time is one to the accuracy: those that reached it, or all where the mean is what must.
 
-
-def report(bench: Bench, recipe: Recipe, trained: TrainedSet) -> Mapping[str, Samples | float]:
-    """Attach the series of a set, and return its metrics."""
-    attach(bench, recipe, trained.runs, trained.load)
-    return metrics_of(bench, recipe, trained.runs, trained.setup, trained.images)
+    Where the mean is as good as the target, so is one of the runs.
+    """
+    reached = [run for run in runs if run.reached]
+    return list(runs) if reached and recipe.target_of == "mean" else reached
 
 
 def metrics_of(
-    bench: Bench, recipe: Recipe, runs: Sequence[Run], setup: float, images: int
+    bench: Bench, recipe: Recipe, runs: Sequence[Run], facts: Mapping[str, float]
 ) -> Mapping[str, Samples | float]:
-    """All metrics of a set. Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError
-    where no run reached the target: there is no time to it then.
-    """
-    from hpml_plugins.plugins.tta.spread import METHOD, success_interval, variation_interval
+    """Attach the series of a set, and return its metrics.  facts: see `train_set`.
 
+    Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no run reached the
+    target: there is no time to it then.
+    """
+    attach(bench, recipe, runs, facts["loading"])
     for run in runs:
         bench.check(
             abs(bench.result(run.accuracy) - run.apart) <= AGREE,
             "the accuracy is that of a plain evaluation, neither compiled nor captured",
         )
         bench.check(
-            min(run.load, run.train, run.evaluate) >= 0 and run.curve_times == sorted(run.curve_times),
+            min(run.load, run.train, run.evaluate) >= 0 and run.curve == sorted(run.curve, key=lambda point: point[1]),
             "the clock went forward, and no more was waited and evaluated than time passed",
         )
     accuracies = Samples.of([run.accuracy for run in runs], "1")
@@ -210,6 +205,7 @@ def metrics_of(
         low, high = variation_interval(times.values)
         variation = variation.note(low=low, high=high if high < float("inf") else -1.0)
     low, high = success_interval(reached, len(runs))
+    epoch_times = Samples.of([(run.load + run.train) / run.epochs for run in runs], "s")
     return {
         "time": times.note(target=recipe.target, target_of=recipe.target_of, data=recipe.data),
         "mean_time": times.mean,
@@ -218,11 +214,9 @@ def metrics_of(
         "success": Samples.of([reached / len(runs)], "1", low=low, high=high, runs=float(len(runs))),
         "accuracy": accuracies,
         "epochs": Samples.of([run.epochs for run in counted], "1"),
-        "epoch_time": Samples.of(
-            [(run.load + run.train) / run.epochs for run in runs], "s", images=float(images), batch=float(recipe.batch)
-        ),
+        "epoch_time": epoch_times.note(images=facts["images"], batch=float(recipe.batch)),
         "evaluation": Samples.of([run.evaluate for run in runs], "s"),
-        "setup": setup,
+        "setup": facts["setup"],
     }
 
 
@@ -235,11 +229,7 @@ def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) ->
         powers = [energy / time for energy, time in zip(energies, columns["time"], strict=True)]
         columns, units = {**columns, "energy": energies, "power": powers}, {**units, "energy": "J", "power": "W"}
     bench.series("runs", columns, units)
-    curves = [
-        (number, *point)
-        for number, run in enumerate(runs)
-        for point in zip(run.curve_epochs, run.curve_times, run.curve_accuracies, strict=True)
-    ]
+    curves = [(number, *point) for number, run in enumerate(runs) for point in run.curve]
     curve_units = {"time": "s", "accuracy": "1", "epoch": "1"}
     bench.series("curves", _columns(curves, "run", "epoch", "time", "accuracy"), curve_units)
     others = [(number, *item) for number, run in enumerate(runs) for item in run.out_of_distribution.items()]
@@ -253,8 +243,44 @@ def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) ->
     bench.series("recipe", {name: [fact] for name, fact in facts.items()}, {"loading": "s"})
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, tuple[Any, ...]]:
-    return dict(zip(names, zip(*rows, strict=True), strict=True))
+def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, list[Any]]:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the coefficient of variation of what these values were drawn from.
+
+    k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of freedom, for k up
+    to about 0.33 and normal values. The upper end is infinite where the root's argument is not positive.
+    Raises ValueError for fewer than two values.
+    Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American Statistician 50 (1996).
+    """
+    from scipy.special import chdtri
+
+    n = len(values)
+    if n < 2:
+        raise ValueError("one value has no spread")
+    k = Samples.of(values, "s").coefficient_of_variation
+
+    def bound(above: float) -> float:
+        u = float(chdtri(n - 1, above))
+        under = ((u + 2) / n - 1) * k * k + u / (n - 1)
+        return k / math.sqrt(under) if under > 0 else math.inf
+
+    tail = (1 - confidence) / 2
+    return bound(tail), bound(1 - tail)
+
+
+def success_interval(reached: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share: of the runs that reach the target.
+
+    Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22 (1927).
+    """
+    z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
+    share = reached / runs
+    middle = (share + z * z / (2 * runs)) / (1 + z * z / runs)
+    reach = z / (1 + z * z / runs) * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 TTA = Benchmark(

@@ -66,9 +66,7 @@ class Replay:
 
 
 @contextmanager
-def training(
-    recipe: Recipe, data: DataSet, device: str, rank: Rank | None = None, *, evaluates: bool = True
-) -> Iterator[Trainer]:
+def training(recipe: Recipe, data: DataSet, device: str, *args: Any, **options: Any) -> Iterator[Trainer]:
     """A Trainer, closed after a block that did not fail, and on a GPU a stream of its own to use it on.
 
     A graph cannot be captured on the default stream, and gradients are accumulated on the stream on which a network was
@@ -80,7 +78,7 @@ def training(
         own.wait_stream(torch.cuda.current_stream())
         stream = torch.cuda.stream(own)
     with stream:
-        trainer = Trainer(recipe, data, device, rank, evaluates=evaluates)
+        trainer = Trainer(recipe, data, device, *args, **options)
         yield trainer
         trainer.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -68,13 +67,15 @@ def watch(
     columns = {name: meter.columns[column] for name, column in COLUMNS.items() if column in meter.columns}
     if "core" not in columns:
         raise HpmlError(f"the GPU's utilisation is not known: {meter.problem}")
-    row = {"throughput": steps * recipe.batch / spent, "setup": trainer.setup}
-    for name, column in (("utilisation", "core"), ("memory_utilisation", "memory"), ("power", "power")):
-        if column in columns:
-            row[name] = statistics.fmean(columns[column])
-    if meter.energy is not None:
-        row["energy_per_image"] = meter.energy / (steps * recipe.batch)
-    return row, columns
+    row = {
+        "throughput": steps * recipe.batch / spent,
+        "setup": trainer.setup,
+        "utilisation": meter.mean("utilization"),
+        "memory_utilisation": meter.mean("memory_utilization"),
+        "power": meter.mean("power"),
+        "energy_per_image": None if meter.energy is None else meter.energy / (steps * recipe.batch),
+    }
+    return {name: value for name, value in row.items() if value is not None}, columns
 
 
 def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
