@@ -30,41 +30,6 @@ class Phase(NamedTuple):
     side: int
 
 
-class Replay:
-    """Calls of a function whose inputs and results stay where they are: as it is, or as one CUDA graph of `times`.
-
-    It is first called `warm_up` times: what is compiled, tried out or allocated at first use must be before a capture.
-    """
-
-    def __init__(self, function: Callable[[], Any], *, graph: bool, warm_up: int, times: int = 1) -> None:
-        self._function, self._graph, self._result, self.times = function, None, None, times
-        for _ in range(warm_up):
-            function()
-        if graph:
-            torch.cuda.synchronize()
-            self._graph = torch.cuda.CUDAGraph()
-            stream = torch.cuda.current_stream()
-            # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                for _ in range(times):
-                    self._result = function()
-            torch.cuda.synchronize()
-
-    def __call__(self) -> Any:
-        """What the function returns; of a graph, the tensors that every call writes to."""
-        if self._graph is None:
-            return self._function()
-        self._graph.replay()
-        return self._result
-
-    def drop(self) -> None:
-        """Release the graph: NCCL's communicator cannot be taken down while one holds it."""
-        if self._graph is not None:
-            torch.cuda.synchronize()
-            self._graph.reset()
-            self._graph = None
-
-
 @contextmanager
 def training(recipe: Recipe, data: DataSet, device: str, *args: Any, **options: Any) -> Iterator[Trainer]:
     """A Trainer, closed after a block that did not fail, and on a GPU a stream of its own to use it on.
@@ -165,12 +130,12 @@ class Trainer:
         batches = self.feed.epoch(seed, epoch)
         step = steps.start
         while step < steps.stop:
-            replay = self._steps[self.phase(step)]
-            for _ in range(replay.times):
+            launch, times = self._steps[self.phase(step)]
+            for _ in range(times):
                 next(batches)
-            replay()
-            step += replay.times
-            yield replay.times
+            launch()
+            step += times
+            yield times
 
     def phase(self, step: int) -> Phase:
         """What this step is like."""
@@ -198,8 +163,10 @@ class Trainer:
 
     def close(self) -> None:
         """Release all graphs, and end the processes that load."""
-        for replay in (*self._steps.values(), self._evaluate):
-            replay.drop()
+        self.synchronise()
+        for graph in self._graphs:
+            # NCCL's communicator cannot be taken down while a graph holds it.
+            graph.reset()
         self.feed.close()
         if self.recipe.compile:
             # Another trainer's functions are of the same code: dynamo would count them as recompilations, and give up.
@@ -231,7 +198,8 @@ class Trainer:
         phases: dict[Phase, Counter[int]] = {}
         for step in range(self.steps):
             phases.setdefault(self.phase(step), Counter())[step // self.steps_an_epoch] += 1
-        self._steps: dict[Phase, Replay] = {}
+        self._graphs: list[Any] = []
+        self._steps: dict[Phase, tuple[Callable[[], Any], int]] = {}
         for phase, counts in phases.items():
 
             def step_of(phase: Phase = phase) -> Any:
@@ -241,14 +209,35 @@ class Trainer:
             # As many steps a graph as asked, where all that it is for are a multiple of that.
             together = recipe.on_device and not any(count % recipe.steps_per_graph for count in counts.values())
             times = recipe.steps_per_graph if recipe.graph and together else 1
-            warm_up = WARM_UP_RANKS if self.rank else 3
-            self._steps[phase] = Replay(step_of, graph=recipe.graph, warm_up=warm_up, times=times)
-        logits = self._compiled(self._logits)
-        self._evaluate = Replay(
-            lambda: self._count(self.test, self.test_labels, logits),
-            graph=recipe.graph and evaluates, warm_up=2 * evaluates,
-        )  # fmt: skip
+            self._steps[phase] = self._captured(step_of, WARM_UP_RANKS if self.rank else 3, times), times
+        if evaluates:
+            logits = self._compiled(self._logits)
+            self._evaluate = self._captured(lambda: self._count(self.test, self.test_labels, logits), 2)
         self.synchronise()
+
+    def _captured(self, function: Callable[[], Any], warm_up: int, times: int = 1) -> Callable[[], Any]:
+        """The function, or so many calls of it as one CUDA graph, which returns the tensors that it writes to.
+
+        It is first called `warm_up` times: what is compiled, tried out or allocated at first use must be before that.
+        """
+        for _ in range(warm_up):
+            function()
+        if not self.recipe.graph:
+            return function
+        self.synchronise()
+        graph, result = torch.cuda.CUDAGraph(), None
+        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+            for _ in range(times):
+                result = function()
+        self.synchronise()
+        self._graphs.append(graph)
+
+        def replay() -> Any:
+            graph.replay()
+            return result
+
+        return replay
 
     def _step(self, images: Any, labels: Any, phase: Phase) -> Any:
         self.optimiser.zero_grad()

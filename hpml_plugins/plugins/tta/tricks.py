@@ -9,7 +9,7 @@ from typing import Any
 from hpml_plugins import Bench, HpmlError, Metric
 from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, read_tricks, with_trick, with_tricks
 from hpml_plugins.plugins.tta.time_to_accuracy import CIFARS
-from hpml_plugins.plugins.tta.utilisation import UNITS, UTILISATION, UTILISATION_CPU, watch
+from hpml_plugins.plugins.tta.utilisation import UTILISATION, UTILISATION_CPU, watch
 
 METRICS = (
     Metric("throughput_before", "1/s", "higher", "images trained on, by the baseline recipe"),
@@ -40,7 +40,8 @@ def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -
     if not found or found[0]["trick"] != BASE:
         raise HpmlError("the baseline recipe could not be measured; there is nothing to compare with")
     names = [name for name in found[0] if all(name in row for row in found)]
-    units = {"batch": "1", **UNITS}
+    units = {"batch": "1", "throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
+    units |= {"utilisation": "1", "memory_utilisation": "1"}
     bench.series(
         "tricks",
         {name: [row[name] for row in found] for name in names},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, trick_names, with_trick
@@ -24,9 +24,6 @@ METRICS = (
 )
 #: Column of the series → column of the meter.
 COLUMNS = {"time": "time", "core": "utilization", "memory": "memory_utilization", "power": "power"}
-#: Of what `watch` returns.
-UNITS = {"throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
-UNITS |= dict.fromkeys(("utilisation", "memory_utilisation"), "1")
 #: s of training before the watch, so that loaders and clocks are at their pace.
 SETTLE = 2.0
 #: The first epoch that is watched: whose images are in another order than those before.
@@ -42,17 +39,16 @@ def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) 
     recipe = with_trick(read_recipe(BASE, data), trick).on(bench.device)
     images = bench.data(data)
     bench.progress(f"{trick}: setting up", 0.0)
-    row, columns = watch(bench, recipe, images, seconds)
-    units = {"time": "s", "core": "1", "memory": "1", "power": "W"}
-    bench.series("utilisation", columns, {name: units[name] for name in columns})
+    row, meter = watch(bench, recipe, images, seconds)
+    columns = {name: column for name, column in COLUMNS.items() if column in meter.columns}
+    series = {name: meter.columns[column] for name, column in columns.items()}
+    bench.series("utilisation", series, {name: meter.units[column] for name, column in columns.items()})
     bench.series("work", {name: [value] for name, value in row.items()})
     return {metric.name: row[metric.name] for metric in METRICS if metric.name in row}
 
 
-def watch(
-    bench: Bench, recipe: Recipe, images: DataSet, seconds: float
-) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Train for so long by the recipe: rate, mean utilisation and power, energy per image; and what was sampled."""
+def watch(bench: Bench, recipe: Recipe, images: DataSet, seconds: float) -> tuple[dict[str, float], Any]:
+    """Train for so long by the recipe: rate, mean utilisation and power, energy per image; and the bench's meter."""
     from hpml_plugins.plugins.tta.training import training
 
     with training(recipe, images, bench.device, evaluates=False) as trainer:
@@ -64,8 +60,7 @@ def watch(
             int(bench.result(trainer.number).item()) == before + steps,
             "the device counted as many steps as were launched",
         )
-    columns = {name: meter.columns[column] for name, column in COLUMNS.items() if column in meter.columns}
-    if "core" not in columns:
+    if "utilization" not in meter.columns:
         raise HpmlError(f"the GPU's utilisation is not known: {meter.problem}")
     row = {
         "throughput": steps * recipe.batch / spent,
@@ -75,7 +70,7 @@ def watch(
         "power": meter.mean("power"),
         "energy_per_image": None if meter.energy is None else meter.energy / (steps * recipe.batch),
     }
-    return {name: value for name, value in row.items() if value is not None}, columns
+    return {name: value for name, value in row.items() if value is not None}, meter
 
 
 def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
