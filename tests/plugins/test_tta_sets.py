@@ -100,32 +100,32 @@ def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
 # -- interrupted sets
 
 
-def test_a_set_goes_on_behind_the_runs_that_are_done(tmp_path: Path) -> None:
+def test_a_set_goes_on_behind_the_runs_that_are_done(kept_runs: Path) -> None:
     about = {"recipe": "a", "runs": "3"}
-    first = runs.RunSet(about, tmp_path)
+    first = runs.RunSet(about)
     first.add(a_run(1))
     first.add(a_run(2, energy=5.0, out_of_distribution={"blur": 0.5}))
-    again = runs.RunSet(about, tmp_path)
+    again = runs.RunSet(about)
     assert (len(again.runs), again.runs) == (2, first.runs)
-    assert runs.RunSet({**about, "recipe": "b"}, tmp_path).runs == []
+    assert runs.RunSet({**about, "recipe": "b"}).runs == []
     again.finish()
-    assert runs.RunSet(about, tmp_path).runs == []
-    assert list(tmp_path.iterdir()) == []
+    assert runs.RunSet(about).runs == []
+    assert list(kept_runs.iterdir()) == []
 
 
-def test_a_damaged_or_foreign_file_is_no_set(tmp_path: Path) -> None:
-    kept = runs.RunSet({"recipe": "a"}, tmp_path)
+def test_a_damaged_or_foreign_file_is_no_set() -> None:
+    kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
     whole = kept.path.read_bytes()
     kept.path.write_bytes(whole[:-5])
-    assert runs.RunSet({"recipe": "a"}, tmp_path).runs == []
+    assert runs.RunSet({"recipe": "a"}).runs == []
     kept.path.write_bytes(whole.replace(b'"recipe":"a"', b'"recipe":"c"'))
-    assert runs.RunSet({"recipe": "a"}, tmp_path).runs == []
+    assert runs.RunSet({"recipe": "a"}).runs == []
 
 
-def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    kept = runs.RunSet({"recipe": "a"}, tmp_path / "file")
+def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(kept_runs: Path) -> None:
+    kept_runs.write_text("")
+    kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
     assert "an interrupted set will not be resumed" in kept.problem
     assert len(kept.runs) == 1
@@ -149,7 +149,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert record.status == "failed" and "SIGKILL" in record.reason
     (file,) = kept_runs.iterdir()
-    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())["runs"]]
+    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())[1]]
     monkeypatch.setattr(runs, "run", whole)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert (record.status, record.reason) == ("ok", "")

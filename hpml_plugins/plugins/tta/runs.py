@@ -80,11 +80,6 @@ def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Ru
     )  # fmt: skip
 
 
-class _Kept(msgspec.Struct):
-    about: dict[str, str]
-    runs: list[Run]
-
-
 class RunSet:
     """The runs of one set that are done, kept in a file until the set is complete: an interrupted set is resumed.
 
@@ -92,15 +87,17 @@ class RunSet:
     facts is another file.
     """
 
-    def __init__(self, about: Mapping[str, str], folder: Path | None = None) -> None:
+    def __init__(self, about: Mapping[str, str]) -> None:
         self.about = dict(about)
+        cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        cache = cache if cache.is_absolute() else Path.home() / ".cache"
         digest = hashlib.sha256(msgspec.json.encode(self.about, order="sorted")).hexdigest()[:20]
-        self.path = (folder or _folder()) / f"{digest}.json"
+        self.path = Path(os.environ.get(VARIABLE) or cache / "hpml" / "tta") / f"{digest}.json"
         self.runs: list[Run] = []
         self.problem = ""
         with suppress(OSError, msgspec.DecodeError):
-            kept = msgspec.json.decode(self.path.read_bytes(), type=_Kept)
-            self.runs = kept.runs if kept.about == self.about else []
+            about_kept, runs = msgspec.json.decode(self.path.read_bytes(), type=tuple[dict[str, str], list[Run]])
+            self.runs = runs if about_kept == self.about else []
 
     def add(self, run: Run, *, write: bool = True) -> None:
         """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the set goes on."""
@@ -108,7 +105,7 @@ class RunSet:
         if not write:
             return
         try:
-            atomic_write(self.path, msgspec.json.encode(_Kept(self.about, self.runs)))
+            atomic_write(self.path, msgspec.json.encode((self.about, self.runs)))
         except OSError as error:
             self.problem = f"an interrupted set will not be resumed: {error}"
 
@@ -116,9 +113,3 @@ class RunSet:
         """The set is complete: the next measurement starts anew."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
-
-
-def _folder() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    default = (cache if cache.is_absolute() else Path.home() / ".cache") / "hpml" / "tta"
-    return Path(os.environ.get(VARIABLE) or default)
