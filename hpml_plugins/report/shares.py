@@ -36,6 +36,12 @@ def describe_shares(record: Record, roof: Roof, metric: str) -> str:
     return ", ".join(words[title].format(text) for title, text in found.items())
 
 
+def measured_power(record: Record) -> float | None:
+    """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None where none did."""
+    found = (metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J")
+    return next((watts for watts in found if isinstance(watts, float)), None)
+
+
 def _published(record: Record, work: DeclaredWork) -> Limit:
     names = {str(gpu.get("name")) for gpu in record.gpus[: work.gpus]}
     card = find_gpu(names.pop()) if len(names) == 1 else None
