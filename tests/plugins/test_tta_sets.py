@@ -44,7 +44,7 @@ def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def a_run(seed: int = 1, **changes: Any) -> Run:
     made: dict[str, Any] = {"reached": True, "time": 2.0, "epochs": 4.0, "accuracy": 0.96, "load": 0.5, "train": 1.0}
-    made |= {"evaluate": 0.5, "apart": 0.96, **changes}
+    made |= {"evaluate": 0.5, "plain_accuracy": 0.96, **changes}
     return Run(seed=seed, **made)
 
 
@@ -61,7 +61,7 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     runs = [
         a_run(),
         a_run(2, time=4.0, train=3.0, epochs=8.0),
-        a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, apart=0.9),
+        a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, plain_accuracy=0.9),
     ]
     found = metrics_of(bench, read_recipe("modern", "digits"), runs, facts(7.0))
     assert found["time"].values == (2.0, 4.0)  # type: ignore[union-attr]
@@ -83,14 +83,17 @@ def test_where_the_mean_must_reach_it_every_run_counts() -> None:
 
 
 def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
-    runs = [a_run(accuracy=0.9, apart=0.9, reached=False), a_run(2, accuracy=0.91, apart=0.91, reached=False)]
+    runs = [
+        a_run(accuracy=0.9, plain_accuracy=0.9, reached=False),
+        a_run(2, accuracy=0.91, plain_accuracy=0.91, reached=False),
+    ]
     with pytest.raises(HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"):
         metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())
 
 
 def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
     with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(apart=0.94)], facts())
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts())
 
 
 def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
@@ -162,7 +165,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
 def test_a_set_that_fails_its_checks_is_not_found_again(
     node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(Trainer, "accuracy_apart", lambda *args: 0.5)
+    monkeypatch.setattr(Trainer, "plain_accuracy", lambda *args: 0.5)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 1}, Context(node))
     assert record.status == "failed" and "plain evaluation" in record.reason
     assert list(kept_runs.iterdir()) == []

@@ -29,22 +29,21 @@ def main() -> int:
     parser.add_argument("--set", **settings, metavar="KEY=VALUE", help="dotted key, YAML value")
     parser.add_argument("--vary", **settings, metavar="KEY=A,B", help="one variant each")
     parser.add_argument("--profile", type=int, default=0, metavar="STEPS", help="the kernels of so many steps, by time")
-    parser.add_argument("--device", default="")
-    told = parser.parse_args()
+    args = parser.parse_args()
     import torch
 
-    device = told.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    data = load_data(told.data)
-    for values in itertools.product(*(text.split(",") for _, text in told.vary)):
-        texts = {**dict(told.set), **dict(zip((key for key, _ in told.vary), values, strict=True))}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    data = load_data(args.data)
+    for values in itertools.product(*(text.split(",") for _, text in args.vary)):
+        texts = {**dict(args.set), **dict(zip((key for key, _ in args.vary), values, strict=True))}
         changes = {key: yaml.safe_load(text) for key, text in texts.items()}
         try:
-            recipe = read_recipe(told.recipe, told.data, changes).on(device)
+            recipe = read_recipe(args.recipe, args.data, changes).on(device)
         except HpmlError as error:
             print(error.what)
             return 1
-        print(f"== {told.recipe} {told.data} {changes or ''}", flush=True)
-        _try(recipe, data, device, told.runs, told.profile)
+        print(f"== {args.recipe} {args.data} {changes or ''}", flush=True)
+        _try(recipe, data, device, args.runs, args.profile)
     return 0
 
 
@@ -70,7 +69,7 @@ def _try(recipe: Recipe, data: DataSet, device: str, runs: int, profiled: int) -
             curve = " ".join(f"{accuracy:.3f}" for *_, accuracy in one.curve[-12:])
             print(
                 f"run {len(found)}: {one.time:.4f} s  accuracy {one.accuracy:.4f} "
-                f"(apart {trainer.accuracy_apart():.4f})  epochs {one.epochs:g}  "
+                f"(plain {trainer.plain_accuracy():.4f})  epochs {one.epochs:g}  "
                 f"epoch {(one.load + one.train) / one.epochs:.4f} s  evaluate {one.evaluate:.4f} s"
                 f"  waited {one.load:.3f} s  [{curve}]",
                 flush=True,

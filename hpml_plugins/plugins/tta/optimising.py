@@ -34,12 +34,10 @@ class Muon:
         shapes: dict[Any, list[Any]] = {}
         for weight in weights:
             shapes.setdefault(tuple(weight.shape), []).append(weight)
-        self.groups = list(shapes.values())
+        self.weights, self.groups = weights, list(shapes.values())
         self.momentum, self.iterations = momentum, iterations
         self.work = torch.bfloat16 if device.startswith("cuda") else torch.float32
-        self.buffers = [
-            torch.zeros(len(group), len(group[0]), group[0][0].numel(), device=group[0].device) for group in self.groups
-        ]
+        self.buffers = [torch.zeros(len(group), *group[0].flatten(1).shape, device=device) for group in self.groups]
 
     def gradients(self) -> list[list[Any]]:
         """The gradients, by group."""
@@ -57,11 +55,6 @@ class Muon:
             values = values * (len(group[0]) ** 0.5 / norm) - rate * update
             for weight, value in zip(group, values.unbind(), strict=True):
                 weight.copy_(value.view(weight.shape))
-
-    def reset(self) -> None:
-        """Forget the momentum."""
-        for buffer in self.buffers:
-            buffer.zero_()
 
 
 class Optimiser:
@@ -96,11 +89,10 @@ class Optimiser:
         self._tables = torch.tensor(tables, dtype=torch.float32, device=device)
 
     def zero_grad(self) -> None:
-        """Let go of the gradients, of all that is trained."""
+        """Drop the gradients of all that is trained."""
         self.sgd.zero_grad(set_to_none=True)
-        for group in self.muon.groups if self.muon else ():
-            for weight in group:
-                weight.grad = None
+        for weight in self.muon.weights if self.muon else ():
+            weight.grad = None
 
     def step(self, number: Any) -> None:
         """Update.  number: of the step, int64 (1,), on the device."""
@@ -116,8 +108,8 @@ class Optimiser:
         for state in self.sgd.state.values():
             if state.get("momentum_buffer") is not None:
                 state["momentum_buffer"].zero_()
-        if self.muon:
-            self.muon.reset()
+        for buffer in self.muon.buffers if self.muon else ():
+            buffer.zero_()
 
 
 def falling_share(step: int, steps: float) -> float:

@@ -27,7 +27,7 @@ class Run(msgspec.Struct, kw_only=True):
     """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
 
     load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  curve: epochs, s and
-    accuracy after each evaluation.  apart: accuracy by a plain evaluation.  energy: J; None where it is not known.
+    accuracy after each evaluation.  plain_accuracy: neither compiled nor captured.  energy: J; None where it is not known.
     out_of_distribution: accuracy on other images, by name.
     """
 
@@ -40,7 +40,7 @@ class Run(msgspec.Struct, kw_only=True):
     train: float
     evaluate: float
     curve: list[tuple[float, float, float]] = []
-    apart: float = 0.0
+    plain_accuracy: float = 0.0
     energy: float | None = None
     out_of_distribution: dict[str, float] = {}
 

@@ -111,8 +111,8 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
             with bench.meter() as meter:
                 found = runs.run(trainer, seed, progress)
             found.energy, problem = meter.energy, meter.problem
-            found.apart = trainer.accuracy_apart()
-            found.out_of_distribution = {name: trainer.accuracy_apart(*other) for name, other in others.items()}
+            found.plain_accuracy = trainer.plain_accuracy()
+            found.out_of_distribution = {name: trainer.plain_accuracy(*other) for name, other in others.items()}
             if rank:
                 check_same_parameters(rank, trainer.network)
             kept.add(found, write=not rank or rank.index == 0)
@@ -179,7 +179,7 @@ def metrics_of(
     attach(bench, recipe, runs, facts["loading"])
     for run in runs:
         bench.check(
-            abs(bench.result(run.accuracy) - run.apart) <= AGREE,
+            abs(bench.result(run.accuracy) - run.plain_accuracy) <= AGREE,
             "the accuracy is that of a plain evaluation, neither compiled nor captured",
         )
         bench.check(

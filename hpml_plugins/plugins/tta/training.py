@@ -149,7 +149,7 @@ class Trainer:
         """On the test images, over all ranks."""
         return self._share(self._evaluate(), len(self.test))
 
-    def accuracy_apart(self, images: Any = None, labels: Any = None) -> float:
+    def plain_accuracy(self, images: Any = None, labels: Any = None) -> float:
         """The same neither compiled nor captured; or on other images, normalised (N, C, H, W), and their labels."""
         if images is None:
             images, labels = self.test, self.test_labels
