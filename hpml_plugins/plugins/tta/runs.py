@@ -27,8 +27,8 @@ class Run(msgspec.Struct, kw_only=True):
     """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
 
     load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  curve: epochs, s and
-    accuracy after each evaluation.  plain_accuracy: neither compiled nor captured.  energy: J; None where it is not known.
-    out_of_distribution: accuracy on other images, by name.
+    accuracy after each evaluation.  plain_accuracy: by an evaluation that is neither compiled nor captured.  energy: J;
+    None where it is not known.  out_of_distribution: accuracy on other images, by name.
     """
 
     seed: int
