@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL
 from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`."""
-    return [MODEL, KERNEL, COPY, MATMUL]
+    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`; `roof_power`."""
+    return [MODEL, KERNEL, COPY, MATMUL, POWER]
 
 
 @hookimpl

@@ -31,8 +31,12 @@ def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
     target.copy_(source)
     bench.check(torch.equal(source, target), "the copy differs from the original")
     bench.work(bytes=2 * nbytes, roof=True)
-    seconds = bench.time(lambda: target.copy_(source), budget=1.0)
-    return {"time": seconds, "best": best(2 * nbytes / seconds)}
+
+    def step() -> None:
+        target.copy_(source)
+
+    seconds = bench.time(step, budget=1.0)
+    return {"time": seconds, "best": best(2 * nbytes / seconds), "energy": bench.energy(step)}
 
 
 def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
 
     # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST here.
     burst = bench.plan.but(warm_up=BURST_WARM_UP, budget=BURST * bench.plan.rounds)
-    rates: dict[int, Samples] = {}
+    times: dict[int, Samples] = {}
     roofs: list[Samples] = []
     built = {size: kernel_step(f"matmul_{dtype}_{size}", bench.device, bench.seed) for size in SIZES[bench.device]}
     for number, (size, product) in enumerate(built.items()):
@@ -59,16 +63,23 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
 
     def time_at(size: int) -> float:
         bench.progress(f"timing {size} × {size}", 0.7)
-        rates[size] = formulas.matmul_flop(size) / bench.time(built[size].run, budget=1.0, name=f"time at {size}")
-        roofs.append(best(rates[size]))
-        return rates[size].median
+        times[size] = bench.time(built[size].run, budget=1.0, name=f"time at {size}")
+        rate = formulas.matmul_flop(size) / times[size]
+        roofs.append(best(rate))
+        return rate.median
 
     size = bench.once("size", lambda: max(built, key=time_at))
-    if size not in rates:
+    if size not in times:
         time_at(size)
-    medians = [rate.median for rate in rates.values()]
-    bench.series("sizes", {"size": list(rates), "rate": medians}, {"rate": "FLOP/s"})
-    return {"rate": rates[size], "best": max(roofs, key=lambda roof: roof.median), "size": size}
+    medians = [formulas.matmul_flop(side) / seconds.median for side, seconds in times.items()]
+    bench.series("sizes", {"size": list(times), "rate": medians}, {"rate": "FLOP/s"})
+    bench.work(flop=formulas.matmul_flop(size), dtype=dtype, roof=True)
+    return {
+        "time": times[size],
+        "best": max(roofs, key=lambda roof: roof.median),
+        "size": size,
+        "energy": bench.energy(built[size].run),
+    }
 
 
 def best(samples: Samples) -> Samples:
@@ -76,6 +87,7 @@ def best(samples: Samples) -> Samples:
     return replace(samples, values=(max(samples.values),), boost=())
 
 
+ENERGY = Metric("energy", "J", "lower", "of one call, above that of the idle device")
 COPY = Benchmark(
     "roof_copy",
     copy,
@@ -83,6 +95,7 @@ COPY = Benchmark(
         Metric("time", "s", "lower", "of one copy"),
         Metric("bandwidth", "B/s", "higher", "bytes read plus bytes written, over time"),
         Metric("best", "B/s", "higher", "the highest sample of bandwidth: the roof"),
+        ENERGY,
     ],
     grid={"mebibytes": [256, 4096]},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
@@ -93,9 +106,11 @@ MATMUL = Benchmark(
     "roof_matmul",
     matmul,
     [
-        Metric("rate", "FLOP/s", "higher", "2 n³ over time, at the best of a few sizes"),
+        Metric("time", "s", "lower", "of one product of the best of a few sizes"),
+        Metric("rate", "FLOP/s", "higher", "2 n³ over time, at that size"),
         Metric("best", "FLOP/s", "higher", "the highest sample of any size: the roof"),
         Metric("size", "1", None, "n of the best size"),
+        ENERGY,
     ],
     grid={"dtype": ["float32", "tf32", "bfloat16", "float16"]},
     requires=COPY.requires,
