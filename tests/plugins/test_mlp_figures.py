@@ -9,9 +9,9 @@ from charted import picture
 
 from hpml_plugins import Record, Series
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.mlp import figures as tables
+from hpml_plugins.plugins.mlp import charts as tables
 from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures
-from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
+from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 

@@ -1,93 +1,145 @@
-"""The times of a batch: whole, and phase by phase. Imports torch: imported on ranks only."""
+"""The times of a batch: phase by phase, by CUDA's events or the host's clock, and whole. Imports torch."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hpml_plugins import Rank
-from hpml_plugins.plugins.mlp.holding import hold_back
-from hpml_plugins.plugins.mlp.job import RATE, REG
-from hpml_plugins.plugins.mlp.phases import BACKWARD, BATCH, FORWARD, LAUNCHING, ORDER, Phases
-from hpml_plugins.plugins.mlp.training import Trainer
+from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.training import Trainer
+
+#: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has more per second.
+LONGEST_SLEEP, CYCLES = 0.02, 2.2e9
+_NOTHING = contextlib.nullcontext()
 
 
-def profiled(rank: Rank, trainer: Trainer, phases: Phases, count: int) -> dict[str, float]:
+class Phases:
+    """Sums the time of every phase entered, by name, while it is `active`: whole batches are timed without it.
+
+    Each phase is an NVTX range of the same name, by the package nvtx, else by torch.
+    """
+
+    def __init__(self, device: str, *, active: bool = False) -> None:
+        self.active = active
+        self._on_gpu = device.startswith("cuda")
+        self._push: Callable[[str], object] = lambda name: None
+        self._pop: Callable[[], object] = lambda: None
+        try:
+            nvtx = importlib.import_module("nvtx")
+            self._push, self._pop = nvtx.push_range, nvtx.pop_range
+        except ImportError:
+            if self._on_gpu:
+                self._push, self._pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+        self._events: list[tuple[str, Any, Any]] = []
+        self._times: dict[str, float] = {}
+
+    def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
+        """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the host's clock."""
+        return self._timed(name, on_host) if self.active else _NOTHING
+
+    @contextmanager
+    def _timed(self, name: str, on_host: bool) -> Iterator[None]:
+        self._push(name)
+        if self._on_gpu and not on_host:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._events.append((name, start, end))
+        else:
+            started = time.perf_counter()
+            yield
+            self._add(name, time.perf_counter() - started)
+        self._pop()
+
+    def _add(self, name: str, seconds: float) -> None:
+        self._times[name] = self._times.get(name, 0.0) + seconds
+
+    def taken(self) -> dict[str, float]:
+        """Seconds by name since the last call; waits for the device."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        for name, start, end in self._events:
+            self._add(name, 1e-3 * float(start.elapsed_time(end)))
+        times, self._events, self._times = self._times, [], {}
+        return times
+
+
+def profile_phases(trainer: Trainer, count: int) -> dict[str, float]:
     """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for one that it lacks.
 
-    As in the exercise, ranks wait for one another before gradients are added up, so that the waiting does not count as
-    adding. The launching is hidden: a phase is what the GPU does, not how long Python takes to ask for it. How
-    long that is, is LAUNCHING.
+    Ranks wait for one another before gradients are reduced, as in the coursework document, so that waiting does not
+    count as reducing. The launching is hidden: a phase is what the GPU does; the host's time to launch is LAUNCHING.
     """
-    synchronize = synchronizer(rank.device)
+    rank, phases = trainer.rank, trainer.phases
     taken: list[dict[str, float]] = []
-    launching = statistics.median(_launching(rank, trainer, synchronize) for _ in range(5))
+    launching = statistics.median(_seconds_to_launch(trainer) for _ in range(5))
     phases.active = True
     for _ in range(count + 2):
         rank.barrier()
-        with phases(BATCH, on_host=True):
-            _one(rank, trainer, phases, synchronize, launching)
+        with phases("batch iteration", on_host=True):
+            _batch_in_step(trainer, launching)
         taken.append({**phases.taken(), LAUNCHING: launching})
     phases.active = False
     names = (*ORDER, LAUNCHING)
-    mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
-    everyone = rank.gather_numbers(mine)
+    everyone = rank.gather_numbers([statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names])
     return {name: statistics.fmean(numbers[i] for numbers in everyone) for i, name in enumerate(names)}
 
 
-def medians(looks: list[dict[str, float]]) -> dict[str, float]:
-    """Each phase's median over several looks at a batch, s."""
-    return {name: statistics.median(look[name] for look in looks) for name in looks[0]}
-
-
-def _one(rank: Rank, trainer: Trainer, phases: Phases, synchronize: Callable[[], None], launching: float) -> None:
-    """A batch in step with the others.  launching: how long the host takes to ask for the computation, s."""
+def _batch_in_step(trainer: Trainer, launching: float) -> None:
+    """A batch in step with the other ranks.  launching: how long the host takes to launch the computation, s."""
+    rank, network = trainer.rank, trainer.network
     trainer.copy_images()
-    synchronize()
+    rank.synchronize()
     if rank.device.startswith("cuda"):
-        hold_back(2 * launching + 5e-4)
-    with phases(FORWARD, on_host=True):
-        trainer.network.forward()
-    with phases(BACKWARD, on_host=True):
-        trainer.network.backward(trainer.job.batch)
+        torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
+    with trainer.phases("forward", on_host=True):
+        network.forward()
+    with trainer.phases("backward", on_host=True):
+        network.backward()
     rank.barrier()
-    trainer.exchange.reduce(trainer.network.gradient)
-    synchronize()
-    trainer.network.step(RATE, REG)
+    trainer.exchange.reduce(network.gradient)
+    rank.synchronize()
+    network.step()
 
 
-def _launching(rank: Rank, trainer: Trainer, synchronize: Callable[[], None]) -> float:
-    """How long the host takes to ask for one forward and backward pass, s."""
-    synchronize()
+def _seconds_to_launch(trainer: Trainer) -> float:
+    """How long the host takes to launch one forward and backward pass, s."""
+    trainer.rank.synchronize()
     started = time.perf_counter()
     trainer.network.forward()
-    trainer.network.backward(trainer.job.batch)
+    trainer.network.backward()
     taken = time.perf_counter() - started
-    synchronize()
+    trainer.rank.synchronize()
     return taken
 
 
-def whole(rank: Rank, run: Callable[[], object], count: int) -> list[float]:
-    """The times of a batch, of the slowest rank each, s: `count` of them, after one that does not count.
+def median_phases(profiles: list[dict[str, float]]) -> dict[str, float]:
+    """Each phase's median over several profiles of a batch, s."""
+    return {name: statistics.median(profile[name] for profile in profiles) for name in profiles[0]}
 
-    Ranks begin together, as `profiled` has them: what the two say of the same batch compares.
+
+def time_whole(rank: Rank, run: Callable[[], object], count: int) -> list[float]:
+    """The times of a batch, each of the slowest rank, s: `count` of them, after two that do not count.
+
+    Ranks begin together, as in `profile_phases`: the two can be compared.
     """
-    synchronize = synchronizer(rank.device)
     times = []
     run()
     for _ in range(count + 1):
         rank.barrier()
         started = time.perf_counter()
         run()
-        synchronize()
+        rank.synchronize()
         times.append(time.perf_counter() - started)
     return [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
-
-
-def synchronizer(device: Any) -> Callable[[], None]:
-    """What waits for the device."""
-    return torch.cuda.synchronize if str(device).startswith("cuda") else lambda: None
