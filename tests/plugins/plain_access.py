@@ -1,4 +1,4 @@
-"""`tile_kernel.make_access` once more in plain Python, for numba's simulator, which cannot run code that is made as machine code.
+"""`tile_kernel.make_access` in plain Python, for numba's simulator, which cannot run made machine code.
 
 Every access is held against its bounds and its border.
 """

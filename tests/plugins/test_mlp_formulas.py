@@ -12,15 +12,15 @@ from hpml_plugins.plugins.mlp.formulas import (
     IMAGES,
     LAUNCHING,
     ORDER,
+    PRODUCTS,
     Job,
     leave_one_out,
     on_curve,
     on_line,
-    pipeline_seconds,
     sum_of_phases,
 )
 from hpml_plugins.plugins.mlp.model import OF_GRADIENTS, Point, predict_by_neighbours
-from hpml_plugins.plugins.mlp.overlap import predict_variants
+from hpml_plugins.plugins.mlp.overlap import predict_batch
 from hpml_plugins.plugins.mlp.split import predict_both
 
 #: The coursework document's: 784 – 512 – 10, 3000 images over two processes.
@@ -37,7 +37,7 @@ def test_parameters_and_flops_by_hand() -> None:
     assert PUBLISHED.parameters == 401_408 + 512 + 5_120 + 10 == 407_050
     tiny = Job(2, 5, inputs=3, classes=4)
     # For 5 images: 5 · 2 · 3 multiply-adds in the first layer, 5 · 2 · 4 in the second; 2 FLOP each.
-    assert tiny.product_flops == {
+    assert {name: tiny.work[name] for name in PRODUCTS} == {
         "forward GEMM 1": 60, "forward GEMM 2": 80, "backward GEMM 1": 80, "backward GEMM 2": 80, "backward GEMM 3": 60,
     }  # fmt: skip
     # Both of the forward pass, first and third of the backward pass.
@@ -52,7 +52,7 @@ def test_bytes_by_hand() -> None:
     # Four in a ring: 2 · 3 / 4 of the vector sent and as much received.
     assert replace(PUBLISHED, ranks=4).reduced_bytes == 2 * 2 * 3 / 4 * 407_050 * 4
     assert replace(PUBLISHED, ranks=1).reduced_bytes == 0
-    assert PUBLISHED.image_bytes == 1500 * 794 * 4
+    assert PUBLISHED.work[IMAGES] == 1500 * 794 * 4
     assert PUBLISHED.images == 1500
     with pytest.raises(HpmlError, match="a batch of 10 cannot be shared out evenly over 4 ranks"):
         Job(512, 10, 4)
@@ -92,14 +92,15 @@ def test_more_images_raise_the_intensity_and_more_hidden_hardly_do() -> None:
 
 def test_a_pipeline_by_hand() -> None:
     # Four and two seconds in two pieces: 2 + 1 s, and the longest stage's other 2 s.
-    assert pipeline_seconds([4, 2], 2) == 5
-    assert pipeline_seconds([4, 2], 1) == 6
-    assert pipeline_seconds([4, 2], 1000) == pytest.approx(4, rel=1e-3)
+    times = a_batch() | {"backward GEMM 3": 4.0, "all-reduce": 2.0}
+    assert predict_batch(times, 2, ahead=False) == 5
+    assert predict_batch(times, 1, ahead=False) == 6
+    assert predict_batch(times, 1000, ahead=False) == pytest.approx(4, rel=1e-3)
 
 
 def test_model_parallel_passes_on_outputs_and_not_weights() -> None:
     # 3000 images' ten outputs, float32, in proportion to the weights.
-    share = PUBLISHED.outputs / PUBLISHED.parameters
+    share = 3000 * 10 / PUBLISHED.parameters
     assert share * PUBLISHED.reduced_bytes == pytest.approx(2 * 3000 * 10 * 4)
     assert share * PUBLISHED.copied_bytes == pytest.approx(240_000)
     assert share * replace(PUBLISHED, ranks=4).reduced_bytes == pytest.approx(3 * 120_000)
@@ -113,12 +114,11 @@ def test_gains_are_predicted_from_phases_by_hand() -> None:
     times = a_batch(step=1.0)
     times |= {"copying images host to device": 10.0, "backward GEMM 3": 8.0, "device to host": 8.0, "all-reduce": 16.0}
     times |= {"host to device": 8.0, "forward GEMM 1": 9.0}
-    predicted = predict_variants(times, 8)
-    assert predicted["one after the other"] == 60
+    assert predict_batch(times, 1, ahead=False) == 60
     # Stages of 8, 8, 16 and 8: 40 / 8 + 7 · 16 / 8 = 19 instead of 40.
-    assert predicted["pieces"] == 39
-    assert predicted["ahead"] == 50
-    assert predicted["both"] == 29
+    assert predict_batch(times, 8, ahead=False) == 39
+    assert predict_batch(times, 1, ahead=True) == 50
+    assert predict_batch(times, 8, ahead=True) == 29
     data, model = predict_both(PUBLISHED, times)
     assert data == 50
     # Computing 17; 240,000 B of 3,256,400 that are copied in 16 s, and as many reduced in 16 s; half of the step.

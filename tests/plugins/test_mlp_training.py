@@ -144,12 +144,11 @@ def test_gradients_in_pieces_give_the_same_weights(node: Node) -> None:
 
 def add_up_in_pieces(rank: Rank) -> float:
     """The error of weights whose gradients went through the host in pieces, each waited for."""
-    from hpml_plugins.plugins.mlp.network import multiply_by_torch
-    from hpml_plugins.plugins.mlp.training import Trainer, check_weights
+    from hpml_plugins.plugins.mlp.training import Trainer
 
     job = Job(64, 80, 2, "float32", "torch", "gloo", waiting=True)
-    trainer = Trainer(rank, job, multiply_by_torch)
-    return check_weights(trainer, trainer.batch_in_pieces, "waiting")
+    trainer = Trainer(rank, job)
+    return trainer.check(lambda: trainer.batch(8), "waiting")
 
 
 def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
@@ -226,7 +225,7 @@ def test_pieces_are_nearly_equal_and_whole() -> None:
 
 
 def test_phases_add_up_by_name_and_only_while_active() -> None:
-    from hpml_plugins.plugins.mlp.profiling import Phases
+    from hpml_plugins.plugins.mlp.network import Phases
 
     phases = Phases("cpu")
     with phases("step"):
@@ -245,7 +244,7 @@ def test_nvtx_ranges_have_the_phases_names(monkeypatch: pytest.MonkeyPatch) -> N
     import sys
     from types import SimpleNamespace
 
-    from hpml_plugins.plugins.mlp.profiling import Phases
+    from hpml_plugins.plugins.mlp.network import Phases
 
     told: list[str] = []
     package = SimpleNamespace(push_range=told.append, pop_range=lambda: told.append("end"))

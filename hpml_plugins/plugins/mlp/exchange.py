@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,21 +11,16 @@ import torch.distributed as dist
 
 from hpml_plugins import Rank
 from hpml_plugins.plugins.mlp.formulas import REDUCE, TO_DEVICE, TO_HOST, Job
-from hpml_plugins.plugins.mlp.profiling import Phases
-
-#: Begins to reduce a tensor in place; returns what waits for the end.
-ReduceLater = Callable[[Any], Callable[[], object]]
+from hpml_plugins.plugins.mlp.network import Phases
 
 
 class InPlace:
-    """On the device: by NCCL, or by an MPI that takes GPU memory.
+    """On the device: by NCCL, or by an MPI that takes GPU memory.  handed: bytes handed to `reduce` so far.
 
-    reduce_now: reduces a tensor in place.  on_host: whether the host does it.  handed: bytes handed to `reduce` so far.
+    reduce_now: reduces a tensor.  reduce_later: begins to; returns what waits for it.  on_host: the host does it.
     """
 
-    def __init__(
-        self, reduce_now: Callable[[Any], object], reduce_later: ReduceLater, phases: Phases, *, on_host: bool
-    ) -> None:
+    def __init__(self, reduce_now: Any, reduce_later: Any, phases: Phases, *, on_host: bool) -> None:
         self._now, self._later, self._phases, self._on_host = reduce_now, reduce_later, phases, on_host
         self.handed = 0
 
@@ -38,10 +33,10 @@ class InPlace:
             self._now(vector)
 
     def send(self, vector: Any, begin: int, end: int) -> Iterator[None]:
-        """Reduce a part of the vector in three steps, one for each `next`, so that others can run between them.
+        """Reduce a part of the vector in three steps, one for each `next`, between which other work can be launched.
 
-        The first begins to copy the part once the current stream has made it, the second begins to reduce it, the third
-        has the sum in the vector, as far as the current stream is concerned.
+        First begin to copy the part, once the current stream has made it; then begin to reduce it; then wait for the
+        sum and have the current stream wait until it is in the vector.
         """
         if self._on_host:
             torch.cuda.current_stream().synchronize()
@@ -52,15 +47,12 @@ class InPlace:
 
 
 class OverHost(InPlace):
-    """As the coursework document does it: copied to the host, reduced there, copied back.
+    """Copied to the host, reduced there, copied back.
 
-    like: a vector of the size to come.  pinned: whether the host's memory is page-locked, so that the GPU copies
-    without the driver's help and while the host goes on.
+    like: a vector of the size to come.  pinned: whether the host's memory is page-locked: copies are asynchronous.
     """
 
-    def __init__(
-        self, reduce_now: Callable[[Any], object], reduce_later: ReduceLater, phases: Phases, like: Any, *, pinned: bool
-    ) -> None:
+    def __init__(self, reduce_now: Any, reduce_later: Any, phases: Phases, like: Any, *, pinned: bool) -> None:
         super().__init__(reduce_now, reduce_later, phases, on_host=True)
         self._pinned = pinned and like.is_cuda
         self._host = torch.empty(like.shape, dtype=like.dtype, pin_memory=self._pinned)
@@ -117,27 +109,27 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
         def reduce_now(vector: Any) -> None:
             dist.all_reduce(vector, group=group)
 
-        def reduce_later(vector: Any) -> Callable[[], object]:
-            wait: Callable[[], object] = dist.all_reduce(vector, group=group, async_op=True).wait
-            return wait
+        def reduce_later(vector: Any) -> Any:
+            return dist.all_reduce(vector, group=group, async_op=True).wait
     else:
         from mpi4py import MPI
 
         if job.way == "cuda_mpi" and (reason := why_not_cuda_aware(MPI, like)):
             rank.bench.skip(reason)
 
-        def reduce_now(vector: Any) -> None:
-            MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, vector if vector.is_cuda else vector.numpy())
+        def buffer(vector: Any) -> Any:
+            return vector if vector.is_cuda else vector.numpy()
 
-        def reduce_later(vector: Any) -> Callable[[], object]:
-            buffer = vector if vector.is_cuda else vector.numpy()
-            wait: Callable[[], object] = MPI.COMM_WORLD.Iallreduce(MPI.IN_PLACE, buffer).Wait
-            return wait
+        def reduce_now(vector: Any) -> None:
+            MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer(vector))
+
+        def reduce_later(vector: Any) -> Any:
+            return MPI.COMM_WORLD.Iallreduce(MPI.IN_PLACE, buffer(vector)).Wait
 
     if not job.through_host:
         return InPlace(reduce_now, reduce_later, phases, on_host=job.way == "cuda_mpi")
 
-    def reduce_at_once(vector: Any) -> Callable[[], object]:
+    def reduce_at_once(vector: Any) -> Any:
         reduce_now(vector)
         return lambda: None
 

@@ -7,7 +7,7 @@ a neural network in CUDA and MPI, with its solution); formulas that are ours say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
@@ -24,10 +24,11 @@ SETUP, IMAGES, ELEMENTWISE, STEP = "train setup", "copying images host to device
 PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
 #: Those that the document counts.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
-TO_HOST, REDUCE, TO_DEVICE, LAUNCHING = "device to host", "all-reduce", "host to device", "launching"
+LAUNCHING = "launching"
 COMPUTED = (*PRODUCTS, ELEMENTWISE)
+EXCHANGE = TO_HOST, REDUCE, TO_DEVICE = "device to host", "all-reduce", "host to device"
 #: The phases of a batch, in order.
-ORDER = (IMAGES, *COMPUTED, TO_HOST, REDUCE, TO_DEVICE, STEP)
+ORDER = (IMAGES, *COMPUTED, *EXCHANGE, STEP)
 #: The effective throughputs P_flops, P_pci and P_mpi.
 RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
@@ -54,8 +55,8 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.batch < self.ranks or self.batch % self.ranks:
-            what = f"a batch of {self.batch} cannot be shared out evenly over {self.ranks} ranks; use a multiple"
-            raise HpmlError(what)
+            uneven = f"a batch of {self.batch} cannot be shared out evenly over {self.ranks} ranks"
+            raise HpmlError(f"{uneven}; use a multiple")
 
     @property
     def images(self) -> int:
@@ -83,12 +84,6 @@ class Job:
         return self.hidden * self.inputs + self.hidden + self.classes * self.hidden + self.classes
 
     @property
-    def product_flops(self) -> dict[str, float]:
-        """FLOP of each matrix product on a rank."""
-        first, second = (2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes))
-        return dict(zip(PRODUCTS, (first, second, second, second, first), strict=True))
-
-    @property
     def counted_flops(self) -> float:
         """4 B' H (D + C): the products that the document counts; it leaves out the second of the backward pass."""
         return 4.0 * self.images * self.hidden * (self.inputs + self.classes)
@@ -102,24 +97,9 @@ class Job:
     def reduced_bytes(self) -> float:
         """A batch's all-reduce, B: 2 (H D + H + C H + C) b between two ranks, there and back; nothing for one rank.
 
-        For more than two, ours: what one rank sends and receives in a ring, 4 (p − 1) / p · b, which is the same for
-        two.
+        For more than two, ours: what one rank sends and receives in a ring, 4 (p − 1) / p · b.
         """
         return 4.0 * (self.ranks - 1) / self.ranks * self.parameters * self.item
-
-    @property
-    def outputs(self) -> int:
-        """B C. Model parallel reduces these instead of gradients. Ours.
-
-        W1 is split by rows and W2 by columns: the hidden layer needs nothing from other ranks, the outputs are sums
-        over ranks, and every gradient stays with its weights.
-        """
-        return self.batch * self.classes
-
-    @property
-    def image_bytes(self) -> float:
-        """Images and labels (as vectors of C) of a rank, B: B' (D + C) b. Ours; the document leaves them out."""
-        return float(self.images * (self.inputs + self.classes) * self.item)
 
     @property
     def intensity(self) -> float:
@@ -128,7 +108,7 @@ class Job:
 
     def rates(self, times: Mapping[str, float]) -> dict[str, float]:
         """P_flops, P_pci and P_mpi from the times of a batch's phases, s; without those that the way does not use."""
-        rates = {"flops": self.counted_flops / sum(times[name] for name in COUNTED)}
+        rates = {"flops": self.counted_flops / total(times, COUNTED)}
         if copies := times[TO_HOST] + times[TO_DEVICE]:
             rates["pci"] = self.copied_bytes / copies
         if self.ranks > 1:
@@ -142,11 +122,13 @@ class Job:
     @property
     def work(self) -> dict[str, float]:
         """What the time of each phase should be proportional to: FLOP of products, B of all else; 0 for launching."""
+        first, second = (2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes))
         return {
-            **self.product_flops,
-            # Seven passes read or write the hidden layer or its gradient; what is 10 wide does not count.
+            **dict(zip(PRODUCTS, (first, second, second, second, first), strict=True)),
+            # Ours: seven passes read or write the hidden layer or its gradient; what is 10 wide does not count.
             ELEMENTWISE: 7.0 * self.images * self.hidden * self.item,
-            IMAGES: self.image_bytes,
+            # Ours: labels are vectors of C.
+            IMAGES: float(self.images * (self.inputs + self.classes) * self.item),
             TO_HOST: self.copied_bytes / 2,
             TO_DEVICE: self.copied_bytes / 2,
             REDUCE: self.reduced_bytes,
@@ -155,28 +137,21 @@ class Job:
         }
 
 
+def total(times: Mapping[str, float], phases: Iterable[str]) -> float:
+    """The time of these phases, s."""
+    return sum(times[name] for name in phases)
+
+
 def sum_of_phases(times: Mapping[str, float], *, on_gpu: bool) -> float:
     """A batch from its phases, s. On a GPU the computation takes as long as its launching, where that is longer."""
-    computed = sum(times[name] for name in COMPUTED)
-    rest = sum(times[name] for name in ORDER if name not in COMPUTED)
-    return rest + (max(computed, times[LAUNCHING]) if on_gpu else computed)
-
-
-def pipeline_seconds(stages: Sequence[float], pieces: int) -> float:
-    """Time of stages through which the work goes in q pieces, s: Σ t / q + (q − 1) max t / q. Ours.
-
-    stages: seconds of each for the whole. Every piece is taken to cost its share and no more.
-    """
-    return (sum(stages) + (pieces - 1) * max(stages)) / pieces
-
-
-Predict = Callable[[Sequence[float], Sequence[float], float], float]
+    computed = total(times, COMPUTED)
+    return total(times, ORDER) - computed + (max(computed, times[LAUNCHING]) if on_gpu else computed)
 
 
 def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, s: latency + work / rate, neither below zero.
+    """What that work should take by measured times, s: the line (latency, slope ≥ 0) of least squared relative errors.
 
-    The line leaves the smallest squares of *relative* errors. Raises HpmlError for fewer than two points.
+    Raises HpmlError for fewer than two points.
     """
     if len(works) < 2:
         raise HpmlError(f"a line cannot be laid through {len(works)} point")
@@ -209,17 +184,16 @@ def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> f
 
 
 def leave_one_out(
-    works: Sequence[Mapping[str, float]], seconds: Sequence[Mapping[str, float]], predict: Predict
+    works: Sequence[Mapping[str, float]],
+    seconds: Sequence[Mapping[str, float]],
+    predict: Callable[[Sequence[float], Sequence[float], float], float],
 ) -> list[dict[str, float]]:
-    """What each point's phases should take by what all other points took, s.
+    """What each point's phases should take, s, as predicted from the works and seconds of all other points."""
 
-    works, seconds: of each point, by the phase's name.  predict: from the others' works and seconds.
-    """
-    predicted = []
-    for index, point in enumerate(works):
-        others = [i for i in range(len(works)) if i != index]
-        predicted.append({
-            name: predict([works[i][name] for i in others], [seconds[i][name] for i in others], work)
-            for name, work in point.items()
-        })  # fmt: skip
-    return predicted
+    def others(values: Sequence[Mapping[str, float]], index: int, name: str) -> list[float]:
+        return [each[name] for i, each in enumerate(values) if i != index]
+
+    return [
+        {name: predict(others(works, i, name), others(seconds, i, name), work) for name, work in point.items()}
+        for i, point in enumerate(works)
+    ]

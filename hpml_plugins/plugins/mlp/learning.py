@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires, Table
+from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.mlp.formulas import Job, Product
+from hpml_plugins.plugins.mlp.phases import attach_rows
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) 
                 "precision": learner.precision(),
                 "reference": reference.precision(weights, images),
             })  # fmt: skip
-    _attach(bench, "errors", rows)
+    attach_rows(bench, "errors", rows, {})
     early = next(row["error"] for row in rows if (row["rate"], row["steps"]) == (0.01, 3))
     limit = LIMIT[dtype]
     bench.check(bench.result(early) <= limit, f"weights differ from NumPy's in float64 by more than {limit:g}")
@@ -81,13 +82,13 @@ def measure_learning(bench: Bench, *, data: str, sweep: Sweep) -> Mapping[str, f
             hidden, rate = (HIDDEN, value) if sweep == "rate" else (int(value), RATE)
             learner = make_learner(hidden, BATCH, "float32", rate)
             learner.epochs(EPOCHS)
-            rows.append({sweep: float(value), **learner.scores()})
+            rows.append({sweep: float(value), "precision": learner.precision(), "loss": learner.loss()})
     taken = time.perf_counter() - started
     bench.check(all(0 <= row["precision"] <= 1 for row in rows), "precisions are shares")
     best = max(row["precision"] for row in rows)
     # Twice what guessing finds: a network that does not learn is a fault of ours.
     bench.check(bench.result(best) >= 2 / images.classes, "the network learns to tell classes apart")
-    _attach(bench, sweep, rows)
+    attach_rows(bench, sweep, rows, {})
     if sweep == "rate":
         _train_numpy(bench, images)
     return {"precision": best, "time": taken}
@@ -110,11 +111,6 @@ def _prepare(bench: Bench, data: str, product: Product) -> tuple[Images, Callabl
     return images, make_learner
 
 
-def _attach(bench: Bench, name: str, rows: list[dict[str, float]]) -> None:
-    """Attach rows of plain numbers as a series."""
-    bench.series(name, Table.of(rows).columns, dict.fromkeys(rows[0], "1"))  # type: ignore[arg-type]
-
-
 def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, float]]:
     """Loss and precision after 1, 2, 4, … epochs, until MANY_IMAGES or two thirds of the point's time are over."""
     rows, done, most = [], 0, max(4, min(MANY_EPOCHS, MANY_IMAGES[bench.device] // count))
@@ -124,7 +120,7 @@ def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, f
         learner.epochs(more)
         done += more
         bench.progress(f"{done} of {most} epochs", done / most)
-        rows.append({"epochs": float(done), **learner.scores()})
+        rows.append({"epochs": float(done), "precision": learner.precision(), "loss": learner.loss()})
     return rows
 
 
@@ -143,7 +139,7 @@ def _train_numpy(bench: Bench, images: Images) -> None:
         batches = reference.in_batches(len(images.labels), BATCH, EPOCHS)
         weights = reference.train(reference.first_weights(job, bench.seed), images.x, images.labels, batches, rate)
         rows.append({"rate": rate, "precision": reference.precision(weights, images)})
-    _attach(bench, "numpy", rows)
+    attach_rows(bench, "numpy", rows, {})
 
 
 DATA = ("made", "digits", "mnist", "fashion-mnist")

@@ -6,27 +6,14 @@ import itertools
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import log
 from typing import NamedTuple
 
-from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Table
-from hpml_plugins.plugins.mlp.formulas import (
-    IMAGES,
-    LAUNCHING,
-    ORDER,
-    REDUCE,
-    STEP,
-    TO_DEVICE,
-    TO_HOST,
-    Job,
-    Product,
-    Way,
-    leave_one_out,
-    on_curve,
-    on_line,
-    sum_of_phases,
-)
-from hpml_plugins.plugins.mlp.phases import attach_rates
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires
+from hpml_plugins.plugins.mlp import formulas
+from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, LAUNCHING, ORDER, STEP, Job, Product, Way, on_curve
+from hpml_plugins.plugins.mlp.phases import attach_rows
 
 Size = tuple[int, int]
 
@@ -38,16 +25,11 @@ def calibrated_first(calibrated: Size, hidden: tuple[int, ...], batches: tuple[i
 
 ON_GPU = calibrated_first((512, 3000), (128, 512, 2048, 8192), (800, 3000, 12000, 48000))
 ON_CPU = calibrated_first((128, 800), (32, 128, 512), (200, 800, 3200))
-#: Batches of each point that are timed whole, and phase by phase: so many alternately in each of TURNS, because the
-#: load of the host, and what its caches hold, must not differ between the two.
+#: Batches of each point that are timed whole, and profiled, alternately in each of TURNS.
 COUNT = {"cuda": 5, "cpu": 2}
 TURNS = 3
-#: Columns of the series `grid`. without_images: the batch less copying images, which the document's model leaves out.
-#: added_up: the phases' sum.  roofline, lines, curves: by the three models.
-UNITS = {
-    "hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B", "whole": "s", "without_images": "s",
-    "added_up": "s", "roofline": "s", "lines": "s", "curves": "s",
-}  # fmt: skip
+#: Units of columns of the series `grid` that are not seconds.
+UNITS = {"hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B"}
 
 
 class Point(NamedTuple):
@@ -66,11 +48,9 @@ def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Ma
     job = Job(*sizes[0], ranks, product=product, way=way)
     points: list[Point] = bench.ranks(on_rank, ranks, job, sizes, launcher=job.launcher)[0]
     rates = job.rates(points[0].times)
-    attach_rates(bench, rates)
-    rows = predict_points(points, job, rates, on_gpu=on_gpu)
-    phases = [{name: point.times[name] for name in (*ORDER, LAUNCHING)} for point in points]
-    columns = Table.of([{**row, **times} for row, times in zip(rows, phases, strict=True)]).columns
-    bench.series("grid", columns, {**UNITS, **dict.fromkeys(phases[0], "s")})  # type: ignore[arg-type]
+    attach_rows(bench, "rates", [rates], formulas.RATE_UNITS)
+    rows = predict_points(points, job, on_gpu=on_gpu)
+    attach_rows(bench, "grid", rows, {**dict.fromkeys(rows[0], "s"), **UNITS})
     return {
         "compute_rate": rates["flops"],
         "copy_rate": rates["pci"],
@@ -83,32 +63,29 @@ def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Ma
 
 def on_rank(rank: Rank, job: Job, sizes: list[Size]) -> list[Point]:
     """Time every point, whole and phase by phase. The first one's weights are checked."""
-    from hpml_plugins.plugins.mlp.network import make_multiply
-    from hpml_plugins.plugins.mlp.profiling import median_phases, profile_phases, time_whole
-    from hpml_plugins.plugins.mlp.training import Trainer, check_weights
+    from hpml_plugins.plugins.mlp.training import Trainer, time_in_turns
 
-    multiply = make_multiply(rank.bench, job.product)
     count = COUNT["cpu" if rank.device == "cpu" else "cuda"]
     points: list[Point] = []
+    multiply = None
     for hidden, batch in sizes:
         rank.bench.progress(f"{hidden} hidden, batch {batch}", len(points) / len(sizes))
         trainer = Trainer(rank, replace(job, hidden=hidden, batch=batch), multiply)
+        multiply = trainer.network.multiply
         if not points:
-            check_weights(trainer, trainer.batch, f"{job.way}, {job.product}'s products")
-        turns = [(time_whole(rank, trainer.batch, count), profile_phases(trainer, count)) for _ in range(TURNS)]
-        seconds = statistics.median(each for batches, _ in turns for each in batches)
-        points.append(Point(hidden, batch, seconds, median_phases([profile for _, profile in turns])))
+            trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
+        times, [phases] = time_in_turns({"whole": trainer.batch}, [trainer], count, TURNS)
+        points.append(Point(hidden, batch, statistics.median(times["whole"]), phases))
     return points
 
 
-def predict_points(
-    points: list[Point], job: Job, rates: Mapping[str, float], *, on_gpu: bool
-) -> list[dict[str, float]]:
-    """Each point with its counts and the models' predictions: the columns of UNITS."""
+def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[str, float]]:
+    """Each point with its counts, the models' predictions and its phases: the columns of the series `grid`."""
     jobs = [replace(job, hidden=point.hidden, batch=point.batch) for point in points]
     works, times = [each.work for each in jobs], [point.times for point in points]
-    lines, curves = leave_one_out(works, times, on_line), leave_one_out(works, times, on_curve)
-    sums = [sum_of_phases(each, on_gpu=on_gpu) for each in times]
+    lines, curves = (formulas.leave_one_out(works, times, each) for each in (formulas.on_line, on_curve))
+    sum_of_phases = partial(formulas.sum_of_phases, on_gpu=on_gpu)
+    sums = [sum_of_phases(each) for each in times]
     rows = []
     for index, point in enumerate(points):
         # What no phase holds: the host between them, ranks that wait for one another. Waiting grows with what is waited
@@ -122,17 +99,19 @@ def predict_points(
             "flops": jobs[index].counted_flops,
             "intensity": jobs[index].intensity,
             "whole": point.whole,
+            # The document's model leaves images out.
             "without_images": point.whole - point.times[IMAGES],
             "added_up": sums[index],
-            "roofline": jobs[index].roofline_seconds(**rates),
-            "lines": sum_of_phases(lines[index], on_gpu=on_gpu) * more,
-            "curves": sum_of_phases(curve, on_gpu=on_gpu) * more,
+            "roofline": jobs[index].roofline_seconds(**job.rates(points[0].times)),
+            "lines": sum_of_phases(lines[index]) * more,
+            "curves": sum_of_phases(curve) * more,
+            **{name: point.times[name] for name in (*ORDER, LAUNCHING)},
         })  # fmt: skip
     return rows
 
 
 #: Phases whose work is set by the hidden size alone.
-OF_GRADIENTS = (TO_HOST, REDUCE, TO_DEVICE, STEP, LAUNCHING)
+OF_GRADIENTS = (*EXCHANGE, STEP, LAUNCHING)
 
 
 def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
@@ -143,18 +122,18 @@ def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
     1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by the next smaller and
     larger batch of the same hidden size. A phase without such points is left out.
     """
+    import numpy as np
+
     point, others = points[index], points[:index] + points[index + 1 :]
     predicted = {}
     if same_batch := [each for each in others if each.batch == point.batch]:
         hidden, times = [float(each.hidden) for each in same_batch], [each.times[IMAGES] for each in same_batch]
         predicted[IMAGES] = on_curve(hidden, times, float(point.hidden))
-    same_hidden = sorted((each for each in others if each.hidden == point.hidden), key=lambda each: each.batch)
-    smaller = [each for each in same_hidden if each.batch < point.batch]
-    larger = [each for each in same_hidden if each.batch > point.batch]
-    if near := smaller[-1:] + larger[:1]:
+    if same_hidden := sorted((each for each in others if each.hidden == point.hidden), key=lambda each: each.batch):
         # On a straight line over the logarithm of the batch; beyond the ends the nearest one's.
-        far = [abs(log(each.batch / point.batch)) for each in reversed(near)]
-        predicted |= {name: statistics.fmean([each.times[name] for each in near], weights=far) for name in OF_GRADIENTS}
+        batches = [log(each.batch) for each in same_hidden]
+        for name in OF_GRADIENTS:
+            predicted[name] = float(np.interp(log(point.batch), batches, [each.times[name] for each in same_hidden]))
     return predicted
 
 

@@ -1,11 +1,11 @@
-"""The network of two layers on a device: parameters and gradient as one vector each, passes as matrix products.
-
-Imports torch.
-"""
+"""The network of two layers on a device, by matrix products, and the times of its phases. Imports torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,11 +13,63 @@ import torch
 from hpml_plugins import Bench
 from hpml_plugins.plugins.mlp import reference
 from hpml_plugins.plugins.mlp.formulas import ELEMENTWISE, STEP, Job, Product
-from hpml_plugins.plugins.mlp.profiling import Phases
 from hpml_plugins.plugins.mlp.tiles import Variant
 
 #: multiply(c, a, b, variant): C = op(A) op(B), in place.
 Multiply = Callable[..., None]
+_NOTHING = nullcontext()
+
+
+class Phases:
+    """Sums the time of every phase entered, by name, while it is `active`: whole batches are timed without it.
+
+    Each phase is an NVTX range of the same name, by the package nvtx, else by torch.
+    """
+
+    def __init__(self, device: str, *, active: bool = False) -> None:
+        self.active = active
+        self._on_gpu = device.startswith("cuda")
+        self._push: Callable[[str], object] = lambda name: None
+        self._pop: Callable[[], object] = lambda: None
+        try:
+            nvtx = importlib.import_module("nvtx")
+            self._push, self._pop = nvtx.push_range, nvtx.pop_range
+        except ImportError:
+            if self._on_gpu:
+                self._push, self._pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+        self._events: list[tuple[str, Any, Any]] = []
+        self._times: dict[str, float] = {}
+
+    def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
+        """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the host's clock."""
+        return self._timed(name, on_host) if self.active else _NOTHING
+
+    @contextmanager
+    def _timed(self, name: str, on_host: bool) -> Iterator[None]:
+        self._push(name)
+        if self._on_gpu and not on_host:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._events.append((name, start, end))
+        else:
+            started = time.perf_counter()
+            yield
+            self._add(name, time.perf_counter() - started)
+        self._pop()
+
+    def _add(self, name: str, seconds: float) -> None:
+        self._times[name] = self._times.get(name, 0.0) + seconds
+
+    def taken(self) -> dict[str, float]:
+        """Seconds by name since the last call; waits for the device."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        for name, start, end in self._events:
+            self._add(name, 1e-3 * float(start.elapsed_time(end)))
+        times, self._events, self._times = self._times, [], {}
+        return times
 
 
 def multiply_by_torch(c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0) -> None:
@@ -138,9 +190,10 @@ class Learner:
         self.first = reference.first_weights(job, bench.seed)
         self.network = Network(job, self.first, bench.device, multiply, Phases(bench.device))
         dtype = getattr(torch, job.dtype)
-        self.x = torch.from_numpy(images.x).to(bench.device, dtype)
-        self.targets = torch.from_numpy(reference.one_hot(images.labels, job.classes)).to(bench.device, dtype)
-        self.test_x = torch.from_numpy(images.test_x).to(bench.device, dtype)
+        targets = reference.one_hot(images.labels, job.classes)
+        self.x, self.targets, self.test_x = (
+            torch.from_numpy(each).to(bench.device, dtype) for each in (images.x, targets, images.test_x)
+        )
         self.test_labels = torch.from_numpy(images.test_labels).to(bench.device)
 
     def learn(self, batches: Iterable[slice]) -> None:
@@ -157,14 +210,14 @@ class Learner:
         """So many times through all images."""
         self.learn(reference.in_batches(len(self.images.labels), self.job.batch, count))
 
-    def scores(self) -> dict[str, float]:
-        """The precision, and the loss: mean cross-entropy over the training images."""
-        likely = torch.log_softmax(self._outputs(self.x).double(), 1)
-        return {"precision": self.precision(), "loss": float(-(likely * self.targets).sum(1).mean())}
-
     def precision(self) -> float:
         """Share of test images whose label is predicted."""
         return float((self._outputs(self.test_x).argmax(1) == self.test_labels).double().mean())
+
+    def loss(self) -> float:
+        """Mean cross-entropy over the training images."""
+        likely = torch.log_softmax(self._outputs(self.x).double(), 1)
+        return float(-(likely * self.targets).sum(1).mean())
 
     def _outputs(self, x: Any) -> Any:
         network = self.network

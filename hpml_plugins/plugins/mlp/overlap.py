@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.mlp.formulas import (
-    IMAGES,
-    ORDER,
-    PRODUCTS,
-    REDUCE,
-    TO_DEVICE,
-    TO_HOST,
-    Job,
-    Product,
-    Way,
-    pipeline_seconds,
-)
+from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, Job, Product, Way, total
 
-#: Variant → which of `predict_variants` is its.
-PREDICTED_BY = {
-    "plain": "one after the other", "pinned": "one after the other", "pieces": "pieces", "pinned, pieces": "pieces",
-    "pinned, pieces, waiting": "pieces", "pinned, images ahead": "ahead", "all together": "both",
-}  # fmt: skip
-#: Batches of each variant that are timed, and of those that are profiled, alternately in each of TURNS, because the
-#: load of the host, and what its caches hold, must not differ between the variants, nor from their phases.
+#: In how many pieces W1's gradient is made, copied and reduced.
+PIECES = 8
+#: Batches of each variant that are timed, and of those that are profiled, alternately in each of TURNS.
 COUNT = {"cuda": 12, "cpu": 4}
 TURNS = 5
 
@@ -53,60 +39,47 @@ def measure_overlap(
 
 def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]:
     """Time the variants in turns, after the weights of each were checked; predict each from the phases."""
-    from hpml_plugins.plugins.mlp.network import make_multiply
-    from hpml_plugins.plugins.mlp.profiling import median_phases, profile_phases, time_whole
-    from hpml_plugins.plugins.mlp.training import PIECES, Prefetcher, Trainer, check_weights
+    from hpml_plugins.plugins.mlp.training import Prefetcher, Trainer, time_in_turns
 
-    on_gpu = rank.device != "cpu"
-    multiply = make_multiply(rank.bench, job.product)
-    plain = Trainer(rank, job, multiply)
-    # On a CPU there is no other memory to copy to, and no stream.
-    pinned = Trainer(rank, replace(job, pinned=True), multiply) if on_gpu else plain
-    variants: dict[str, tuple[Trainer, Callable[[], None]]] = {"plain": (plain, plain.batch)}
-    if on_gpu:
-        variants["pinned"] = pinned, pinned.batch
-        variants["pinned, pieces"] = pinned, pinned.batch_in_pieces
-        variants["pinned, images ahead"] = pinned, Prefetcher(pinned, pinned.compute).batch
-        last = pinned
+    plain = Trainer(rank, job)
+    #: Name → trainer, number of pieces, whether images are copied ahead.
+    variants: dict[str, tuple[Trainer, int, bool]] = {"plain": (plain, 1, False)}
+    if rank.device == "cpu":  # there is no other memory to copy to, and no stream
+        trainers = [plain]
+        variants["pieces"] = plain, PIECES, False
+    else:
+        pinned = last = Trainer(rank, replace(job, pinned=True), plain.network.multiply)
+        trainers = [plain, pinned]
+        variants["pinned"] = pinned, 1, False
+        variants["pinned, pieces"] = pinned, PIECES, False
+        variants["pinned, images ahead"] = pinned, 1, True
         if job.through_host:
             # Whoever waits for non-blocking sums makes them, by another algorithm: blocking ones can be faster.
-            last = Trainer(rank, replace(job, pinned=True, waiting=True), multiply)
-            variants["pinned, pieces, waiting"] = last, last.batch_in_pieces
-        variants["all together"] = last, Prefetcher(last, last.compute_in_pieces).batch
-    else:
-        variants["pieces"] = plain, plain.batch_in_pieces
-    for name, (trainer, run) in variants.items():
-        check_weights(trainer, run, name)
-    count = COUNT["cuda" if on_gpu else "cpu"]
-    taken: dict[str, list[float]] = {name: [] for name in variants}
-    profiles: dict[Trainer, list[dict[str, float]]] = {plain: [], pinned: []}
-    for turn in range(TURNS):
-        rank.bench.progress(f"turn {turn + 1} of {TURNS}", turn / TURNS)
-        for name, (_, run) in variants.items():
-            taken[name] += time_whole(rank, run, count)
-        for trainer, found in profiles.items():
-            found.append(profile_phases(trainer, count))
-    by_plain, by_pinned = (predict_variants(median_phases(profiles[each]), PIECES) for each in (plain, pinned))
-    predicted = {name: (by_plain if name == "plain" else by_pinned)[PREDICTED_BY[name]] for name in variants}
-    return {name: Samples.of(times, "s", turns=TURNS) for name, times in taken.items()}, predicted
-
-
-def predict_variants(times: Mapping[str, float], pieces: int) -> dict[str, float]:
-    """A batch's time from its phases, s: as they are, in pieces, with images ahead, with both.
-
-    Pieces: the last product, the copies and the reduction are a pipeline. Ahead: copying images takes only what the
-    rest of the batch leaves of it.
-    """
-    whole = sum(times[name] for name in ORDER)
-    stages = [times[name] for name in (PRODUCTS[-1], TO_HOST, REDUCE, TO_DEVICE)]
-    saved = sum(stages) - pipeline_seconds(stages, pieces)
-    images = times[IMAGES]
-    return {
-        "one after the other": whole,
-        "pieces": whole - saved,
-        "ahead": max(whole - images, images),
-        "both": max(whole - saved - images, images),
+            last = Trainer(rank, replace(job, pinned=True, waiting=True), plain.network.multiply)
+            variants["pinned, pieces, waiting"] = last, PIECES, False
+        variants["all together"] = last, PIECES, True
+    runs: dict[str, Callable[[], None]] = {}
+    for name, (trainer, pieces, ahead) in variants.items():
+        runs[name] = Prefetcher(trainer, pieces).batch if ahead else partial(trainer.batch, pieces)
+        trainer.check(runs[name], name)
+    rank.bench.progress("timing in turns", 0.3)
+    times, phases = time_in_turns(runs, trainers, COUNT["cpu" if rank.device == "cpu" else "cuda"], TURNS)
+    predicted = {
+        name: predict_batch(phases[0 if name == "plain" else -1], pieces, ahead=ahead)
+        for name, (_, pieces, ahead) in variants.items()
     }
+    return {name: Samples.of(values, "s", turns=TURNS) for name, values in times.items()}, predicted
+
+
+def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> float:
+    """A batch's time from its phases, s.
+
+    pieces: the last product, the copies and the reduction are a pipeline of q pieces, Σ t / q + (q − 1) max t / q, each
+    of which costs its share and no more.  ahead: copying images takes only what the rest leaves of it.
+    """
+    stages = [times[name] for name in (PRODUCTS[-1], *EXCHANGE)]
+    batch = total(times, ORDER) - sum(stages) + (sum(stages) + (pieces - 1) * max(stages)) / pieces
+    return max(batch - times[IMAGES], times[IMAGES]) if ahead else batch
 
 
 OVERLAP = Benchmark(

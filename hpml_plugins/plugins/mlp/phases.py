@@ -5,21 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.mlp.formulas import (
-    COMPUTED,
-    LAUNCHING,
-    RATE_UNITS,
-    REDUCE,
-    SETUP,
-    TO_DEVICE,
-    TO_HOST,
-    Job,
-    Product,
-    Way,
-    sum_of_phases,
-)
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples, Table
+from hpml_plugins.plugins.mlp import formulas
+from hpml_plugins.plugins.mlp.formulas import Job, Product, Way, total
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 #: How many batches are looked at phase by phase.
@@ -53,44 +43,44 @@ def on_rank(rank: Rank, job: Job) -> Mapping[str, Samples | float]:
         from mpi4py import MPI  # noqa: F401  # MPI_Init
 
         lap("MPI_Init")
-    from hpml_plugins.plugins.mlp.network import make_multiply
-    from hpml_plugins.plugins.mlp.profiling import Phases, profile_phases
-    from hpml_plugins.plugins.mlp.training import Trainer, check_weights
+    from hpml_plugins.plugins.mlp.network import Phases
+    from hpml_plugins.plugins.mlp.training import Trainer
 
     lap("imports")
-    multiply = make_multiply(rank.bench, job.product)
-    with Phases(rank.device, active=True)(SETUP, on_host=True):
-        trainer = Trainer(rank, job, multiply)
+    with Phases(rank.device, active=True)(formulas.SETUP, on_host=True):
+        trainer = Trainer(rank, job)
     rank.barrier()
-    lap(SETUP)
+    lap(formulas.SETUP)
     rank.bench.progress("checking", 0.2)
-    error = check_weights(trainer, trainer.batch, f"{job.way}, {job.product}'s products")
+    error = trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
     lap("three batches and NumPy's")
     rank.bench.progress("timing", 0.5)
     samples = rank.time(trainer.batch, launch="visible", over="max", name="batch")
     rank.bench.progress("profiling", 0.9)
     on_gpu = rank.device != "cpu"
-    times = profile_phases(trainer, PROFILED["cuda" if on_gpu else "cpu"])
+    times = trainer.profile(PROFILED["cuda" if on_gpu else "cpu"])
+    rates = job.rates(times)
     if rank.index == 0:
         rank.bench.series("phases", {"phase": list(times), "time": list(times.values())}, {"time": "s"})
         rank.bench.series("setup", {"part": list(setup), "time": list(setup.values())}, {"time": "s"})
-        attach_rates(rank.bench, job.rates(times))
-        if chosen := getattr(multiply, "chosen", {}):
+        attach_rows(rank.bench, "rates", [rates], formulas.RATE_UNITS)
+        if chosen := getattr(trainer.network.multiply, "chosen", {}):
             products = [f"{variant} {m}x{n}x{k}" for variant, _, m, n, k in chosen]
             rank.bench.series("tiles", {"product": products, "tile": [str(tile) for tile in chosen.values()]})
     return {
-        "batch": samples.note(images="random, copied from the host", launching=times[LAUNCHING]),
-        "compute": sum(times[name] for name in COMPUTED),
-        "exchange": times[TO_HOST] + times[REDUCE] + times[TO_DEVICE],
-        "compute_rate": job.rates(times)["flops"],
-        "explained": sum_of_phases(times, on_gpu=on_gpu) / samples.median,
+        "batch": samples.note(images="random, copied from the host", launching=times[formulas.LAUNCHING]),
+        "compute": total(times, formulas.COMPUTED),
+        "exchange": total(times, formulas.EXCHANGE),
+        "compute_rate": rates["flops"],
+        "explained": formulas.sum_of_phases(times, on_gpu=on_gpu) / samples.median,
         "error": error,
     }
 
 
-def attach_rates(bench: Bench, rates: Mapping[str, float]) -> None:
-    """Attach the effective throughputs as the series `rates`."""
-    bench.series("rates", {name: [value] for name, value in rates.items()}, RATE_UNITS)
+def attach_rows(bench: Bench, name: str, rows: list[dict[str, float]], units: Mapping[str, str]) -> None:
+    """Attach rows of numbers as a series.  units: of columns; 1 where left out."""
+    columns: Mapping[str, Any] = Table.of(rows).columns
+    bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
 PHASES = Benchmark(

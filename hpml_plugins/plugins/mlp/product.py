@@ -12,7 +12,7 @@ import torch
 from numba import cuda
 from numba.cuda.extending import intrinsic
 
-from hpml_plugins import Bench, HpmlError
+from hpml_plugins import Bench
 from hpml_plugins.plugins.mlp.tile_kernel import make_access, make_kernel
 from hpml_plugins.plugins.mlp.tiles import ACCESS, FEW, TILES, Dtype, Kind, Tile, Variant, kind_of, tune, worth_trying
 
@@ -23,10 +23,9 @@ MOST_BOUND = 64
 
 
 class Tiled:
-    """The product by our kernel, each shape with the tile that was fastest on it; the choices are in `chosen`.
+    """The product by our kernel, each shape with the tile that was fastest on it: `chosen`.
 
-    many: whether all tiles are tried, or the few that a network needs. All matrices must be contiguous and on the
-    current GPU; launches are on torch's current stream.
+    many: whether all tiles are tried, or the few that a network needs. Matrices must be contiguous, on the current GPU.
     """
 
     def __init__(self, bench: Bench, *, many: bool = False) -> None:
@@ -41,7 +40,7 @@ class Tiled:
         stream = torch.cuda.current_stream().cuda_stream
         known = (variant, c.data_ptr(), a.data_ptr(), b.data_ptr(), c.shape, a.shape, c.dtype, alpha, beta, stream)
         if known not in self._bound:
-            m, n, k, dtype = shape_of(c, a, b, variant)
+            m, n, k, dtype = shape_of(c, a, variant)
             key = (variant, dtype, m, n, k)
             if key not in self.chosen:
                 self.chosen[key] = next(iter(self.tried(c, a, b, variant)))
@@ -52,7 +51,7 @@ class Tiled:
 
     def tried(self, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
         """A first look at how long a product of this shape takes with each tile, s, the fastest first."""
-        m, n, _, dtype = shape_of(c, a, b, variant)
+        m, n, _, dtype = shape_of(c, a, variant)
         into, plan = torch.empty_like(c), self._bench.plan.but(budget=TRIAL, warm_up=WARM_UP, fewest=3)
 
         def seconds(tile: Tile) -> float:
@@ -63,10 +62,8 @@ class Tiled:
     def bound(
         self, tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
     ) -> Callable[[], None]:
-        """What does it with this tile, on the stream that is current now. Wrapping matrices for numba takes longer than
-        launching, so it is done once.
-        """
-        m, n, k, dtype = shape_of(c, a, b, variant)
+        """What does it with this tile, on the stream that is current now: matrices are wrapped for numba only once."""
+        m, n, k, dtype = shape_of(c, a, variant)
         aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
         kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
         handle = torch.cuda.current_stream().cuda_stream
@@ -80,21 +77,12 @@ class Tiled:
 
 @functools.cache
 def compiled(kind: Kind) -> Any:
-    """The kind's kernel, to be launched. Raises HpmlError for a kind that cannot be."""
-    if flaw := kind.flaw():
-        raise HpmlError(flaw)
+    """The kind's kernel, to be launched."""
     options = {"max_registers": kind.tile.registers} if kind.tile.registers else {}
     return cuda.jit(**options)(make_kernel(kind, make_access(kind, intrinsic)))
 
 
-def shape_of(c: Any, a: Any, b: Any, variant: Variant) -> tuple[int, int, int, Dtype]:
-    """m, n, k and dtype of C = op(A) op(B). Raises HpmlError where the matrices do not fit, and for another dtype."""
-    m, k = reversed(a.shape) if variant[0] == "t" else a.shape
-    k_of_b, n = reversed(b.shape) if variant[1] == "t" else b.shape
-    dtype = str(a.dtype).removeprefix("torch.")
-    if k != k_of_b or tuple(c.shape) != (m, n) or not a.dtype == b.dtype == c.dtype or dtype not in TILES:
-        told = " and ".join(f"{tuple(x.shape)} {x.dtype}" for x in (a, b))
-        raise HpmlError(f"no product {variant} of {told} into {tuple(c.shape)} {c.dtype}")
-    if not all(x.is_contiguous() for x in (a, b, c)):
-        raise HpmlError("the tiled product takes contiguous matrices; call .contiguous() before")
-    return int(m), int(n), int(k), "float64" if dtype == "float64" else "float32"
+def shape_of(c: Any, a: Any, variant: Variant) -> tuple[int, int, int, Dtype]:
+    """m, n, k and dtype of C = op(A) op(B)."""
+    (m, n), k = c.shape, a.shape[0 if variant[0] == "t" else 1]
+    return m, n, k, "float64" if c.dtype == torch.float64 else "float32"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import COMPUTED, REDUCE, STEP, TO_DEVICE, TO_HOST, Job, Product, Way
+from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, Product, Way, total
 from hpml_plugins.plugins.mlp.overlap import OVERLAP, OVERLAP_CPU
-from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rates
+from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows
 
 
 def measure_split(
@@ -17,19 +17,15 @@ def measure_split(
     """A batch of the network 784 – hidden – 10 both ways, in float32; their weights are checked."""
     job = Job(hidden, batch, ranks, "float32", product, way)
     data, model, handed, times = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
-    attach_rates(bench, job.rates(times))
+    attach_rows(bench, "rates", [job.rates(times)], RATE_UNITS)
     predicted = predict_both(job, times)
+    counted = [job.parameters * job.item, job.batch * job.classes * job.item]
     bench.series(
         "predicted",
-        {
-            "how": ["data", "model"],
-            "time": [data.median, model.median],
-            "predicted": predicted,
-            "handed": handed,
-            "counted": [job.parameters * job.item, job.outputs * job.item],
-        },
+        {"how": ["data", "model"], "time": [data.median, model.median], "predicted": predicted, "handed": handed,
+         "counted": counted},
         {"time": "s", "predicted": "s", "handed": "B", "counted": "B"},
-    )
+    )  # fmt: skip
     return {
         "data": data,
         "model": model,
@@ -42,22 +38,19 @@ def measure_split(
 
 def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, list[float], dict[str, float]]:
     """Check the weights of both, count what they hand over, time them; the data-parallel phases too."""
-    from hpml_plugins.plugins.mlp.network import make_multiply
-    from hpml_plugins.plugins.mlp.profiling import profile_phases
-    from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer, check_weights
+    from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
 
-    multiply = make_multiply(rank.bench, job.product)
-    trainer = Trainer(rank, job, multiply)
-    check_weights(trainer, trainer.batch, "data parallel")
+    trainer = Trainer(rank, job)
+    trainer.check(trainer.batch, "data parallel")
     handed = [trainer.exchange.handed / CHECKED]
     data = rank.time(trainer.compute, launch="visible", over="max", name="data parallel")
-    times = profile_phases(trainer, PROFILED["cpu" if rank.device == "cpu" else "cuda"])
+    times = trainer.profile(PROFILED["cpu" if rank.device == "cpu" else "cuda"])
 
     rank.bench.progress("model parallel", 0.5)
-    split = SplitTrainer(rank, job, multiply)
-    check_weights(split, split.batch, "model parallel")
+    split = SplitTrainer(rank, job, trainer.network.multiply)
+    split.check(split.compute_split, "model parallel")
     handed.append(split.exchange.handed / CHECKED)
-    model = rank.time(split.batch, launch="visible", over="max", name="model parallel")
+    model = rank.time(split.compute_split, launch="visible", over="max", name="model parallel")
     return data, model, handed, times
 
 
@@ -65,14 +58,11 @@ def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
     """Seconds of a batch, data and model parallel, images apart, from the data-parallel phases.
 
     Both compute as much, for H / p rows of all images are as many as H rows of 1 / p of them; a rank's step is a p-th.
-    Copies and reduction take as long as their bytes say.
+    Instead of the gradients, B C outputs are copied and reduced; the time is taken to be in proportion.
     """
-    compute, copies = sum(times[name] for name in COMPUTED), times[TO_HOST] + times[TO_DEVICE]
-    fewer = job.outputs / job.parameters
-    return [
-        compute + copies + times[REDUCE] + times[STEP],
-        compute + fewer * (copies + times[REDUCE]) + times[STEP] / job.ranks,
-    ]
+    compute, exchange, step = total(times, COMPUTED), total(times, EXCHANGE), times[STEP]
+    fewer = job.batch * job.classes / job.parameters
+    return [compute + exchange + step, compute + fewer * exchange + step / job.ranks]
 
 
 SPLIT = Benchmark(

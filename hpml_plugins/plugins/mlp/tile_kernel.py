@@ -1,11 +1,11 @@
-"""The tiled product as a kernel, and the parts of it that numba would not compile as they must be: wide accesses, and
-sums in registers.
-
-Imports numba and llvmlite. The kernel runs in numba's simulator too.
+"""The tiled product as a kernel, and the code of its parts that numba would not compile with wide accesses and with all
+sums in registers. Imports numba and llvmlite.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +17,15 @@ from numba import cuda, types
 from hpml_plugins.plugins.mlp.tiles import ACCESS, ITEM, WARP_COLUMNS, WARP_ROWS, Kind, Operand
 
 _INDEX = ir.IntType(64)
-_TYPES = {"float32": (types.float32, ir.FloatType()), "float64": (types.float64, ir.DoubleType())}
 
 
 def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
     """The uncompiled kernel `multiply(alpha, a, b, beta, c, m, n, k)`: C = alpha · op(A) op(B) + beta · C.
 
-    access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by row; op transposes by
-    the kind's variant.  m, n, k: op(A) is m × k.  Launched with `tile.threads` threads a block over (columns, rows) of
-    blocks. While a tile is multiplied the next one is on its way: first into registers, then into the other half of
-    shared memory.  alignment: of shared memory, B; None for the simulator, which knows none.
+    access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by row.  m, n, k: op(A)
+    is m × k.  Launched with `tile.threads` threads over `tile.blocks`. While a tile is multiplied the next one is
+    fetched: first into registers, then into the other half of shared memory.  alignment: of shared memory, B; None for
+    numba's simulator, which knows none.
     """
     tile, width, lanes, dtype = kind.tile, kind.width, kind.lanes, kind.dtype
     rows, columns, depth = tile.rows, tile.columns, tile.depth
@@ -100,147 +99,130 @@ def make_access(kind: Kind, intrinsic: Any) -> Any:
     They are straight-line code: every loop below runs while the code is made, so that nothing is indexed at run time
     and all sums stay in registers. Arrays are contiguous vectors of one dtype; nothing is checked.
     intrinsic: numba's decorator of that name, for CUDA or (in tests) for CPUs.
-
-    fetch_x(x, at, step, row, rows, column, columns) → what a thread reads of a tile: accesses at at, at + step, …, as
-    a tuple. row, column: where the first access is; where one is not inside rows × columns it gives zeros.
-    put_x(shared, at, values): what was fetched into shared memory.
-    multiply_add(a, a_at, b, b_at, sums) → the sums (high · wide) after one tile. a_at, b_at: the thread's own.
-    write(c, sums, alpha, beta, row, column, m, n): C = alpha · sums + beta · C; C is not read where beta is 0.
     """
+    own = getattr(types, kind.dtype)
+
+    def make(emit: Any, *details: Kind | Operand, count: int = 0) -> Any:
+        """The function whose code `emit(*details, builder, …)` makes from its arguments: arrays as pointers, tuples as
+        lists. It returns a tuple of `count` numbers.
+        """
+        emit = functools.partial(emit, *details)
+
+        def typed(typingctx: Any, *given: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                plain = []
+                for its_type, value in zip(signature.args, args, strict=True):
+                    if isinstance(its_type, types.Array):
+                        value = context.make_array(its_type)(context, builder, value=value).data
+                    elif isinstance(its_type, types.BaseTuple):
+                        value = [builder.extract_value(value, i) for i in range(len(its_type))]
+                    plain.append(value)
+                found = emit(builder, *plain)
+                return context.make_tuple(builder, signature.return_type, found) if count else context.get_dummy_value()
+
+            wanted = [types.int64 if isinstance(each, types.Integer) else each for each in given]
+            return (types.UniTuple(own, count) if count else types.void)(*wanted), generate
+
+        typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]  # numba asks for the arguments
+        return intrinsic(typed)
+
     return SimpleNamespace(
-        fetch_a=_fetch(kind, intrinsic, kind.a), fetch_b=_fetch(kind, intrinsic, kind.b),
-        put_a=_put(kind, intrinsic, kind.a), put_b=_put(kind, intrinsic, kind.b),
-        multiply_add=_multiply_add(kind, intrinsic), write=_write(kind, intrinsic),
-    )  # fmt: skip
+        fetch_a=make(_fetch, kind, kind.a, count=kind.a.loads * kind.width),
+        fetch_b=make(_fetch, kind, kind.b, count=kind.b.loads * kind.width),
+        put_a=make(_put, kind, kind.a),
+        put_b=make(_put, kind, kind.b),
+        multiply_add=make(_multiply_add, kind, count=kind.tile.high * kind.tile.wide),
+        write=make(_write, kind),
+    )
 
 
-def _fetch(kind: Kind, intrinsic: Any, operand: Operand) -> Any:
-    own, machine = _TYPES[kind.dtype]
+def _fetch(
+    kind: Kind, operand: Operand, builder: Any,
+    x: Any, at: Any, step: Any, row: Any, rows: Any, column: Any, columns: Any,
+) -> list[Any]:  # fmt: skip
+    """What a thread reads of a tile: accesses at at, at + step, …; zeros where one is not inside rows × columns.
+
+    row, column: where the first access is.
+    """
+    values: list[Any] = []
+    in_line = builder.icmp_signed("<", column, columns)
+    for i in range(operand.loads):
+        place = builder.add(at, builder.mul(step, _INDEX(i)))
+        if not kind.guarded:
+            values += _load(builder, x, place, kind.width)
+            continue
+        down = _INDEX(i * (kind.tile.threads // operand.line))
+        inside = builder.and_(builder.icmp_signed("<", builder.add(row, down), rows), in_line)
+        # Outside of the matrix its first elements are read, and zeros taken: no branch for each access.
+        loaded = _load(builder, x, builder.select(inside, place, _INDEX(0)), kind.width)
+        values += [builder.select(inside, value, value.type(0.0)) for value in loaded]
+    return values
+
+
+def _put(kind: Kind, operand: Operand, builder: Any, shared: Any, at: Any, values: list[Any]) -> None:
+    """What was fetched into shared memory."""
     row_step = kind.tile.threads // operand.line
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def fetch(typingctx: Any, x: Any, at: Any, step: Any, row: Any, rows: Any, column: Any, columns: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = _data(context, builder, signature.args[0], args[0])
-            at, step, row, rows, column, columns = args[1:]
-            in_line = builder.icmp_signed("<", column, columns)
-            values: list[Any] = []
-            for i in range(operand.loads):
-                place = builder.add(at, builder.mul(step, _INDEX(i)))
-                if not kind.guarded:
-                    values += _load(builder, data, place, kind.width)
-                    continue
-                inside = builder.icmp_signed("<", builder.add(row, _INDEX(i * row_step)), rows)
-                inside = builder.and_(inside, in_line)
-                # Outside of the matrix its first elements are read, and zeros taken: no branch for each access.
-                loaded = _load(builder, data, builder.select(inside, place, _INDEX(0)), kind.width)
-                values += [builder.select(inside, value, machine(0.0)) for value in loaded]
-            return _tuple(builder, values)
-
-        return types.UniTuple(own, operand.loads * kind.width)(x, *[types.int64] * 6), generate
-
-    return fetch
+    for i in range(operand.loads):
+        parts = values[i * kind.width : (i + 1) * kind.width]
+        if operand.turned:
+            for j, part in enumerate(parts):
+                _store(builder, shared, builder.add(at, _INDEX(i * row_step + j * operand.pitch)), [part])
+        else:
+            _store(builder, shared, builder.add(at, _INDEX(i * row_step * operand.pitch)), parts)
 
 
-def _put(kind: Kind, intrinsic: Any, operand: Operand) -> Any:
-    width, row_step = kind.width, kind.tile.threads // operand.line
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def put(typingctx: Any, shared: Any, at: Any, values: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = _data(context, builder, signature.args[0], args[0])
-            for i in range(operand.loads):
-                parts = [builder.extract_value(args[2], i * width + j) for j in range(width)]
-                if operand.turned:
-                    for j, part in enumerate(parts):
-                        _store(builder, data, builder.add(args[1], _INDEX(i * row_step + j * operand.pitch)), [part])
-                else:
-                    _store(builder, data, builder.add(args[1], _INDEX(i * row_step * operand.pitch)), parts)
-            return context.get_dummy_value()
-
-        return types.void(shared, types.int64, values), generate
-
-    return put
-
-
-def _multiply_add(kind: Kind, intrinsic: Any) -> Any:
+def _multiply_add(kind: Kind, builder: Any, a: Any, a_at: Any, b: Any, b_at: Any, sums: list[Any]) -> list[Any]:
+    """The sums (high · wide) after one tile. a_at, b_at: the thread's first element."""
     tile, lanes = kind.tile, kind.lanes
 
-    def fragment(builder: Any, data: Any, at: Any, start: int, extent: int, part: int) -> list[Any]:
+    def fragment(data: Any, at: Any, start: int, extent: int, part: int) -> list[Any]:
         """A thread's rows (or columns) of one level, in accesses spread over the tile."""
         values: list[Any] = []
-        for group in range(part // lanes):
-            place = builder.add(at, _INDEX(start + group * _apart(kind, extent, part)))
-            values += _load(builder, data, place, lanes)
+        for i in range(0, part, lanes):
+            values += _load(builder, data, builder.add(at, _INDEX(start + _spread(kind, i, extent, part))), lanes)
         return values
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def multiply_add(typingctx: Any, a: Any, a_at: Any, b: Any, b_at: Any, sums: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            of_a = _data(context, builder, signature.args[0], args[0])
-            of_b = _data(context, builder, signature.args[2], args[2])
-            sums = [builder.extract_value(args[4], i) for i in range(tile.high * tile.wide)]
-            for level in range(tile.depth):
-                left = fragment(builder, of_a, args[1], level * kind.a.pitch, tile.rows, tile.high)
-                right = fragment(builder, of_b, args[3], level * kind.b.pitch, tile.columns, tile.wide)
-                for i, one in enumerate(left):
-                    for j, other in enumerate(right):
-                        sums[i * tile.wide + j] = builder.fma(one, other, sums[i * tile.wide + j])
-            return _tuple(builder, sums)
-
-        return sums(a, types.int64, b, types.int64, sums), generate
-
-    return multiply_add
+    for level in range(tile.depth):
+        left = fragment(a, a_at, level * kind.a.pitch, tile.rows, tile.high)
+        right = fragment(b, b_at, level * kind.b.pitch, tile.columns, tile.wide)
+        for i, one in enumerate(left):
+            for j, other in enumerate(right):
+                sums[i * tile.wide + j] = builder.fma(one, other, sums[i * tile.wide + j])
+    return sums
 
 
-def _write(kind: Kind, intrinsic: Any) -> Any:
-    tile, lanes, width = kind.tile, kind.lanes, kind.width
-    own, machine = _TYPES[kind.dtype]
+def _write(
+    kind: Kind, builder: Any, c: Any, sums: list[Any], alpha: Any, beta: Any, row: Any, column: Any, m: Any, n: Any
+) -> None:
+    """C = alpha · sums + beta · C; C is not read where beta is 0. row, column: of the thread's first element."""
+    tile, width = kind.tile, kind.width
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def write(typingctx: Any, c: Any, sums: Any, alpha: Any, beta: Any, row: Any, column: Any, m: Any, n: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = _data(context, builder, signature.args[0], args[0])
-            _, sums, alpha, beta, row, column, m, n = args
+    def write_row(i: int, *, keep: bool) -> None:
+        line = builder.add(row, _INDEX(_spread(kind, i, tile.rows, tile.high)))
+        start = builder.mul(line, n)
+        in_rows = builder.icmp_signed("<", line, m)
+        for j in range(0, tile.wide, width):
+            place = builder.add(column, _INDEX(_spread(kind, j, tile.columns, tile.wide)))
+            first = i * tile.wide + j
+            parts = [builder.fmul(alpha, each) for each in sums[first : first + width]]
+            inside = builder.and_(in_rows, builder.icmp_signed("<", place, n)) if kind.guarded else None
+            with builder.if_then(inside) if kind.guarded else nullcontext():
+                at = builder.add(start, place)
+                if keep:
+                    old = _load(builder, c, at, width)
+                    parts = [builder.fma(beta, was, part) for was, part in zip(old, parts, strict=True)]
+                _store(builder, c, at, parts)
 
-            def store_row(i: int, *, keep: bool) -> None:
-                down = i // lanes * _apart(kind, tile.rows, tile.high) + i % lanes
-                line = builder.add(row, _INDEX(down))
-                start = builder.mul(line, n)
-                in_rows = builder.icmp_signed("<", line, m)
-                for j in range(0, tile.wide, width):
-                    across = j // lanes * _apart(kind, tile.columns, tile.wide) + j % lanes
-                    place = builder.add(column, _INDEX(across))
-                    own_sums = [builder.extract_value(sums, i * tile.wide + j + each) for each in range(width)]
-                    parts = [builder.fmul(alpha, each) for each in own_sums]
-                    inside = builder.and_(in_rows, builder.icmp_signed("<", place, n)) if kind.guarded else None
-                    with builder.if_then(inside) if kind.guarded else nullcontext():
-                        at = builder.add(start, place)
-                        if keep:
-                            old = _load(builder, data, at, width)
-                            parts = [builder.fma(beta, was, part) for was, part in zip(old, parts, strict=True)]
-                        _store(builder, data, at, parts)
-
-            without_c = builder.fcmp_ordered("==", beta, machine(0.0))
-            with builder.if_else(without_c) as branches:
-                for branch, keep in zip(branches, (False, True), strict=True):
-                    with branch:
-                        for i in range(tile.high):
-                            store_row(i, keep=keep)
-            return context.get_dummy_value()
-
-        return types.void(c, sums, own, own, *[types.int64] * 4), generate
-
-    return write
+    with builder.if_else(builder.fcmp_ordered("==", beta, beta.type(0.0))) as branches:
+        for branch, keep in zip(branches, (False, True), strict=True):
+            with branch:
+                for i in range(tile.high):
+                    write_row(i, keep=keep)
 
 
-def _apart(kind: Kind, extent: int, part: int) -> int:
-    """Elements from one access of a thread to its next, of `part` elements spread over the tile."""
-    return extent // (part // kind.lanes)
-
-
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, value=array).data
+def _spread(kind: Kind, i: int, extent: int, part: int) -> int:
+    """Where the i-th of a thread's `part` rows (or columns) is: its accesses are spread over the tile's `extent`."""
+    return i // kind.lanes * (extent // (part // kind.lanes)) + i % kind.lanes
 
 
 def _load(builder: Any, data: Any, at: Any, width: int) -> list[Any]:
@@ -264,10 +246,3 @@ def _wide(builder: Any, data: Any, at: Any, width: int) -> tuple[Any, int]:
     element = address.type.pointee
     item = ITEM["float32" if isinstance(element, ir.FloatType) else "float64"]
     return builder.bitcast(address, ir.VectorType(element, width).as_pointer(address.type.addrspace)), width * item
-
-
-def _tuple(builder: Any, values: list[Any]) -> Any:
-    whole: Any = ir.Constant(ir.ArrayType(values[0].type, len(values)), ir.Undefined)
-    for i, value in enumerate(values):
-        whole = builder.insert_value(whole, value, i)
-    return whole

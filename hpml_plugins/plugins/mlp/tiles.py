@@ -84,15 +84,13 @@ FEW: Mapping[Dtype, tuple[Tile, ...]] = {
 
 @dataclass(frozen=True)
 class Operand:
-    """How a block reads its tile of A or B.
+    """How a block reads its tile of A or B."""
 
-    turned: whether depth lies in line, so that it must be turned on its way to shared memory.  pitch: elements from one
-    row of its stage in shared memory to the next: one access more than its length, for other banks.  line: accesses in
-    what lies in line.  loads: accesses of a thread.
-    """
-
+    #: Whether depth lies in line, so that the tile must be turned on its way to shared memory.
     turned: bool
+    #: Elements from one row in shared memory to the next: one access more than its length, for other banks.
     pitch: int
+    #: Accesses in what lies in line, and of each thread.
     line: int
     loads: int
 
@@ -129,17 +127,6 @@ class Kind:
     def _operand(self, extent: int, *, turned: bool) -> Operand:
         line = (self.tile.depth if turned else extent) // self.width
         return Operand(turned, extent + self.lanes, line, extent * self.tile.depth // (self.tile.threads * self.width))
-
-    def flaw(self) -> str:
-        """Why it cannot be compiled; empty where it can."""
-        tile, threads = self.tile, self.tile.threads
-        for extent, part, warp in ((tile.rows, tile.high, WARP_ROWS), (tile.columns, tile.wide, WARP_COLUMNS)):
-            if extent % part or part % self.lanes or extent // part % warp:
-                return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
-        for extent, operand in ((tile.rows, self.a), (tile.columns, self.b)):
-            if threads % operand.line or operand.loads * threads * self.width != extent * tile.depth:
-                return f"{tile}: {threads} threads cannot share out a tile of {extent} × {tile.depth}"
-        return ""
 
 
 def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, *, aligned: bool = True) -> Kind:

@@ -1,11 +1,13 @@
-"""Training on ranks: data parallel in several ways, and model parallel; the check of their weights. Imports torch."""
+"""Training on ranks: data parallel in several ways, and model parallel; their times and weights. Imports torch."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,27 +17,26 @@ import torch
 from hpml_plugins import HpmlError, Rank
 from hpml_plugins.plugins.mlp import reference
 from hpml_plugins.plugins.mlp.exchange import make_exchange
-from hpml_plugins.plugins.mlp.formulas import IMAGES, Job
-from hpml_plugins.plugins.mlp.network import Multiply, Network
-from hpml_plugins.plugins.mlp.profiling import Phases
+from hpml_plugins.plugins.mlp.formulas import IMAGES, LAUNCHING, ORDER, Job
+from hpml_plugins.plugins.mlp.network import Multiply, Network, Phases, make_multiply
 
 #: How many batches are checked, and how far weights may be from the reference's: a hundred roundings.
 CHECKED = 3
 TOLERANCE = {"float32": 1.2e-5, "float64": 2.2e-14}
-#: In how many pieces W1's gradient is made, copied and reduced.
-PIECES = 8
+#: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has more per second.
+LONGEST_SLEEP, CYCLES = 0.02, 2.2e9
 
 
 class Trainer:
-    """One rank's part of a data-parallel training on random images, which lie in the host's memory.
+    """One rank's part of a data-parallel training on random images, which every batch copies from the host.
 
-    Each rank has its share of a batch, which every batch copies to the device, as the coursework document does;
-    gradients are reduced.
+    multiply: the job's product, made if left out.
     """
 
-    def __init__(self, rank: Rank, job: Job, multiply: Multiply) -> None:
+    def __init__(self, rank: Rank, job: Job, multiply: Multiply | None = None) -> None:
         self.rank, self.job, self.phases = rank, job, Phases(rank.device)
         self.first = reference.first_weights(job, rank.bench.seed)
+        multiply = multiply or make_multiply(rank.bench, job.product)
         self.network = Network(job, self.first, rank.device, multiply, self.phases)
         self.exchange = make_exchange(rank, job, self.network.gradient, self.phases)
         own = slice(rank.index * job.images, (rank.index + 1) * job.images)
@@ -49,29 +50,31 @@ class Trainer:
             self.network.x.copy_(self.host_x, non_blocking=self.job.pinned)
             self.network.targets.copy_(self.host_targets, non_blocking=self.job.pinned)
 
-    def compute(self) -> None:
-        """One batch, without copying its images."""
+    def batch(self, pieces: int = 1) -> None:
+        """One batch, one phase after the other.  pieces: see `compute`."""
+        self.copy_images()
+        self.compute(pieces)
+
+    def compute(self, pieces: int = 1) -> None:
+        """One batch, without copying its images.
+
+        pieces: in how many W1's gradient is made and sent, while others are made; all else is ready before, and goes
+        first.
+        """
         self.network.forward()
-        self.network.backward()
-        self.exchange.reduce(self.network.gradient)
+        if pieces == 1:
+            self.network.backward()
+            self.exchange.reduce(self.network.gradient)
+        else:
+            self._backward_in_pieces(pieces)
         self.network.step()
 
-    def batch(self) -> None:
-        """One batch, one phase after the other."""
-        self.copy_images()
-        self.compute()
-
-    def compute_in_pieces(self) -> None:
-        """One batch, without copying its images, in which parts of W1's gradient are sent while others are made.
-
-        All else is ready before W1's gradient is begun, and goes first.
-        """
+    def _backward_in_pieces(self, pieces: int) -> None:
         network, inputs = self.network, self.job.inputs
-        network.forward()
         network.backward_to_hidden()
         sent = [self.exchange.send(network.gradient, self.job.hidden * inputs, self.job.parameters)]
         next(sent[0])
-        for begin, end in share_rows(self.job.hidden, PIECES):
+        for begin, end in share_rows(self.job.hidden, pieces):
             network.backward_rows(begin, end)
             sent.append(self.exchange.send(network.gradient, begin * inputs, end * inputs))
             next(sent[-1])
@@ -79,76 +82,99 @@ class Trainer:
             next(piece)  # begins to reduce it
             next(previous, None)  # ends there
         next(sent[-1], None)
-        network.step()
-
-    def batch_in_pieces(self) -> None:
-        """One batch, W1's gradient in pieces."""
-        self.copy_images()
-        self.compute_in_pieces()
 
     def weights(self) -> list[Any]:
         """The network's W1, b1, W2, b2 as NumPy arrays, on every rank."""
         return self.network.weights()
+
+    def check(self, run: Callable[[], None], what: str) -> float:
+        """Train CHECKED batches from the first weights; their error, checked.  what: whose weights, for the message."""
+        self.network.load(self.first)
+        for _ in range(CHECKED):
+            run()
+        found, error, bench = self.weights(), 0.0, self.rank.bench
+        if self.rank.index == 0:
+            wanted = wanted_weights(replace(self.job, pinned=False, waiting=False), bench.seed)
+            error = reference.relative_error(found, wanted)
+        error = float(self.rank.share(error))
+        limit = TOLERANCE[self.job.dtype]
+        message = f"{what}: weights differ from NumPy's in float64 by more than {limit:g}"
+        bench.check(bench.result(error) <= limit, message)
+        digest = hashlib.sha256(b"".join(each.tobytes() for each in found)).hexdigest()
+        bench.check(len(set(self.rank.gather(digest))) == 1, "all ranks have the same weights")
+        return error
+
+    def profile(self, count: int) -> dict[str, float]:
+        """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for one that it lacks.
+
+        Ranks wait for one another before gradients are reduced, as in the coursework document, so that waiting does
+        not count as reducing. A phase is what the GPU does; the host's time to launch is hidden, and is LAUNCHING.
+        """
+        launching = statistics.median(self._seconds_to_launch() for _ in range(5))
+        taken: list[dict[str, float]] = []
+        self.phases.active = True
+        for _ in range(count + 2):
+            self.rank.barrier()
+            with self.phases("batch iteration", on_host=True):
+                self._batch_in_step(launching)
+            taken.append({**self.phases.taken(), LAUNCHING: launching})
+        self.phases.active = False
+        names = (*ORDER, LAUNCHING)
+        mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
+        means = map(statistics.fmean, zip(*self.rank.gather_numbers(mine), strict=True))
+        return dict(zip(names, means, strict=True))
+
+    def _batch_in_step(self, launching: float) -> None:
+        """A batch in step with the other ranks.  launching: how long the host takes to launch the computation, s."""
+        self.copy_images()
+        self.rank.synchronize()
+        if self.rank.device.startswith("cuda"):
+            torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
+        with self.phases("forward", on_host=True):
+            self.network.forward()
+        with self.phases("backward", on_host=True):
+            self.network.backward()
+        self.rank.barrier()
+        self.exchange.reduce(self.network.gradient)
+        self.rank.synchronize()
+        self.network.step()
+
+    def _seconds_to_launch(self) -> float:
+        """How long the host takes to launch one forward and backward pass, s."""
+        self.rank.synchronize()
+        started = time.perf_counter()
+        self.network.forward()
+        self.network.backward()
+        taken = time.perf_counter() - started
+        self.rank.synchronize()
+        return taken
 
     def _on_host(self, values: Any) -> Any:
         tensor = torch.from_numpy(values).to(getattr(torch, self.job.dtype)).contiguous()
         return tensor.pin_memory() if self.job.pinned and self.rank.device.startswith("cuda") else tensor
 
 
-def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
-    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
-    count = min(count, rows)
-    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
+class SplitTrainer(Trainer):
+    """One rank's part of a model-parallel training: H / p rows of W1 and columns of W2, and all images, on the device.
 
-
-class Prefetcher:
-    """Copies a batch's images on a stream of its own while the batch before is computed. GPUs only."""
-
-    def __init__(self, trainer: Trainer, compute: Callable[[], None]) -> None:
-        self._trainer, self._compute = trainer, compute
-        self._stream = torch.cuda.Stream()
-        self._next = (torch.empty_like(trainer.network.x), torch.empty_like(trainer.network.targets))
-        self._fetch()
-
-    def batch(self) -> None:
-        """One batch; the next one's images are copied meanwhile."""
-        network = self._trainer.network
-        torch.cuda.current_stream().wait_stream(self._stream)
-        (network.x, network.targets), self._next = self._next, (network.x, network.targets)
-        self._fetch()
-        self._compute()
-
-    def _fetch(self) -> None:
-        # The buffers were last read by a batch that the current stream has been given before.
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            self._next[0].copy_(self._trainer.host_x, non_blocking=True)
-            self._next[1].copy_(self._trainer.host_targets, non_blocking=True)
-
-
-class SplitTrainer:
-    """One rank's part of a model-parallel training: H / p rows of W1 and columns of W2, and all images.
-
-    The outputs are reduced, gradients are not. Images lie on the device: they are the same in every batch of an epoch
-    and are copied there once.
+    The hidden layer needs nothing from other ranks; the outputs are reduced; every gradient stays with its weights.
     """
 
     def __init__(self, rank: Rank, job: Job, multiply: Multiply) -> None:
         if job.hidden % rank.count:
             raise HpmlError(f"a hidden layer of {job.hidden} cannot be split over {rank.count} ranks; use a multiple")
-        self.rank, self.job = rank, job
+        self.rank, self.job, self.phases = rank, job, Phases(rank.device)
         each = job.hidden // rank.count
         mine = slice(rank.index * each, (rank.index + 1) * each)
         w1, b1, w2, b2 = reference.first_weights(job, rank.bench.seed)
         self.first = [w1[mine], b1[mine], w2[:, mine].copy(), b2]
-        phases = Phases(rank.device)
-        self.network = Network(replace(job, hidden=each, ranks=1), self.first, rank.device, multiply, phases)
-        self.exchange = make_exchange(rank, job, self.network.y, phases)
+        self.network = Network(replace(job, hidden=each, ranks=1), self.first, rank.device, multiply, self.phases)
+        self.exchange = make_exchange(rank, job, self.network.y, self.phases)
         x, labels = reference.random_batch(job, rank.bench.seed)
         self.network.x.copy_(torch.from_numpy(x))
         self.network.targets.copy_(torch.from_numpy(reference.one_hot(labels, job.classes)))
 
-    def batch(self) -> None:
+    def compute_split(self) -> None:
         """One batch."""
         self.network.forward_to_scores()
         self.exchange.reduce(self.network.y)
@@ -162,6 +188,37 @@ class SplitTrainer:
         return [np.concatenate(w1), np.concatenate(b1), np.concatenate(w2, axis=1), b2[0]]
 
 
+class Prefetcher:
+    """Copies a batch's images on a stream of its own while the batch before is computed. GPUs only."""
+
+    def __init__(self, trainer: Trainer, pieces: int) -> None:
+        self._trainer, self._pieces = trainer, pieces
+        self._stream = torch.cuda.Stream()
+        self._next = (torch.empty_like(trainer.network.x), torch.empty_like(trainer.network.targets))
+        self._fetch()
+
+    def batch(self) -> None:
+        """One batch; the next one's images are copied meanwhile."""
+        network = self._trainer.network
+        torch.cuda.current_stream().wait_stream(self._stream)
+        (network.x, network.targets), self._next = self._next, (network.x, network.targets)
+        self._fetch()
+        self._trainer.compute(self._pieces)
+
+    def _fetch(self) -> None:
+        # The buffers were last read by a batch that the current stream has been given before.
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            self._next[0].copy_(self._trainer.host_x, non_blocking=True)
+            self._next[1].copy_(self._trainer.host_targets, non_blocking=True)
+
+
+def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
+    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
+    count = min(count, rows)
+    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
+
+
 @functools.lru_cache(maxsize=1)
 def wanted_weights(job: Job, seed: int) -> list[Any]:
     """The reference's weights after CHECKED batches of the random images; kept for all variants that are checked."""
@@ -169,22 +226,32 @@ def wanted_weights(job: Job, seed: int) -> list[Any]:
     return reference.train(weights, *images, [slice(0, job.batch)] * CHECKED)
 
 
-def check_weights(trainer: Trainer | SplitTrainer, run: Callable[[], None], what: str) -> float:
-    """Train CHECKED batches from the first weights; their error, the same on every rank, checked.
-
-    what: whose weights, for the message. All ranks must have the same weights, to the bit.
-    """
-    rank = trainer.rank
-    trainer.network.load(trainer.first)
-    for _ in range(CHECKED):
+def time_whole(rank: Rank, run: Callable[[], object], count: int) -> list[float]:
+    """The times of `count` batches after two others, each of the slowest rank, s. Ranks begin together."""
+    times = []
+    run()
+    for _ in range(count + 1):
+        rank.barrier()
+        started = time.perf_counter()
         run()
-    found, error = trainer.weights(), 0.0
-    if rank.index == 0:
-        wanted = wanted_weights(replace(trainer.job, pinned=False, waiting=False), rank.bench.seed)
-        error = reference.relative_error(found, wanted)
-    error = float(rank.share(error))
-    limit, bench = TOLERANCE[trainer.job.dtype], rank.bench
-    bench.check(bench.result(error) <= limit, f"{what}: weights differ from NumPy's in float64 by more than {limit:g}")
-    digest = hashlib.sha256(b"".join(each.tobytes() for each in found)).hexdigest()
-    bench.check(len(set(rank.gather(digest))) == 1, "all ranks have the same weights")
-    return error
+        rank.synchronize()
+        times.append(time.perf_counter() - started)
+    return [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
+
+
+def time_in_turns(
+    runs: Mapping[str, Callable[[], object]], trainers: Sequence[Trainer], count: int, turns: int
+) -> tuple[dict[str, list[float]], list[dict[str, float]]]:
+    """Times of whole batches by name, and median phases of each trainer's batch, s; `count` batches in each turn.
+
+    In turns, because the load of the host, and what its caches hold, must not differ between them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    profiles: list[list[dict[str, float]]] = [[] for _ in trainers]
+    for _ in range(turns):
+        for name, run in runs.items():
+            times[name] += time_whole(trainers[0].rank, run, count)
+        for trainer, found in zip(trainers, profiles, strict=True):
+            found.append(trainer.profile(count))
+    phases = [{name: statistics.median(each[name] for each in found) for name in found[0]} for found in profiles]
+    return times, phases
