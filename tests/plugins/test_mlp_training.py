@@ -218,7 +218,7 @@ def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -
 
 
 def test_pieces_are_nearly_equal_and_whole() -> None:
-    from hpml_plugins.plugins.mlp.training import share_rows
+    from hpml_plugins.plugins.mlp.network import share_rows
 
     assert share_rows(10, 4) == [(0, 2), (2, 5), (5, 7), (7, 10)]
     assert share_rows(2, 8) == [(0, 1), (1, 2)]

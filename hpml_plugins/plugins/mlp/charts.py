@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, line_chart, published_figures, roofline_chart
-from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER, RATE_UNITS
+from hpml_plugins.plugins.mlp.formulas import COUNTED, EXCHANGE, IMAGES, LAUNCHING, ORDER, RATE_UNITS, STEP
 
 Row = dict[str, Any]
 MakeTable = Callable[[Sequence[Record]], Table]
+TO_HOST, REDUCE, TO_DEVICE = EXCHANGE
 
 #: The point that the document publishes, and its sizes.
 PUBLISHED = "published (003)"
@@ -17,17 +18,11 @@ PUBLISHED_POINT: Row = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way"
 PUBLISHED_SIZE: Row = {"dtype": "float32", "hidden": 512, "batch": 3000}
 #: Column → the published quantity that belongs there.
 PUBLISHED_RATES = {"flops": "compute", "pci": "pcie", "mpi": "mpi"}
-PUBLISHED_PHASES = {
-    "copying images host to device": "copy_images_time",
-    "forward GEMM 1": "forward_gemm_1_time",
-    "forward GEMM 2": "forward_gemm_2_time",
-    "backward GEMM 1": "backward_gemm_1_time",
-    "backward GEMM 3": "backward_gemm_3_time",
-    "device to host": "memcpy_device_to_host_time",
-    "all-reduce": "allreduce_time",
-    "host to device": "memcpy_host_to_device_time",
-    "step": "step_time",
-}
+PUBLISHED_PHASES = {name: f"{name.lower().replace(' ', '_')}_time" for name in COUNTED}
+PUBLISHED_PHASES |= {
+    IMAGES: "copy_images_time", TO_HOST: "memcpy_device_to_host_time", REDUCE: "allreduce_time",
+    TO_DEVICE: "memcpy_host_to_device_time", STEP: "step_time",
+}  # fmt: skip
 
 
 def published(quantity: str) -> float:
@@ -100,11 +95,7 @@ def _rates(record: Record) -> dict[str, float | None]:
 
 
 def model(*, images: bool, points: bool) -> MakeTable:
-    """Roofs, and the grid's points on them.
-
-    images: whether a point's time includes copying its images.  points: whether there are any but the one that the
-    roof's three rates come from.
-    """
+    """Roofs, and the grid's points on them, with the time of images or without; or only the one that sets the roof."""
     time, predicted = ("whole", "curves") if images else ("without_images", "roofline")
 
     def on_roof(row: Row) -> Row:

@@ -7,6 +7,7 @@ a neural network in CUDA and MPI, with its solution); formulas that are ours say
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -16,6 +17,7 @@ from typing import Literal
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
 
+#: The tiled kernel, or torch's product.
 Product = Literal["own", "torch"]
 #: Who reduces gradients: MPI through the host, as the document does; MPI on GPU memory; NCCL; gloo through the host.
 Way = Literal["mpi", "cuda_mpi", "nccl", "gloo"]
@@ -29,17 +31,17 @@ COMPUTED = (*PRODUCTS, ELEMENTWISE)
 EXCHANGE = TO_HOST, REDUCE, TO_DEVICE = "device to host", "all-reduce", "host to device"
 #: The phases of a batch, in order.
 ORDER = (IMAGES, *COMPUTED, *EXCHANGE, STEP)
+#: How far weights may be from the reference's after three steps: a hundred roundings.
+TOLERANCE = {"float32": 1.2e-5, "float64": 2.2e-14}
 #: The effective throughputs P_flops, P_pci and P_mpi.
 RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the ranks train: a network D – H – C, on batches that the ranks share.
+    """A network D – H – C, trained on batches that ranks share. Raises HpmlError for one that cannot be shared evenly.
 
-    pinned: whether host memory for gradients and images is page-locked.  waiting: parts of a gradient are reduced
-    through the host by blocking calls (`MPI_Allreduce`), not by `MPI_Iallreduce`.
-    Raises HpmlError for a batch that cannot be shared evenly.
+    pinned: host memory is page-locked.  waiting: parts of a gradient are reduced through the host by blocking calls.
     """
 
     hidden: int
@@ -95,10 +97,7 @@ class Job:
 
     @property
     def reduced_bytes(self) -> float:
-        """A batch's all-reduce, B: 2 (H D + H + C H + C) b between two ranks, there and back; nothing for one rank.
-
-        For more than two, ours: what one rank sends and receives in a ring, 4 (p − 1) / p · b.
-        """
+        """A batch's all-reduce, B: 2 (H D + H + C H + C) b, there and back, between two; ours for more: a ring's."""
         return 4.0 * (self.ranks - 1) / self.ranks * self.parameters * self.item
 
     @property
@@ -164,11 +163,10 @@ def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> fl
 
 
 def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, with rates that depend on size, s.
+    """What that work should take by measured times, with rates that depend on size, s. Raises HpmlError without any.
 
     Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms, which neither falls
     nor rises faster than work does. Several times of one work are averaged (geometrically).
-    Raises HpmlError where nothing was measured.
     """
     if not works:
         raise HpmlError("no time was measured to predict others by")
@@ -176,8 +174,8 @@ def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> f
     if work in known or len(known) == 1:
         return exp(known.get(work, next(iter(known.values()))))
     ordered = sorted(known)
-    above = next((i for i, each in enumerate(ordered) if each > work), len(known) - 1)
-    left, right = ordered[max(0, above - 1) : max(0, above - 1) + 2]
+    after = min(max(1, bisect(ordered, work)), len(ordered) - 1)
+    left, right = ordered[after - 1], ordered[after]
     slope = max(0.0, min(1.0, (known[right] - known[left]) / (log(right) - log(left))))
     nearest = right if work > right else left
     return exp(known[nearest] + slope * (log(work) - log(nearest)))

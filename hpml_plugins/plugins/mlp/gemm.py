@@ -80,10 +80,7 @@ def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, 
 
 
 def check_product(bench: Bench, multiply: Any, c: Any, a: Any, b: Any, variant: Variant) -> None:
-    """Compare C, and alpha · op(A) op(B) + beta · C, with torch's in float64. Of a large C only rows at both ends.
-
-    multiply: called with c, a, b, variant; it has computed C before.
-    """
+    """Compare C, which `multiply` computed, and alpha · op(A) op(B) + beta · C with float64; rows at both ends of C."""
     import torch
 
     rows = min(len(c), 256)

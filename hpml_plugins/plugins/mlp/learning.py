@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.mlp.formulas import Job, Product
+from hpml_plugins.plugins.mlp.formulas import TOLERANCE, Job, Product
 from hpml_plugins.plugins.mlp.phases import attach_rows
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 #: Learning rates and steps at which weights are compared; images of a step; hidden size.
 RATES, STEPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), (1, 3, 10, 30, 100)
 COMPARED_BATCH, COMPARED_HIDDEN = 200, 128
-#: A few hundred roundings: three steps at a small rate cannot be further away.
-LIMIT = {"float32": 1.2e-5, "float64": 2.2e-14}
 
 Sweep = Literal["rate", "hidden", "epochs"]
 #: What each sweep goes over. The exercise's: five epochs, 512 hidden, a rate near 0.1.
@@ -36,10 +34,7 @@ ALSO_NUMPY, NUMPY_LIMIT = (1e-2, 0.1, 1.0), 3e10
 
 
 def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) -> Mapping[str, float]:
-    """Train the same steps here and in NumPy; compare weights over learning rates and steps.
-
-    product: "own" or "torch".  data: a data set of 28×28 or 8×8 images, or "made".
-    """
+    """Train the same steps here and in NumPy; compare weights over learning rates and steps."""
     from hpml_plugins.plugins.mlp import reference
 
     images, make_learner = _prepare(bench, data, product)
@@ -63,7 +58,7 @@ def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) 
             })  # fmt: skip
     attach_rows(bench, "errors", rows, {})
     early = next(row["error"] for row in rows if (row["rate"], row["steps"]) == (0.01, 3))
-    limit = LIMIT[dtype]
+    limit = TOLERANCE[dtype]
     bench.check(bench.result(early) <= limit, f"weights differ from NumPy's in float64 by more than {limit:g}")
     return {"error": early, "late_error": max(row["error"] for row in rows if row["steps"] == STEPS[-1])}
 

@@ -115,12 +115,11 @@ OF_GRADIENTS = (*EXCHANGE, STEP, LAUNCHING)
 
 
 def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
-    """What a point's phases on the host should take, s, by those measured that differ in one thing only.
+    """What a point's phases on the host should take, s, by measured points that differ in one parameter, if any.
 
     Images by the same batch at other hidden sizes: the larger the gradients that go through the host between two
     batches, the less of the images is still in its caches when they are copied again; on an H200's host 18.8 MB took
-    1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by the next smaller and
-    larger batch of the same hidden size. A phase without such points is left out.
+    1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by other batches of the hidden size.
     """
     import numpy as np
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -119,33 +120,30 @@ class Network:
         """Set the parameters."""
         self.parameters.copy_(torch.cat([torch.from_numpy(each).reshape(-1) for each in weights]))
 
-    def forward(self) -> None:
-        """From x to y, the probabilities of the classes."""
-        self.forward_to_scores()
-        self.softmax()
+    def forward(self, reduce: Callable[[Any], None] | None = None) -> None:
+        """From x to y, the probabilities of the classes.
 
-    def forward_to_scores(self) -> None:
-        """The two products: y before b2 and the softmax. With a part of the hidden layer, this part's share of it."""
+        reduce: with a part of the hidden layer, adds up the parts' shares of y before b2 and the softmax.
+        """
         with self.phases("forward GEMM 1"):
             self.multiply(self.hidden, self.x, self.w1, "nt")
         with self.phases(ELEMENTWISE):
             self.hidden.add_(self.b1).sigmoid_()
         with self.phases("forward GEMM 2"):
             self.multiply(self.y, self.hidden, self.w2, "nt")
-
-    def softmax(self) -> None:
-        """From the scores to y."""
+        if reduce:
+            reduce(self.y)
         with self.phases(ELEMENTWISE):
             self.y.add_(self.b2)
             torch.softmax(self.y, 1, out=self.y)
 
-    def backward(self) -> None:
-        """From y to the gradient of the sum over these images, divided by the whole batch."""
-        self.backward_to_hidden()
-        self.backward_rows(0, self.job.hidden)
+    def backward(self, pieces: int = 1, send: Callable[[int, int], None] | None = None) -> None:
+        """From y to the gradient of the sum over these images, divided by the whole batch.
 
-    def backward_to_hidden(self) -> None:
-        """All of the gradient but W1's."""
+        pieces: in how many parts W1's gradient is made, at last.  send: called with first and past the last of the
+        numbers of `gradient` that are ready.
+        """
+        inputs, hidden = self.job.inputs, self.job.hidden
         with self.phases(ELEMENTWISE):
             self.y.sub_(self.targets).mul_(1 / self.job.batch)
             torch.sum(self.y, 0, out=self.db2)
@@ -158,12 +156,14 @@ class Network:
             self.hidden.addcmul_(self.hidden, self.hidden, value=-1)
             self.back.mul_(self.hidden)
             torch.sum(self.back, 0, out=self.db1)
-
-    def backward_rows(self, start: int, stop: int) -> None:
-        """These rows of W1's gradient. All at once, or each part from its own copy of the columns it is made from."""
-        back = self.back if (start, stop) == (0, self.job.hidden) else self.back[:, start:stop].contiguous()
-        with self.phases("backward GEMM 3"):
-            self.multiply(self.dw1[start:stop], back, self.x, "tn")
+        if send:
+            send(hidden * inputs, self.job.parameters)
+        for begin, end in share_rows(hidden, pieces):
+            back = self.back if pieces == 1 else self.back[:, begin:end].contiguous()
+            with self.phases("backward GEMM 3"):
+                self.multiply(self.dw1[begin:end], back, self.x, "tn")
+            if send:
+                send(begin * inputs, end * inputs)
 
     def step(self, rate: float = reference.RATE) -> None:
         """Gradient descent; ½ REG (|W1|² + |W2|²) is regularised."""
@@ -180,6 +180,12 @@ class Network:
         job = self.job
         w1, b1, w2, b2 = flat.split((job.hidden * job.inputs, job.hidden, job.classes * job.hidden, job.classes))
         return [w1.view(job.hidden, job.inputs), b1, w2.view(job.classes, job.hidden), b2]
+
+
+def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
+    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
+    count = min(count, rows)
+    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
 
 
 class Learner:

@@ -19,11 +19,7 @@ PROFILED = {"cuda": 20, "cpu": 7}
 def measure_phases(
     bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, dtype: Dtype, product: Product
 ) -> Mapping[str, Samples | float]:
-    """A batch of `batch` images over all ranks of the network 784 – hidden – 10, on random images.
-
-    way: who reduces gradients: "mpi" (through the host), "cuda_mpi" (an MPI that takes GPU memory), "nccl" or "gloo".
-    product: "own" (the tiled kernel) or "torch".
-    """
+    """A batch of random images over all ranks, of the network 784 – hidden – 10.  way, product: see `formulas`."""
     job = Job(hidden, batch, ranks, dtype, product, way)
     found: Mapping[str, Samples | float] = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
     return found

@@ -45,12 +45,8 @@ def load_images(bench: Bench, name: str) -> Images:
 def first_weights(job: Job, seed: int) -> list[Array]:
     """W1 (H × D), b1, W2 (C × H), b2 before the first step: weights normal with deviation 0.1, biases 0; float64."""
     random = np.random.RandomState(seed)
-    return [
-        0.1 * random.randn(job.hidden, job.inputs),
-        np.zeros(job.hidden),
-        0.1 * random.randn(job.classes, job.hidden),
-        np.zeros(job.classes),
-    ]
+    w1, w2 = 0.1 * random.randn(job.hidden, job.inputs), 0.1 * random.randn(job.classes, job.hidden)
+    return [w1, np.zeros(job.hidden), w2, np.zeros(job.classes)]
 
 
 def random_batch(job: Job, seed: int) -> tuple[Array, Array]:

@@ -22,18 +22,17 @@ WARP_ROWS, WARP_COLUMNS = 4, 8
 
 @dataclass(frozen=True)
 class Tile:
-    """One way to cut the product up.
+    """One way to cut the product up."""
 
-    rows, columns: of C that a block makes.  depth: of A and B that it holds in shared memory at a time (twice).
-    high, wide: rows and columns of C that a thread makes, in registers.  registers: that it may use at most; 0: as the
-    compiler likes. With 128 a multiprocessor holds two blocks of 256 threads, one of which works while the other waits.
-    """
-
+    #: Of C that a block makes.
     rows: int
     columns: int
+    #: Of A and B that it holds in shared memory at a time (twice).
     depth: int
+    #: Rows and columns of C that a thread makes, in registers.
     high: int
     wide: int
+    #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks of 256 threads.
     registers: int = 0
 
     @property
@@ -97,16 +96,14 @@ class Operand:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for.
-
-    width: elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
-    guarded: whether the product may end inside a tile.
-    """
+    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for."""
 
     tile: Tile
     variant: Variant
     dtype: Dtype
+    #: Elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
     width: int
+    #: Whether the product may end inside a tile.
     guarded: bool
 
     @property

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,11 @@ import torch
 from hpml_plugins import HpmlError, Rank
 from hpml_plugins.plugins.mlp import reference
 from hpml_plugins.plugins.mlp.exchange import make_exchange
-from hpml_plugins.plugins.mlp.formulas import IMAGES, LAUNCHING, ORDER, Job
+from hpml_plugins.plugins.mlp.formulas import IMAGES, LAUNCHING, ORDER, TOLERANCE, Job
 from hpml_plugins.plugins.mlp.network import Multiply, Network, Phases, make_multiply
 
-#: How many batches are checked, and how far weights may be from the reference's: a hundred roundings.
+#: How many batches are checked.
 CHECKED = 3
-TOLERANCE = {"float32": 1.2e-5, "float64": 2.2e-14}
 #: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has more per second.
 LONGEST_SLEEP, CYCLES = 0.02, 2.2e9
 
@@ -56,32 +55,25 @@ class Trainer:
         self.compute(pieces)
 
     def compute(self, pieces: int = 1) -> None:
-        """One batch, without copying its images.
-
-        pieces: in how many W1's gradient is made and sent, while others are made; all else is ready before, and goes
-        first.
-        """
-        self.network.forward()
+        """One batch, without copying its images.  pieces: in how many W1's gradient is made, and sent meanwhile."""
+        network = self.network
+        network.forward()
         if pieces == 1:
-            self.network.backward()
-            self.exchange.reduce(self.network.gradient)
+            network.backward()
+            self.exchange.reduce(network.gradient)
         else:
-            self._backward_in_pieces(pieces)
-        self.network.step()
+            sent: list[Iterator[None]] = []
 
-    def _backward_in_pieces(self, pieces: int) -> None:
-        network, inputs = self.network, self.job.inputs
-        network.backward_to_hidden()
-        sent = [self.exchange.send(network.gradient, self.job.hidden * inputs, self.job.parameters)]
-        next(sent[0])
-        for begin, end in share_rows(self.job.hidden, pieces):
-            network.backward_rows(begin, end)
-            sent.append(self.exchange.send(network.gradient, begin * inputs, end * inputs))
-            next(sent[-1])
-        for previous, piece in itertools.pairwise([iter(()), *sent]):
-            next(piece)  # begins to reduce it
-            next(previous, None)  # ends there
-        next(sent[-1], None)
+            def send(begin: int, end: int) -> None:
+                sent.append(self.exchange.send(network.gradient, begin, end))
+                next(sent[-1])
+
+            network.backward(pieces, send)
+            for previous, piece in itertools.pairwise([iter(()), *sent]):
+                next(piece)  # begins to reduce it
+                next(previous, None)  # ends there
+            next(sent[-1], None)
+        network.step()
 
     def weights(self) -> list[Any]:
         """The network's W1, b1, W2, b2 as NumPy arrays, on every rank."""
@@ -110,44 +102,41 @@ class Trainer:
         Ranks wait for one another before gradients are reduced, as in the coursework document, so that waiting does
         not count as reducing. A phase is what the GPU does; the host's time to launch is hidden, and is LAUNCHING.
         """
-        launching = statistics.median(self._seconds_to_launch() for _ in range(5))
+        rank, phases = self.rank, self.phases
+        launches = []
+        for _ in range(5):
+            rank.synchronize()
+            launches.append(self._launch())
+        launching = statistics.median(launches)
         taken: list[dict[str, float]] = []
-        self.phases.active = True
+        phases.active = True
         for _ in range(count + 2):
-            self.rank.barrier()
-            with self.phases("batch iteration", on_host=True):
-                self._batch_in_step(launching)
-            taken.append({**self.phases.taken(), LAUNCHING: launching})
-        self.phases.active = False
+            rank.barrier()
+            with phases("batch iteration", on_host=True):
+                self.copy_images()
+                rank.synchronize()
+                if rank.device.startswith("cuda"):
+                    torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
+                self._launch()
+                rank.barrier()
+                self.exchange.reduce(self.network.gradient)
+                rank.synchronize()
+                self.network.step()
+            taken.append({**phases.taken(), LAUNCHING: launching})
+        phases.active = False
         names = (*ORDER, LAUNCHING)
         mine = [statistics.median(each.get(name, 0.0) for each in taken[2:]) for name in names]
-        means = map(statistics.fmean, zip(*self.rank.gather_numbers(mine), strict=True))
+        means = map(statistics.fmean, zip(*rank.gather_numbers(mine), strict=True))
         return dict(zip(names, means, strict=True))
 
-    def _batch_in_step(self, launching: float) -> None:
-        """A batch in step with the other ranks.  launching: how long the host takes to launch the computation, s."""
-        self.copy_images()
-        self.rank.synchronize()
-        if self.rank.device.startswith("cuda"):
-            torch.cuda._sleep(int(min(LONGEST_SLEEP, 2 * launching + 5e-4) * CYCLES))
+    def _launch(self) -> float:
+        """Launch a forward and backward pass; how long that takes the host, s."""
+        started = time.perf_counter()
         with self.phases("forward", on_host=True):
             self.network.forward()
         with self.phases("backward", on_host=True):
             self.network.backward()
-        self.rank.barrier()
-        self.exchange.reduce(self.network.gradient)
-        self.rank.synchronize()
-        self.network.step()
-
-    def _seconds_to_launch(self) -> float:
-        """How long the host takes to launch one forward and backward pass, s."""
-        self.rank.synchronize()
-        started = time.perf_counter()
-        self.network.forward()
-        self.network.backward()
-        taken = time.perf_counter() - started
-        self.rank.synchronize()
-        return taken
+        return time.perf_counter() - started
 
     def _on_host(self, values: Any) -> Any:
         tensor = torch.from_numpy(values).to(getattr(torch, self.job.dtype)).contiguous()
@@ -176,9 +165,7 @@ class SplitTrainer(Trainer):
 
     def compute_split(self) -> None:
         """One batch."""
-        self.network.forward_to_scores()
-        self.exchange.reduce(self.network.y)
-        self.network.softmax()
+        self.network.forward(self.exchange.reduce)
         self.network.backward()
         self.network.step()
 
@@ -213,12 +200,6 @@ class Prefetcher:
             self._next[1].copy_(self._trainer.host_targets, non_blocking=True)
 
 
-def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
-    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
-    count = min(count, rows)
-    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
-
-
 @functools.lru_cache(maxsize=1)
 def wanted_weights(job: Job, seed: int) -> list[Any]:
     """The reference's weights after CHECKED batches of the random images; kept for all variants that are checked."""
@@ -226,31 +207,28 @@ def wanted_weights(job: Job, seed: int) -> list[Any]:
     return reference.train(weights, *images, [slice(0, job.batch)] * CHECKED)
 
 
-def time_whole(rank: Rank, run: Callable[[], object], count: int) -> list[float]:
-    """The times of `count` batches after two others, each of the slowest rank, s. Ranks begin together."""
-    times = []
-    run()
-    for _ in range(count + 1):
-        rank.barrier()
-        started = time.perf_counter()
-        run()
-        rank.synchronize()
-        times.append(time.perf_counter() - started)
-    return [max(column) for column in zip(*rank.gather_numbers(times[1:]), strict=True)]
-
-
 def time_in_turns(
     runs: Mapping[str, Callable[[], object]], trainers: Sequence[Trainer], count: int, turns: int
 ) -> tuple[dict[str, list[float]], list[dict[str, float]]]:
-    """Times of whole batches by name, and median phases of each trainer's batch, s; `count` batches in each turn.
+    """Times of whole batches by name, of the slowest rank, and median phases of each trainer's batch, s.
 
-    In turns, because the load of the host, and what its caches hold, must not differ between them.
+    In turns of `count` batches, because the load of the host, and what its caches hold, must not differ between them.
+    Two more begin each turn and do not count. Ranks begin each batch together, as in `Trainer.profile`.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     profiles: list[list[dict[str, float]]] = [[] for _ in trainers]
+    rank = trainers[0].rank
     for _ in range(turns):
         for name, run in runs.items():
-            times[name] += time_whole(trainers[0].rank, run, count)
+            run()
+            taken = []
+            for _ in range(count + 1):
+                rank.barrier()
+                started = time.perf_counter()
+                run()
+                rank.synchronize()
+                taken.append(time.perf_counter() - started)
+            times[name] += map(max, zip(*rank.gather_numbers(taken[1:]), strict=True))
         for trainer, found in zip(trainers, profiles, strict=True):
             found.append(trainer.profile(count))
     phases = [{name: statistics.median(each[name] for each in found) for name in found[0]} for found in profiles]
