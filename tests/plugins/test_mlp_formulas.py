@@ -1,4 +1,4 @@
-"""The formulas of `mlp` by hand, the exercise's own numbers among them."""
+"""The formulas of `mlp` by hand, the coursework's own numbers among them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_parameters_and_flops_by_hand() -> None:
 def test_bytes_by_hand() -> None:
     # There and back, float32.
     assert PUBLISHED.copied_bytes == 2 * 407_050 * 4 == 3_256_400
-    # Between two, as the exercise counts: b there, b back.
+    # Between two, as the coursework counts: b there, b back.
     assert PUBLISHED.reduced_bytes == 3_256_400
     # Four in a ring: 2 · 3 / 4 of the vector sent and as much received.
     assert replace(PUBLISHED, ranks=4).reduced_bytes == 2 * 2 * 3 / 4 * 407_050 * 4
@@ -58,7 +58,7 @@ def test_bytes_by_hand() -> None:
         Job(512, 10, 4)
 
 
-def test_the_exercise_s_throughputs_follow_from_its_own_times() -> None:
+def test_the_coursework_s_throughputs_follow_from_its_own_times() -> None:
     """What it publishes, by its formulas from the medians that it publishes."""
     told = {figure.quantity: figure.value for figure in published_figures("mpi_network")}
     times = dict.fromkeys((*ORDER, LAUNCHING), 0.0)

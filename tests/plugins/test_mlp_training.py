@@ -127,7 +127,7 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
     assert grid.numbers("intensity")[0] == pytest.approx(4 * 20 * 32 * 794 / (16 * (32 * 784 + 32 + 320 + 10)))
     errors = [abs(a / b - 1) for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)]
     assert record.median("line_error") == pytest.approx(max(errors))
-    # By the exercise's model the calibrated point takes what its counted phases took.
+    # By the coursework's model the calibrated point takes what its counted phases took.
     taken = sum(grid.numbers(name)[0] for name in (*PRODUCTS, "device to host", "all-reduce", "host to device"))
     assert grid.numbers("roofline")[0] == pytest.approx(taken - grid.numbers("backward GEMM 2")[0])
 

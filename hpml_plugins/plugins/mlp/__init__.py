@@ -22,7 +22,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """The coursework document's figures with our numbers, and tables."""
+    """The coursework's figures with our numbers, and tables."""
     from hpml_plugins.plugins.mlp.charts import make_figures
 
     return make_figures()

@@ -1,4 +1,4 @@
-"""The coursework document's figures 2 to 6 and 12 to 14 with our numbers, and the tables that belong to them."""
+"""The coursework's figures 2 to 6 and 12 to 14 with our numbers, and the tables that belong to them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def over(sweep: str) -> MakeTable:
 def phases(records: Sequence[Record]) -> Table:
     """A phase is device time, without launch overhead; ranks are synchronised before gradients are reduced. The mark
     is the whole batch as it runs; launching (in the table): host time to launch the computation. Last row: the
-    exercise's own.
+    coursework's own.
     """
     names = (*ORDER, LAUNCHING)
 
@@ -82,7 +82,7 @@ def phases(records: Sequence[Record]) -> Table:
 
 def throughput(records: Sequence[Record]) -> Table:
     """P_flops: FLOP of the four products divided by their time; P_pci: gradients there and back; P_mpi: bytes of the
-    all-reduce, 2 b between two ranks as the exercise counts. Last row: the exercise's own.
+    all-reduce, 2 b between two ranks as the coursework counts. Last row: the coursework's own.
     """
     point = ("machine", "device", "ranks", "way", "product", "dtype", "hidden", "batch")
     table = Table.of_records(records, more=lambda record: {**_device(record), **_rates(record)}, units=RATE_UNITS)
@@ -175,9 +175,9 @@ ROOFLINE = roofline_chart(
 
 def make_figures() -> list[Figure]:
     """In the order of the document's questions."""
-    at_rate = Rule("x", published("best_learning_rate"), "the exercise's best rate")
-    at_best = Rule("y", published("precision"), "the exercise's accuracy")
-    at_loss = Rule("y", published("best_loss"), "the exercise's best loss")
+    at_rate = Rule("x", published("best_learning_rate"), "the coursework's best rate")
+    at_best = Rule("y", published("precision"), "the coursework's accuracy")
+    at_loss = Rule("y", published("best_loss"), "the coursework's best loss")
     weights, learning, phased, modelled, overlapped, split = (
         (f"mlp_{name}", f"mlp_{name}_cpu") for name in ("weights", "learning", "phases", "model", "overlap", "split")
     )
@@ -188,7 +188,7 @@ def make_figures() -> list[Figure]:
                "accuracies in the table (precision, and reference for NumPy) still agree."),
         Figure("precision", "Accuracy vs. learning rate (figure 3)", learning, over("rate"),
                line_chart(RATE, ACCURACY, WHO, dash="by", rules=[at_rate, at_best]),
-               "On test images, after five epochs with 512 hidden units. Grey lines: the exercise's result on "
+               "On test images, after five epochs with 512 hidden units. Grey lines: the coursework's result on "
                "MNIST, about 0.97 and a best rate near 0.1."),
         Figure("rate", "Loss vs. learning rate (figure 4)", learning, over("rate"),
                line_chart(RATE, LOSS, WHO, rules=[at_rate]),
@@ -196,11 +196,10 @@ def make_figures() -> list[Figure]:
                "large a rate diverges."),
         Figure("loss", "Loss by epochs (figure 5)", learning, over("epochs"),
                line_chart(Axis("epochs", "epochs", log=True), LOSS, WHO, rules=[at_loss]),
-               "At twice the exercise's best rate. Grey line: the best loss that the exercise reports after a thousand "
-               "epochs."),
+               "At twice the coursework's best rate. Grey line: its best loss, after a thousand epochs."),
         Figure("hidden", "Accuracy by hidden size (figure 6)", learning, over("hidden"),
                line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, WHO, rules=[at_best]),
-               "After five epochs at a rate of 0.1. Grey line: about where the exercise's accuracy saturates, on "
+               "After five epochs at a rate of 0.1. Grey line: about where the coursework's accuracy saturates, on "
                "MNIST."),
         Figure("phases", "Where the time of a batch goes (question 2.1)", phased, phases, PHASE_BARS),
         Figure("setup", "Before the first batch", phased, of_series("setup", "ranks", "way", "product"), None,

@@ -1,7 +1,7 @@
 """What a batch computes and communicates, and how long that should take.
 
 D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a number. A
-multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework document (Project Final Assignment,
+multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework (Project Final Assignment,
 a neural network in CUDA and MPI, with its solution); formulas that are ours say so.
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant
 
-#: m × n × k: squares, and the products of the exercise's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
+#: m × n × k: squares, and the products of the coursework's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
 #: of the forward pass, the first and the last of the backward pass (which as a rule are nt, nt, tn, tn).
 SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "1500x512x784", "1500x10x512", "10x512x1500",
           "512x784x1500")  # fmt: skip

@@ -139,17 +139,18 @@ def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
 MODEL = Benchmark(
     "mlp_model", measure_model,
     (
-        Metric("compute_rate", "FLOP/s", "higher", "P_flops at the exercise's hidden size and batch"),
+        Metric("compute_rate", "FLOP/s", "higher", "P_flops at the coursework's hidden size and batch"),
         Metric("copy_rate", "B/s", "higher", "P_pci: gradients from the device and back"),
         Metric("reduce_rate", "B/s", "higher", "P_mpi: gradients added up"),
-        Metric("roofline_error", "1", "lower", "worst |predicted / measured − 1|, images apart, the exercise's model"),
+        Metric("roofline_error", "1", "lower",
+               "worst |predicted / measured − 1|, images apart, the coursework's model"),
         Metric("line_error", "1", "lower", "the same of whole batches, by lines laid through the other points"),
         Metric("curve_error", "1", "lower",
                "the same by rates that depend on size, interpolated between the other points"),
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=240, version="3",
-    description="Batches over hidden sizes and batch sizes on GPUs, against the exercise's roofline and fitted lines.",
+    description="Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and lines.",
     rounds=1,
 )  # fmt: skip
 MODEL_CPU = replace(

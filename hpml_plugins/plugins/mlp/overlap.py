@@ -85,7 +85,7 @@ def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> fl
 OVERLAP = Benchmark(
     "mlp_overlap", measure_overlap,
     (
-        Metric("plain", "s", "lower", "a batch as the exercise has it: pageable memory, one thing after the other"),
+        Metric("plain", "s", "lower", "a batch as the coursework has it: pageable memory, one thing after the other"),
         Metric("best", "s", "lower", "the fastest of the other ways"),
         Metric("gain", "1", "higher", "plain over the fastest of the other ways"),
         Metric("predicted_gain", "1", None, "the same by the phases of both"),

@@ -86,7 +86,7 @@ PHASES = Benchmark(
         Metric("compute", "s", "lower", "of it: forward and backward"),
         Metric("exchange", "s", "lower", "of it: gradients copied to the host, added up, copied back"),
         Metric("compute_rate", "FLOP/s", "higher",
-               "P_flops: FLOP of the four products that the exercise counts, in their time"),
+               "P_flops: FLOP of the four products that the coursework counts, in their time"),
         Metric("explained", "1", None, "the phases' sum over the whole batch"),
         Metric("error", "1", "lower", "of weights after three batches, against NumPy in float64"),
     ),

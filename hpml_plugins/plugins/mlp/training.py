@@ -99,7 +99,7 @@ class Trainer:
     def profile(self, count: int) -> dict[str, float]:
         """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for one that it lacks.
 
-        Ranks wait for one another before gradients are reduced, as in the coursework document, so that waiting does
+        Ranks wait for one another before gradients are reduced, as in the coursework, so that waiting does
         not count as reducing. A phase is what the GPU does; the host's time to launch is hidden, and is LAUNCHING.
         """
         rank, phases = self.rank, self.phases
