@@ -18,6 +18,7 @@ from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins import roofline
 from hpml_plugins.plugins.roofline import counting, formulas
+from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL, best
 from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
 
@@ -29,12 +30,13 @@ def bench(node: Node, gpus: int = 0, **params: Any) -> Bench:
     return Bench(node, params, gpus=gpus, plan=SHORT)
 
 
-def test_the_hooks_offer_four_benchmarks_and_their_figures() -> None:
+def test_the_hooks_offer_five_benchmarks_and_their_figures() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(roofline)
     (offered,) = manager.hook.hpml_benchmarks()
-    assert [item.name for item in offered] == ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul"]
+    names = ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul", "roof_power"]
+    assert [item.name for item in offered] == names
     (figures,) = manager.hook.hpml_figures()
     assert [figure.name for figure in figures] == ["roofline", "roofs", "points", "kernels", "tensor_cores"]
 
@@ -262,8 +264,17 @@ def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyP
     values = MATMUL.measure(used, dtype="float32")
     sizes, rates = (used.attached["sizes"].columns[name] for name in ("size", "rate"))
     assert sizes == [16, 256]
-    assert (values["size"], values["rate"].median) == (sizes[rates.index(max(rates))], max(rates))
-    assert values["best"].median >= values["rate"].median
+    metrics = to_metrics(MATMUL, values, used.declared_work)
+    assert (values["size"], metrics["rate"].median) == (sizes[rates.index(max(rates))], pytest.approx(max(rates)))
+    assert values["best"].median >= metrics["rate"].median
+    work = used.declared_work["time"]
+    assert (work.flop, work.dtype, work.roof) == (2 * values["size"] ** 3, "float32", True)
+
+
+def test_no_power_limit_is_set_unless_an_operator_asks_for_one(gpu_node: Node) -> None:
+    assert POWER.grid["watts"] == [0]
+    with pytest.raises(Skipped, match="no power limit is set"):
+        Bench(gpu_node, {}, gpus=1).power_limit(400).__enter__()
 
 
 def test_later_rounds_time_the_best_size_of_matmul_alone(

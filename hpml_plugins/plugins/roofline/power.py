@@ -9,7 +9,7 @@ from hpml_plugins.plugins.roofline import formulas
 
 
 def measure(bench: Bench, *, kernel: str, watts: int) -> dict[str, Any]:
-    """Time a kernel of `roofline_kernel` and measure its energy. watts: the limit meanwhile; 0 leaves the card's own."""
+    """Time a kernel of `roofline_kernel` and measure its energy. watts: the power limit; 0 leaves the card's own."""
     _, dtype, _ = formulas.parse(kernel)
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline.steps import kernel_step
