@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,6 +46,17 @@ class LoadedPlugin:
         """Where the code comes from, as every Record has it: the declared source, distribution, version, hash."""
         return locate(self.entry, self.folder).provenance(self.entry)
 
+    def offered(self, hook: str, kind: Any) -> list[Any]:
+        """What its hook returned, piece by piece, of a mapping its pairs; nothing where it is not in this process.
+
+        kind: of the pieces. Raises DefinitionError for another, and whatever the plugin raises.
+        """
+        answers = getattr(self.hooks, hook)() if self.hooks else ()
+        found = [each for answer in answers for each in (answer.items() if isinstance(answer, Mapping) else answer)]
+        if strange := [type(each).__name__ for each in found if not isinstance(each, kind)]:
+            raise DefinitionError(f"returned {strange[0]}, not {kind.__name__} values")
+        return found
+
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
     """Hold the plugin against its pins, import it and call its hook.  folder: of the registry.
@@ -57,8 +68,8 @@ def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlu
     try:
         check_pins(entry, folder)
         with redirect_stdout(sys.stderr):
-            hooks = _hooks(entry.name, _import(entry, folder))
-            return LoadedPlugin(entry, folder, where, _ask(hooks), hooks=hooks)
+            plugin = LoadedPlugin(entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder)))
+            return replace(plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark)))
     except HpmlError as error:
         fault = error if error.where else PluginError(f"plugin {entry.name!r}: {error.what}", where)
     except (Exception, SystemExit) as error:
@@ -106,15 +117,6 @@ def _hooks(name: str, module: Any) -> Any:
     if not manager.get_hookcallers(module):
         raise PluginError("implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`")
     return manager.hook
-
-
-def _ask(hooks: Any) -> tuple[Benchmark, ...]:
-    answers = hooks.hpml_benchmarks()
-    benchmarks = tuple(benchmark for answer in answers for benchmark in answer)
-    for benchmark in benchmarks:
-        if not isinstance(benchmark, Benchmark):
-            raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
-    return benchmarks
 
 
 def apply_registry(plugin: LoadedPlugin, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:

@@ -52,13 +52,13 @@ def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], None] = lambda: None,
+    watch: Callable[[], str] = lambda: "",
 ) -> ProcessOutcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; what it raises ends the group and is raised here.
+    watch: called in this process again and again while it waits; a fault that it returns ends the group.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
@@ -110,7 +110,7 @@ def _listen(
     receiver: Connection,
     timeout: float,
     on_message: Callable[[str, bytes], None],
-    watch: Callable[[], None],
+    watch: Callable[[], str],
 ) -> str:
     deadline = time.monotonic() + timeout
     given = os.environ.get(LIMIT_VARIABLE, "")
@@ -125,7 +125,8 @@ def _listen(
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
-        watch()
+        if fault := watch():
+            return fault
         try:
             if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.

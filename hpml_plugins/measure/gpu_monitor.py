@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
-from hpml_plugins.node.nvml import Card, GpuLost, open_cards, open_others
+from hpml_plugins.node.nvml import Card, open_cards, open_others
 
 #: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
@@ -136,12 +137,12 @@ class GpuMonitor:
             self._process.start()
             theirs.close()
 
-    def check(self) -> None:
-        """Raise GpuLost once a card is."""
-        if self._process is not None:
-            with suppress(OSError, EOFError):  # it died: `finish` says so
-                if self._pipe.poll():
-                    raise GpuLost(self._pipe.recv())
+    def check(self) -> str:
+        """Why what is measured does not count, once that is known; empty before."""
+        with suppress(OSError, EOFError):  # it died: `finish` says so
+            if self._process is not None and self._pipe.poll():
+                return str(self._pipe.recv())
+        return ""
 
     def finish(self) -> Seen:
         """What was seen."""
@@ -202,7 +203,7 @@ class Sampler:
             self._cards = open_cards(gpus)
             with suppress(Exception):  # of others nothing is promised
                 self._others = open_others(gpus)
-        except GpuLost as lost:
+        except HpmlError as lost:
             self.seen.fault = lost.what
         except Exception as error:
             self.seen.warnings.append(f"measured without watching the GPU: {error}")

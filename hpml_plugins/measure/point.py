@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
-from hpml_plugins.isolation import ProcessOutcome, Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
@@ -26,7 +26,6 @@ from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.node import gpus_used, unmet
-from hpml_plugins.node.nvml import GpuLost
 
 
 @dataclass(frozen=True)
@@ -85,16 +84,14 @@ def measure_point(
     watched = gpus_used(benchmark, params, context.node) if context.watch else 0
     monitor = GpuMonitor(context.node.gpus[:watched])
     try:
-        try:
-            outcome = run_isolated(
-                lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
-                limit,
-                on_message,
-                monitor.check,
-            )
-        except GpuLost as lost:
-            answers, outcome = [], ProcessOutcome(lost.what, "")
-        measured = answers[-1] if answers else replace(record, reason=outcome.fault or "reported nothing")
+        outcome = run_isolated(
+            lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
+            limit,
+            on_message,
+            monitor.check,
+        )
+        fault = outcome.fault or ("" if answers else "reported nothing")
+        measured = replace(record, reason=fault) if fault else answers[-1]
         measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish())
     finally:
         monitor.end()

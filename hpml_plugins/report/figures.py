@@ -35,17 +35,13 @@ class Drawable:
 def collect(plugin: LoadedPlugin) -> list[Figure]:
     """The figures of a plugin. Raises PluginError when it raises, or offers what is no Figure."""
     name = plugin.entry.name
-    if plugin.hooks is None:
-        return []
     try:
-        figures = [figure for answer in plugin.hooks.hpml_figures() for figure in answer]
+        figures = plugin.offered("hpml_figures", Figure)
     except Exception as error:
         raise PluginError(f"hpml_figures of plugin {name!r}: {describe(error)}", plugin.where) from error
     own = {benchmark.name for benchmark in plugin.benchmarks}
     seen: set[str] = set()
     for figure in figures:
-        if not isinstance(figure, Figure):
-            raise PluginError(f"hpml_figures of plugin {name!r} returned {type(figure).__name__}, not Figures")
         if figure.name in seen:
             raise PluginError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
         if strangers := [each for each in figure.benchmarks if each not in own]:
