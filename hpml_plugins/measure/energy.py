@@ -44,10 +44,6 @@ class Move(NamedTuple):
     calls: float = 0.0
 
 
-class Stalled(Exception):
-    """The counter does not move under load."""
-
-
 def measure_energy(bench: Bench, step: Step) -> Samples | None:
     """See Bench.energy."""
     kind, _, number = bench.device.partition(":")
@@ -62,7 +58,7 @@ def measure_energy(bench: Bench, step: Step) -> Samples | None:
         idle = bench.once("idle_power", lambda: idle_power(counter.moved))
         try:
             moves, settled = under_load(run_on(step, wait, counter.moved))
-        except Stalled:
+        except StopIteration:
             bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
     windows = split(moves)
@@ -96,7 +92,7 @@ def idle_power(moved: Moved) -> float:
 
 
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
-    """Call the step again and again; yields each move of the counter. Raises Stalled."""
+    """Call the step again and again; yields each move of the counter, until it does not move any more under load."""
     batch, calls, started = 1, 0, time.monotonic()
     last, seen = moved(), started
     while started - seen < LONGEST_STEP:
@@ -112,11 +108,10 @@ def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
         if ended - started < BATCH / 2:
             batch *= 2
         started = ended
-    raise Stalled
 
 
 def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
-    """The moves of a round's windows under settled load, and whether it did settle."""
+    """The moves of a round's windows under settled load, and whether it did settle. Raises StopIteration."""
     seen = [next(moves)]
     start = seen[0].at
     settled = False
