@@ -211,7 +211,6 @@ class Sampler:
         self._reasons = 0
         #: Of a card that does not count how long it throttled: since when it is known, and how long by its reasons.
         self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
-        self._readings = [Reading(0.0, 0.0) for _ in self._cards]
         self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
@@ -224,7 +223,7 @@ class Sampler:
         if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
             self._slow_at = time.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled, last = time.monotonic(), card.throttled(), self._readings[number]
+            now, throttled, last = time.monotonic(), card.throttled(), telemetry.read(number) or Reading(0.0, 0.0)
             if throttled is None:
                 before, total = self._throttled[number]
                 throttled = total + (now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0)
@@ -241,8 +240,7 @@ class Sampler:
             if slow:
                 row = card.row()
                 found |= {name: row[name] or 0.0 for name in ("utilization", "memory_utilization", "memory_used")}
-            self._readings[number] = last._replace(**found)
-            telemetry.write(number, self._readings[number])
+            telemetry.write(number, last._replace(**found))
 
     def look(self) -> None:
         """Take one row of each GPU."""
