@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hpml_plugins.errors import PluginError, UsageError, describe, nearest
+from hpml_plugins.errors import HpmlError, UsageError, describe, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
@@ -117,11 +117,11 @@ class _Report(msgspec.Struct, frozen=True):
     trace: str = ""
 
     @property
-    def error(self) -> PluginError | None:
+    def error(self) -> HpmlError | None:
         """The error; its trace is shown where tracebacks are."""
         if not self.fault:
             return None
-        error = PluginError(self.fault, self.where)
+        error = HpmlError(self.fault, self.where)
         if self.trace:
             error.add_note(self.trace)
         return error
@@ -135,11 +135,10 @@ def _load_in_fork(
     messages: list[bytes] = []
     since = time.monotonic()
 
-    def on_message(kind: str, payload: bytes) -> None:
+    def on_message(message: bytes) -> None:
         nonlocal since
         since = time.monotonic()
-        if kind == "plugin":
-            messages.append(payload)
+        messages.append(message)
 
     def load(send: Send) -> None:
         _load_all(send, registry, entries, facts, declare)
@@ -167,14 +166,14 @@ def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], fa
         with restored():
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin, facts=facts)))
-        send("plugin", b"")
+        send(b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
     sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
     with offers.in_force(sources):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
             with restored():
                 report = _report(entry, plugin, own, declare)
-            send("plugin", report)
+            send(report)
 
 
 def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> LoadedPlugin:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError, PluginError, describe
+from hpml_plugins.errors import DefinitionError, HpmlError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.data_source import LoadableData, use_sources
@@ -50,9 +50,7 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
             if hook == "hpml_node_facts":
                 _check_facts(answers)
         except (Exception, SystemExit) as error:
-            problems.append(
-                str(PluginError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where))
-            )
+            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where)))
             return []
         return answers
 

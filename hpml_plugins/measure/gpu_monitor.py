@@ -95,7 +95,6 @@ class Telemetry:
     """The last reading of each watched GPU, in memory that the watching process shares with those that measure."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
         self._fast = multiprocessing.RawValue("b", 0)
         #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set (`power_limit`).

@@ -69,15 +69,13 @@ def measure_point(
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
-    warnings: list[str] = []
 
-    def on_message(kind: str, payload: bytes) -> None:
-        if kind == "answer":
-            answers.append(msgspec.json.decode(payload, type=Record))
-        elif kind == "warning":
-            warnings.append(payload.decode())
-        elif kind == "progress" and progress:
-            progress(*msgspec.json.decode(payload))
+    def on_message(message: bytes) -> None:
+        told = msgspec.json.decode(message, type=Record | tuple[str, float | None])
+        if isinstance(told, Record):
+            answers.append(told)
+        elif progress:
+            progress(*told)
 
     limit = timeout or benchmark.timeout
     deadline = clock + limit
@@ -92,7 +90,9 @@ def measure_point(
         )
         fault = outcome.fault or ("" if answers else "reported nothing")
         measured = replace(record, reason=fault) if fault else answers[-1]
-        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish())
+        if outcome.left:
+            measured.warnings.append("the benchmark left processes behind; they were ended")
+        measured = _with_what_was_seen(measured, monitor.finish())
     finally:
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
@@ -114,7 +114,7 @@ def _measure_here(
         gpus=gpus_used(benchmark, params, context.node),
         seed=context.seed,
         plan=context.plan.in_rounds(context.rounds),
-        report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
+        report=lambda text, share: send(msgspec.json.encode((text, share))),
         deadline=deadline,
         telemetry=telemetry,
         shared=context.scratch / record.point if context.scratch and context.rounds > 1 else None,
@@ -145,7 +145,7 @@ def _measure_here(
         data=bench.used_data,
         work=bench.declared_work,
     )
-    send("answer", msgspec.json.encode(record))
+    send(msgspec.json.encode(record))
 
 
 def to_metrics(

@@ -202,9 +202,7 @@ def read_gpus() -> Found:
     A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
     """
     answers: list[bytes] = []
-    outcome = run_isolated(
-        lambda send: send("found", msgspec.json.encode(_read_gpus())), PATIENCE, lambda _, told: answers.append(told)
-    )
+    outcome = run_isolated(lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append)
     return msgspec.json.decode(answers[0], type=Found) if answers else Found(problem=f"NVML: {outcome.fault}")
 
 

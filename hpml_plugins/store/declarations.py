@@ -121,9 +121,9 @@ def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[st
 def _rank(entry: Any) -> tuple[Any, ...]:
     declaration = _declaration(entry)
     if not declaration:
-        return False, (), (), _canonical(entry)
+        return False, (), (), json.dumps(entry, sort_keys=True)
     rest = {key: value for key, value in entry.items() if key != "params"}
-    return True, _version(declaration.version), declaration.param_names, _canonical(rest)
+    return True, _version(declaration.version), declaration.param_names, json.dumps(rest, sort_keys=True)
 
 
 def _version(text: str) -> tuple[int, Any]:
@@ -140,7 +140,3 @@ def _spell(entry: Any) -> str:
     if not declaration:
         return repr(entry)[:100]
     return f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
