@@ -6,6 +6,7 @@ exits, hangs or changes its process is a value with an error.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
@@ -140,13 +141,11 @@ def _load_in_fork(
         since = time.monotonic()
         messages.append(message)
 
-    def load(send: Send) -> None:
-        _load_all(send, registry, entries, facts, declare)
-
     def watch() -> str:
         stuck = time.monotonic() - since > limit
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
+    load = functools.partial(_load_all, registry, entries, facts, declare)
     fault = run_isolated(load, _FOREVER, on_message, watch).fault or "ended with exit status 0 before it reported"
     if len(messages) == 2 * len(entries):
         reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
@@ -157,7 +156,7 @@ def _load_in_fork(
     return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, facts, declare)}
 
 
-def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare) -> None:
+def _load_all(registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare, send: Send) -> None:
     """Send an empty message when a plugin is loaded, and when all are, for their data sets to be known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+
+from hpml_plugins.store.asv_results import value_of
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
@@ -94,12 +95,9 @@ def sorted_values(spellings: Iterable[str]) -> list[str]:
     """Values of a parameter, as Python's repr: numbers by size, then the others by name."""
 
     def key(spelling: str) -> tuple[int, float, str]:
-        try:
-            number = ast.literal_eval(spelling)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            number = None
-        is_number = isinstance(number, int | float) and number == number
-        return (0, number, spelling) if is_number else (1, 0.0, spelling)
+        value = value_of(spelling)
+        is_number = isinstance(value, int | float) and value == value
+        return (0, float(value), spelling) if is_number else (1, 0.0, spelling)
 
     return sorted(spellings, key=key)
 
