@@ -61,16 +61,14 @@ def measure_energy(bench: Bench, step: Step) -> Samples | None:
         except StopIteration:
             bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
-    windows = split(moves)
-    powers = [(end.energy - start.energy) / (end.at - start.at) for start, end in windows]
-    gross = [(end.energy - start.energy) / (end.calls - start.calls) for start, end in windows]
-    seconds = [(end.at - start.at) / (end.calls - start.calls) for start, end in windows]
+    pairs = split(moves)
+    windows = [(end.at - start.at, end.energy - start.energy, end.calls - start.calls) for start, end in pairs]
     return Samples.of(
-        [max(0.0, energy - idle * time) for energy, time in zip(gross, seconds, strict=True)],
+        [max(0.0, energy - idle * seconds) / calls for seconds, energy, calls in windows],
         "J",
         idle_power=idle,
-        power=statistics.median(powers),
-        gross=statistics.median(gross),
+        power=statistics.median(energy / seconds for seconds, energy, _ in windows),
+        gross=statistics.median(energy / calls for _, energy, calls in windows),
         counter_step=statistics.median(end.at - start.at for start, end in itertools.pairwise(moves)),
         calls=round(moves[-1].calls - moves[0].calls),
         stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
@@ -136,12 +134,12 @@ def is_settled(moves: list[Move]) -> bool:
 
 
 def split(moves: list[Move]) -> list[tuple[Move, Move]]:
-    """Windows of at least WINDOW, each from one move of the counter to another; what is left over joins the last."""
+    """Windows of at least WINDOW, each from one move of the counter to another; what is left over is dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:
             ends.append(move)
-    return list(itertools.pairwise(ends)) or [(moves[0], moves[-1])]
+    return list(itertools.pairwise(ends))
 
 
 def _synchronizer(device: str) -> Step:
