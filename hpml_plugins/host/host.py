@@ -176,7 +176,7 @@ def _load_all(registry: Registry, entries: Sequence[PluginEntry], facts: bool, d
 
 
 def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> LoadedPlugin:
-    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), registry, taken)
+    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), entry, registry, taken)
 
 
 def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare) -> bytes:

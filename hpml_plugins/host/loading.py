@@ -121,15 +121,14 @@ def _hooks(name: str, module: Any) -> Any:
     return manager.hook
 
 
-def apply_registry(plugin: LoadedPlugin, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
-    """Check the names of a plugin's benchmarks and apply the registry's grids and timeout; faults end in `error`.
+def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
+    """Check the names of a plugin's benchmarks and apply its entry's grids and timeout; faults end in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
     if plugin.error:
         return plugin
-    name, at = plugin.entry.name, partial(registry.at, plugin.entry.name)
-    entry = registry.entry(name)
+    name, at = entry.name, partial(registry.at, entry.name)
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):

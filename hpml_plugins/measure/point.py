@@ -170,7 +170,7 @@ def to_metrics(
         value = returned[name]
         if value is None:
             continue
-        samples = value if isinstance(value, Samples) else _plain(name, value)
+        samples = _as_samples(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
         if bad := [number for number in samples.values + samples.boost if not math.isfinite(number)]:
@@ -192,8 +192,7 @@ def _rates(
     for of, work in works.items():
         if returned.get(of) is None:
             raise ResultError(f"work is declared of {of!r}, which measure did not return")
-        value = returned[of]
-        time = value if isinstance(value, Samples) else _plain(of, value)
+        time = _as_samples(of, returned[of])
         for metric in benchmark.metrics:
             if metric.name not in returned and (amount := work.amount(metric.unit)):
                 found[metric.name] = (amount / time).note(work=of)
@@ -219,9 +218,9 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     return replace(record, status="failed", reason=f"{seen.fault}{own}", metrics={})
 
 
-def _plain(name: str, value: object) -> Samples:
+def _as_samples(name: str, value: object) -> Samples:
     try:
-        return Samples((float(value),))  # type: ignore[arg-type]
+        return value if isinstance(value, Samples) else Samples((float(value),))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 
