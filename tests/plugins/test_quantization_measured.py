@@ -13,11 +13,10 @@ import torch
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.measure import SamplingPlan, meter, to_metrics
 from hpml_plugins.node import needs
 from hpml_plugins.plugins.quantization import (
     deploy,
-    energy,
     hpml_benchmarks,
     matmul,
     methods,
@@ -200,26 +199,26 @@ def test_images_of_one_channel_are_enlarged_to_three() -> None:
     assert torch.equal(found[:, 0], found[:, 2])
 
 
-def test_energy_that_nobody_tells_is_a_warning_and_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathlib import Path
+def timed_step(batch: int) -> deploy.Timed:
+    return deploy.Timed(batch, Samples.of([1.0], "s"), lambda: None)
 
-    monkeypatch.setattr(energy, "RAPL", Path("/nonexistent"))
+
+def test_energy_that_nobody_tells_is_a_warning_and_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(meter, "RAPL", tmp_path)
     bench = Bench(node, {})
-    energy.attach_energy(bench, lambda: None, 1)
-    assert bench.warnings == ["energy is not known: /nonexistent/energy_uj: No such file or directory"]
+    deploy.attach_energy(bench, timed_step(1))
+    assert bench.warnings == [f"energy is not known: no energy counter of the CPU in {tmp_path}"]
     assert bench.attached == {}
 
 
-def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    counter = tmp_path / "energy_uj"
-    counter.write_text("5000000")
-    monkeypatch.setattr(energy, "RAPL", tmp_path)
-    # 3 J in 2 s for 10 steps of 4 images
-    monkeypatch.setattr(energy, "_repeat", lambda *_: (counter.write_text("8000000"), (10, 2.0))[1])
-    reads = iter([5.0, 8.0])
-    monkeypatch.setattr(energy, "_counter", lambda bench: (lambda: next(reads), ""))
+def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 J in 2 s for 10 steps of 4 images, with the power of the idle device
+    found = Samples.of([0.1], "J", gross=3 / 10, power=3 / 2, calls=10)
     bench = Bench(node, {})
-    energy.attach_energy(bench, lambda: None, 4)
+    monkeypatch.setattr(bench, "energy", lambda step: found)
+    deploy.attach_energy(bench, timed_step(4))
     columns = bench.attached["energy"].columns
     assert (columns["energy"], columns["power"], columns["images"]) == ([3 / 40], [1.5], [40.0])
 
@@ -275,8 +274,9 @@ def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.Monkey
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     params = {"dtype": "int8", "size": 256}
     bench = Bench(node, params, plan=SHORT)
-    found = BENCHMARKS["quantization_matmul_cpu"].measure(bench, **params)
-    assert found["rate"].median == pytest.approx(2 * 256**3 / found["time"].median)
+    benchmark = BENCHMARKS["quantization_matmul_cpu"]
+    found = to_metrics(benchmark, benchmark.measure(bench, **params), bench.declared_work)
+    assert found["rate"].samples == pytest.approx([2 * 256**3 / time for time in found["time"].samples])
     assert bench.attached["ways"].columns["way"] == ["columns", "rows"]
     assert "share" not in bench.attached["ways"].columns
 

@@ -42,9 +42,6 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
 
     method: of METHODS.  runtime: "eager", as torch runs it operation by operation, or "compile", by torch.compile.
     """
-    import torch
-
-    from hpml_plugins.plugins.quantization.energy import attach_energy
     from hpml_plugins.plugins.quantization.methods import deploy
     from hpml_plugins.plugins.quantization.networks import logits, prepare, share
 
@@ -71,9 +68,7 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
     }
     bench.series("batches", columns, {"batch": "1", "time": "s", "throughput": "1/s"})
     best = max(timed, key=lambda each: each.throughput.median)
-    bench.progress("energy", 0.9)
-    with torch.no_grad():
-        attach_energy(bench, best.step, best.batch)
+    attach_energy(bench, best)
     return {
         "accuracy": share(found.argmax(1) == subject.labels),
         "agreement": share(found.argmax(1) == wanted.argmax(1)),
@@ -179,6 +174,20 @@ def _time_each(
     return timed
 
 
+def attach_energy(bench: Bench, timed: Timed) -> None:
+    """The series `energy`, of the point's first round: J per image and mean power of the whole card or CPU packages."""
+
+    def measure_energy() -> dict[str, list[float]]:
+        bench.progress("energy", 0.9)
+        if (found := bench.energy(timed.step)) is None:
+            return {}
+        joules, power, calls = (float(found.info[name]) for name in ("gross", "power", "calls"))
+        return {"energy": [joules / timed.batch], "power": [power], "images": [calls * timed.batch]}
+
+    if columns := bench.once("energy", measure_energy):
+        bench.series("energy", columns, {"energy": "J", "power": "W", "images": "1"})
+
+
 def compiled(network: Any, device: str) -> Any:
     """By torch.compile, on CUDA replaying a CUDA graph."""
     import torch._inductor.config
@@ -203,7 +212,7 @@ DEPLOY_CUDA = Benchmark(
         Metric("best_batch", "1", None, "of those tried"),
     ],
     grid={"model": MODELS, "data": DATA, "method": METHODS["cuda"], "runtime": RUNTIMES},
-    requires=Requires(gpus=1, data="data", modules=("torch", "torchvision", "torchao", "pynvml")),
+    requires=Requires(gpus=1, data="data", modules=("torch", "torchvision", "torchao")),
     version="1",
     timeout=400,
     description="Networks quantized after training by torchao on a GPU: accuracy, size, latency, throughput, energy.",
@@ -212,7 +221,7 @@ DEPLOY_CPU = replace(
     DEPLOY_CUDA,
     name="quantization_deploy_cpu",
     grid={**DEPLOY_CUDA.grid, "method": METHODS["cpu"]},
-    requires=Requires(data="data", modules=("torch", "torchvision", "torchao")),
+    requires=replace(DEPLOY_CUDA.requires, gpus=0),
     timeout=600,
     description="The same on the CPU, by torchao, torch.ao's FX mode and export (pt2e).",
 )
