@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -58,9 +57,9 @@ def test_later_rounds_time_the_smallest_batch_and_the_best(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(deploy.BATCHES, ("cpu", "eager"), (1, 2, 8))
-    deployed: Any = SimpleNamespace(network=torch.nn.Identity(), timed=None, dtype=torch.float32)
-    subject: Any = SimpleNamespace(timed=(1, 2, 2))
-    rounds = [deploy.time_batches(Stopwatch(node, {}, shared=tmp_path), deployed, subject, "eager") for _ in range(2)]
+    network = torch.nn.Identity()
+    benches = [Stopwatch(node, {}, shared=tmp_path) for _ in range(2)]
+    rounds = [deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager") for bench in benches]
     # By the time of one image, 8 would take 2.4 s, which is too long; by that of two they do not.
     assert [[each.batch for each in timed] for timed in rounds] == [[1, 2, 8], [1, 8]]
 
@@ -138,14 +137,14 @@ STATIC = ("fx_static", "pt2e_static")
 def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> None:
     subject = simple_subject()
     bench = Bench(node, {})
-    deployed = methods.deploy(bench, subject, method)
+    deployed, _, _ = methods.deploy(bench, subject, method)
     with torch.no_grad():
-        wanted, found = subject.network(subject.test), deployed.network(subject.test)
+        wanted, found = subject.network(subject.test), deployed(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
     left = bench.attached["left_in_float"].columns["layer"] if bench.attached else []
     assert left == ([] if method in STATIC else ["conv1", "conv2"])
     # pt2e leaves the weights themselves to torch.compile's freezing.
-    assert method == "pt2e_static" or size_of(deployed.network) < size_of(subject.network)
+    assert method == "pt2e_static" or size_of(deployed) < size_of(subject.network)
 
 
 def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() -> None:
@@ -200,7 +199,7 @@ def test_images_of_one_channel_are_enlarged_to_three() -> None:
 
 
 def timed_step(batch: int) -> deploy.Timed:
-    return deploy.Timed(batch, Samples.of([1.0], "s"), lambda: None)
+    return deploy.Timed(batch, Samples.of([1.0], "s"), Samples.of([1.0], "1/s"), lambda: None)
 
 
 def test_energy_that_nobody_tells_is_a_warning_and_no_number(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 
@@ -53,28 +53,30 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
     subject = prepare(bench, model, data)
     wanted = logits(subject.network, subject.test)[:, : subject.classes]
     bench.progress(f"quantizing by {method}", 0.3)
-    deployed = deploy(bench, subject, method)
-    found = bench.result(logits(deployed.network, subject.test, deployed.dtype)[:, : subject.classes])
+    try:
+        judged, timed, dtype = deploy(bench, subject, method)
+    except ImportError as missing:
+        bench.skip(f"{method} does not import: {missing}")
+    found = bench.result(logits(judged, subject.test, dtype)[:, : subject.classes])
     error = relative_error(found, wanted)
     most = MOST_ERROR.get(method, MOST_ERROR_OF_OTHERS)
     bench.check(error <= most, f"logits differ from float32's by {error:.2g} of their length")
-    size = size_of(deployed.network)
 
-    timed = time_batches(bench, deployed, subject, runtime)
+    batches = time_batches(bench, timed, dtype, subject.timed, runtime)
     columns: dict[str, list[float]] = {
-        "batch": [each.batch for each in timed],
-        "time": [each.time.median for each in timed],
-        "throughput": [each.throughput.median for each in timed],
+        "batch": [each.batch for each in batches],
+        "time": [each.time.median for each in batches],
+        "throughput": [each.throughput.median for each in batches],
     }
     bench.series("batches", columns, {"batch": "1", "time": "s", "throughput": "1/s"})
-    best = max(timed, key=lambda each: each.throughput.median)
+    best = max(batches, key=lambda each: each.throughput.median)
     attach_energy(bench, best)
     return {
         "accuracy": share(found.argmax(1) == subject.labels),
         "agreement": share(found.argmax(1) == wanted.argmax(1)),
         "error": error,
-        "size": size,
-        "latency": timed[0].time,
+        "size": size_of(judged),
+        "latency": batches[0].time,
         "throughput": best.throughput,
         "best_batch": best.batch,
     }
@@ -103,74 +105,64 @@ def size_of(network: Any) -> int:
     return len(file.getvalue())
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """One batch. step: the network on it, to be repeated."""
 
     batch: int
     time: Samples
+    throughput: Samples
     step: Callable[[], Any]
 
-    @property
-    def throughput(self) -> Samples:
-        """Images/s."""
-        return self.batch / self.time
 
-
-def time_batches(bench: Bench, deployed: Any, subject: Any, runtime: str) -> list[Timed]:
+def time_batches(bench: Bench, network: Any, dtype: Any, shape: Sequence[int], runtime: str) -> list[Timed]:
     """In the point's first round every batch that runs and is not too long, in others the first of them and the best.
 
-    Launching counts, as it does for whoever waits for an answer.
+    Launching counts, as it does for whoever waits for an answer.  dtype, shape: of an input image. A batch that raises
+    is named in a warning; the point is skipped when none runs.
     """
-    timed: list[Timed] = []
-
-    def find_best() -> list[int]:
-        timed.extend(_time_each(bench, deployed, subject, runtime, BATCHES[bench.device, runtime], LONGEST))
-        best = max(timed, key=lambda each: each.throughput.median)
-        return sorted({timed[0].batch, best.batch})
-
-    batches = bench.once("batches", find_best)
-    return timed or _time_each(bench, deployed, subject, runtime, batches)
-
-
-def _time_each(
-    bench: Bench, deployed: Any, subject: Any, runtime: str, batches: Sequence[int], longest: float = math.inf
-) -> list[Timed]:
-    """A batch that raises is named in a warning; the point is skipped when none runs."""
     import torch
 
     from hpml_plugins.plugins.quantization.networks import memory_format
 
-    network = deployed.timed or deployed.network
     run = compiled(network, bench.device) if runtime == "compile" else network
     timed: list[Timed] = []
-    problem = ""
-    for number, batch in enumerate(batches):
-        if timed and timed[-1].time.median * batch / timed[-1].batch > longest:
-            break
-        bench.progress(f"{runtime}, batch {batch}", 0.4 + 0.5 * number / len(batches))
-        generator = torch.Generator(bench.device).manual_seed(bench.seed)
-        images = torch.randn(batch, *subject.timed, generator=generator, device=bench.device)
-        images = images.to(dtype=deployed.dtype, memory_format=memory_format(bench.device))
 
-        def step(images: Any = images) -> Any:
-            with torch.no_grad():
-                return run(images)
+    def time_each(batches: Sequence[int], longest: float = math.inf) -> None:
+        problem = ""
+        for number, batch in enumerate(batches):
+            if timed and timed[-1].time.median * batch / timed[-1].batch > longest:
+                break
+            bench.progress(f"{runtime}, batch {batch}", 0.4 + 0.5 * number / len(batches))
+            generator = torch.Generator(bench.device).manual_seed(bench.seed)
+            images = torch.randn(batch, *shape, generator=generator, device=bench.device)
+            images = images.to(dtype=dtype, memory_format=memory_format(bench.device))
 
-        try:
-            found = step().float()
-        except Exception as error:
-            problem = f"batch {batch} does not run: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            bench.warn(problem)
-            continue
-        if runtime == "compile":
-            with torch.no_grad():
-                plain = network(images).float()
-            close = relative_error(found, plain) < MOST_ERROR_COMPILED
-            bench.check(close, "the compiled network's logits differ from the plain one's")
-        timed.append(Timed(batch, bench.time(step, launch="visible", budget=BUDGET, name=f"batch {batch}"), step))
+            def step(images: Any = images) -> Any:
+                with torch.no_grad():
+                    return run(images)
+
+            try:
+                found = step().float()
+            except Exception as error:
+                problem = f"batch {batch} does not run: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                bench.warn(problem)
+                continue
+            if runtime == "compile":
+                with torch.no_grad():
+                    close = relative_error(found, network(images).float()) < MOST_ERROR_COMPILED
+                bench.check(close, "the compiled network's logits differ from the plain one's")
+            time = bench.time(step, launch="visible", budget=BUDGET, name=f"batch {batch}")
+            timed.append(Timed(batch, time, batch / time, step))
+        if not timed:
+            bench.skip(f"no batch runs here: {problem}")
+
+    def find_best() -> list[int]:
+        time_each(BATCHES[bench.device, runtime], LONGEST)
+        return sorted({timed[0].batch, max(timed, key=lambda each: each.throughput.median).batch})
+
+    batches = bench.once("batches", find_best)
     if not timed:
-        bench.skip(f"no batch runs here: {problem}")
+        time_each(batches)
     return timed
 
 

@@ -37,10 +37,9 @@ Product = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """The reals that integers can represent: real = scale · (integer − zero point).
+    """The reals that the integers lowest … highest represent: real = scale · (integer − zero point).
 
     scale: above 0; a number for a tensor, or one per channel as a float64 tensor (channels, 1, …).
-    zero_point: the integer that represents 0.  lowest, highest: the integers, both included.
     """
 
     scale: Any
@@ -49,7 +48,7 @@ class Grid:
     highest: int
 
     def quantize(self, values: Any) -> Any:
-        """The nearest integers, int32, clamped to the grid. values: reals of any shape that fits the scale's."""
+        """The nearest integers, int32, clamped to the grid."""
         steps = torch.round(values.double() / self.scale) + self.zero_point
         return steps.clamp(self.lowest, self.highest).to(torch.int32)
 
@@ -65,10 +64,7 @@ class Grid:
 
 
 class Binary(Grid):
-    """Weights of one bit, −scale or +scale; a symmetric grid of one bit would be 0 alone.
-
-    Source: Rastegari et al., XNOR-Net, ECCV 2016, equation 6.
-    """
+    """Weights of one bit, −scale or +scale. Source: Rastegari et al., XNOR-Net, ECCV 2016, equation 6."""
 
     def quantize(self, values: Any) -> Any:
         """−1 or 1, int32; 0 counts as 1."""
@@ -123,8 +119,7 @@ def affine_grid(low: float, high: float, bits: int) -> Grid:
 def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
     """The symmetric grid of a weight (out, in, …): zero point 0, integers −(2^(bits−1) − 1) … 2^(bits−1) − 1.
 
-    granularity: one scale per "tensor" or per output "channel".  kind: of RANGES.  One bit is Binary, with scale =
-    mean |w|, which is the nearest such tensor.  A channel of zeros alone has scale 1.
+    kind: of RANGES.  One bit is Binary with scale = mean |w|, the nearest such tensor.  A channel of zeros has scale 1.
     """
     _check_known("granularity", granularity, GRANULARITIES)
     _check_known("range", kind, RANGES)
@@ -151,9 +146,8 @@ def bias_grid(input_scale: float, weight_scale: Any) -> Grid:
 
 
 def multiplier(real: float) -> tuple[int, int]:
-    """(M₀, n) with real ≈ M₀ · 2^(−31 − n), M₀ from 2^30 to 2^31 − 1: 30 bits of precision at least.
+    """(M₀, n) with real ≈ M₀ · 2^(−31 − n), M₀ from 2^30 to 2^31 − 1; n is below 0 for reals of 1 and above.
 
-    n is the shift to the right; below 0, to the left, for reals of 1 and above, which the paper does not have.
     A real below 2^−62 is (0, 0).  Raises HpmlError when it is negative, not finite, or 2^31 and above.
     """
     if not (0 <= real < 2.0**31):
@@ -166,10 +160,7 @@ def multiplier(real: float) -> tuple[int, int]:
 
 
 def rescale(values: Any, multipliers: Any, shifts: Any) -> Any:
-    """round(values · M₀ · 2^(−31 − n)) as the paper computes it: two roundings to nearest, all of it in integers.
-
-    values: holds int32, of any shape.  multipliers, shifts: int64 tensors that broadcast against it. Returns int64.
-    """
+    """round(values · M₀ · 2^(−31 − n)) as the paper computes it, by two roundings. values: hold int32.  All int64."""
     if bool((shifts < 0).any()):
         values = (values.long() << (-shifts).clamp(min=0)).clamp(INT32_LOW, INT32_HIGH)
         shifts = shifts.clamp(min=0)
@@ -177,9 +168,9 @@ def rescale(values: Any, multipliers: Any, shifts: Any) -> Any:
 
 
 def high_product(a: Any, b: Any) -> Any:
-    """round(a · b / 2^31), ties up, as ARM's SQRDMULH and gemmlowp's SaturatingRoundingDoublingHighMul. int64.
+    """round(a · b / 2^31), ties up, as ARM's SQRDMULH and gemmlowp's SaturatingRoundingDoublingHighMul.
 
-    a: holds int32.  b: from 0 to 2^31 − 1, so that the one product that overflows, (−2^31)², does not occur.
+    a: holds int32.  b: int64 from 0 to 2^31 − 1, so that the one product that overflows, (−2^31)², does not occur.
     """
     return (a.long() * b).add_(2**30).__irshift__(31)
 
@@ -199,8 +190,7 @@ def divide_by_power(values: Any, exponents: Any) -> Any:
 class Block:
     """One module, with the ReLU after it.
 
-    kind: "weights", a convolution or linear layer; "shape", what only chooses or moves integers (max pooling); "float",
-    what stays in floating point, and why.
+    kind: "weights", to be quantized; "shape" only chooses or moves integers; "float" stays in floating point, and why.
     """
 
     name: str
@@ -272,10 +262,10 @@ def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]
 
 @dataclass(frozen=True)
 class Quantized:
-    """A block with its grids.
+    """A block with the grids of its input, result and weight.
 
-    given, result: of its input and result.  weight: the weight's grid.  integers: its weight, int8.  bias: int32, with
-    −zero point · Σ weights of each channel added (equation 7).  multipliers, shifts: of the rescaling, one per channel.
+    integers: its weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
+    multipliers, shifts: of the rescaling, one per channel.
     """
 
     block: Block
@@ -293,8 +283,7 @@ def quantize(
 ) -> list[Quantized]:
     """Grids for every block: weights and activations of `bits` bits, biases of 32, the last result of LOGIT_BITS.
 
-    profiles: of a calibration.  granularity: of the weights.  kind: of RANGES.  The input's range is that of the bytes.
-    Raises HpmlError for a range without a fixed-point multiplier.
+    granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a fixed-point multiplier.
     """
     if not 1 <= bits <= 8:
         raise HpmlError(f"{bits} bits: integers of 1 to 8 bits are quantized here")
@@ -326,10 +315,7 @@ def _constants(module: Any, given: Grid, result: Grid, weight: Grid | None) -> t
 
 
 def simulate(network: Sequence[Quantized], images: Any, step: str) -> Any:
-    """Logits in floating point with everything up to `step` rounded to its grid. images: reals.
-
-    step: "weights"; "activations", these too; "biases", all three.
-    """
+    """Logits in floating point with everything up to `step` of STEPS rounded to its grid. images: reals."""
     stage = STEPS.index(step)
     values = network[0].given.rounded(images) if stage >= 1 else images
     for each in network:
@@ -350,7 +336,7 @@ def to_integers(network: Sequence[Quantized], images: Any) -> Any:
 
 
 def infer(network: Sequence[Quantized], values: Any, product: Product | None = None) -> Any:
-    """Logits as integers from images as integers (int8), by integers alone, except for blocks left in float.
+    """Logits from images, both as integers, by integers alone except for blocks left in float.
 
     product: int8 (m, k) times int8 (k, n) to int32; `int8_product` when left out.
     """
@@ -409,10 +395,7 @@ def exact_product(a: Any, b: Any) -> Any:
 
 
 class FloatDetector(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-    """While it is entered, sees every tensor that an operation of torch reads or makes.
-
-    floating: operation → dtypes of floating-point or complex tensors.  operations: how many were seen.
-    """
+    """Sees every tensor that torch reads or makes. floating: operation → dtypes of floating-point or complex ones."""
 
     def __init__(self) -> None:
         super().__init__()

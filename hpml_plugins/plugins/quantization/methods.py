@@ -7,7 +7,6 @@ mode and torchao's export mode (pt2e) quantize convolutions too, on CPUs alone.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,15 +19,6 @@ from hpml_plugins.plugins.quantization.networks import Subject, memory_format
 MULTIPLE = {"int8": 8, "float8": 16}
 #: Images for the ranges of a network that is only timed.
 TIMED_CALIBRATION = 32
-#: What newer torch or torchao may no longer have.
-MODULES = {
-    "fx_dynamic": ("torch.ao.quantization",),
-    "fx_static": ("torch.ao.quantization.quantize_fx",),
-    "pt2e_static": (
-        "torchao.quantization.pt2e.quantize_pt2e",
-        "torchao.quantization.pt2e.quantizer.x86_inductor_quantizer",
-    ),
-}
 #: torchao's configurations.
 CONFIGS = {
     "int8_weight_only": "Int8WeightOnlyConfig",
@@ -39,52 +29,35 @@ CONFIGS = {
 }
 
 
-@dataclass(frozen=True)
-class Deployed:
-    """A network ready to run.
+def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
+    """The network after quantization, the same for images of the side that is timed, and the dtype of their input.
 
-    dtype: of its input.  timed: the same for images of the side that is timed, where `network` takes those of the
-    judged side alone.
+    Skips the point where the card cannot, or nothing can be quantized. Raises ImportError for what torchao lacks.
     """
-
-    network: Any
-    dtype: Any = torch.float32
-    timed: Any = None
-
-
-def deploy(bench: Bench, subject: Subject, method: str) -> Deployed:
-    """A copy of the network, quantized. Skips the point where the card or torch cannot, or nothing can be quantized."""
-    for needed in MODULES.get(method, ()):
-        bench.import_module(needed)
-    network = copy.deepcopy(subject.network)
-    layout = memory_format(bench.device)
-    if method in ("float32", "bfloat16"):
-        dtype = getattr(torch, method)
-        return Deployed(network.to(dtype=dtype, memory_format=layout), dtype)
+    network, images = copy.deepcopy(subject.network), subject.calibration
     if method == "fx_static":
-        return Deployed(_fx_static(network, subject.calibration))
+        network = _fx_static(network, images)
+        return network, network, torch.float32
     if method == "pt2e_static":
-        if subject.calibration.shape[1:] == subject.timed:
-            return Deployed(_pt2e_static(network, subject.calibration))
-        few = subject.calibration[:: max(1, len(subject.calibration) // TIMED_CALIBRATION)]
-        timed = _pt2e_static(network, nn.functional.interpolate(few, size=subject.timed[1:]))
-        return Deployed(_pt2e_static(network, subject.calibration), timed=timed)
-    layers = _names(network, nn.Conv2d, nn.Linear)
+        judged = timed = _pt2e_static(network, images)
+        if images.shape[1:] != subject.timed:
+            few = images[:: max(1, len(images) // TIMED_CALIBRATION)]
+            timed = _pt2e_static(network, nn.functional.interpolate(few, size=subject.timed[1:]))
+        return judged, timed, torch.float32
+    is_bfloat16 = method == "bfloat16" or (bench.device == "cuda" and method != "float32")
+    dtype = torch.bfloat16 if is_bfloat16 else torch.float32
+    network = network.to(dtype=dtype, memory_format=memory_format(bench.device))
     if method == "fx_dynamic":
-        from torch.ao.quantization import quantize_dynamic
-
-        left = dict.fromkeys(_names(network, nn.Conv2d), "dynamic quantization has no convolutions")
-        say_what_is_left(bench, method, layers, left)
-        return Deployed(quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8))
-    dtype = torch.bfloat16 if bench.device == "cuda" else torch.float32
-    network = network.to(dtype=dtype, memory_format=layout)
-    return Deployed(_by_torchao(bench, network, subject.calibration.to(dtype), method, layers), dtype)
+        network = _fx_dynamic(bench, network)
+    elif method not in ("float32", "bfloat16"):
+        _by_torchao(bench, network, images.to(dtype), method)
+    return network, network, dtype
 
 
 def say_what_is_left(bench: Bench, method: str, layers: list[str], left: dict[str, str]) -> None:
-    """The series `left_in_float` and a warning; skips the point when all layers stay in floating point.
+    """The series `left_in_float` and a warning; skips the point when all layers with weights stay in floating point.
 
-    layers: those with weights.  left: layer → why it stays in floating point.
+    left: layer → why it does.
     """
     spelled = [f"{name}: {why}" for name, why in left.items()]
     if set(left) >= set(layers):
@@ -100,13 +73,14 @@ def _names(network: Any, *kinds: type) -> list[str]:
     return [name for name, module in network.named_modules() if isinstance(module, kinds)]
 
 
-def _by_torchao(bench: Bench, network: Any, images: Any, method: str, layers: list[str]) -> Any:
-    """Settings of torch.compile that torchao would make, which search for minutes, are left out."""
+def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
+    """In place. Settings of torch.compile that torchao would make, which search for minutes, are left out."""
     from torchao.quantization import quant_api
     from torchao.quantization.granularity import PerRow, PerTensor
 
     if method.startswith("float8") and (has := torch.cuda.get_device_capability()) < (8, 9):
         bench.skip(f"float8 needs compute capability 8.9, this card has {has[0]}.{has[1]}")
+    layers = _names(network, nn.Conv2d, nn.Linear)
     quant_api.swap_conv2d_1x1_to_linear(network, lambda module, *_: _is_pointwise(module))
     unfit = _unfit(network, bench.device, method)
     say_what_is_left(bench, method, layers, {name.removesuffix(".mod"): why for name, why in unfit.items()})
@@ -121,17 +95,12 @@ def _by_torchao(bench: Bench, network: Any, images: Any, method: str, layers: li
                 options |= {"granularity": [PerTensor(), PerRow()], "act_quant_scale": scales[layer]}
             config = getattr(quant_api, CONFIGS[method])(**options)
             quant_api.quantize_(network, config, filter_fn=lambda module, path, layer=layer: path == layer)
-    return network
 
 
 def _is_pointwise(module: Any) -> bool:
     """A 1×1 convolution that is a linear layer over pixels: torchao's replacement knows no stride and no padding."""
-    return (
-        isinstance(module, nn.Conv2d)
-        and module.kernel_size == module.stride == (1, 1)
-        and module.padding == (0, 0)
-        and module.groups == 1
-    )
+    wanted = {"kernel_size": (1, 1), "stride": (1, 1), "padding": (0, 0), "groups": 1}
+    return isinstance(module, nn.Conv2d) and all(getattr(module, name) == value for name, value in wanted.items())
 
 
 def _unfit(network: Any, device: str, method: str) -> dict[str, str]:
@@ -152,9 +121,17 @@ def _observed_scales(network: Any, images: Any, linear: list[str]) -> dict[str, 
     from torchao.quantization.observer import AffineQuantizedMinMaxObserver
     from torchao.quantization.quant_primitives import MappingType
 
-    observers, dimensions, hooks = {}, {}, []
-    for name in linear:
-        observers[name] = AffineQuantizedMinMaxObserver(
+    inputs: dict[str, list[Any]] = {name: [] for name in linear}
+    hooks = [
+        network.get_submodule(name).register_forward_pre_hook(lambda _, given, name=name: inputs[name].append(given[0]))
+        for name in linear
+    ]
+    _run_through(network, images)
+    for hook in hooks:
+        hook.remove()
+    scales = {}
+    for name, seen in inputs.items():
+        observer = AffineQuantizedMinMaxObserver(
             MappingType.SYMMETRIC,
             torch.int8,
             granularity=PerTensor(),
@@ -162,16 +139,17 @@ def _observed_scales(network: Any, images: Any, linear: list[str]) -> dict[str, 
             scale_dtype=torch.float32,
             zero_point_dtype=torch.int32,
         )
+        observer(torch.cat(seen))
+        scales[name] = observer.calculate_qparams()[0].reshape([1] * seen[0].dim())
+    return scales
 
-        def look(module: Any, given: Any, name: str = name) -> None:
-            observers[name](given[0])
-            dimensions[name] = given[0].dim()
 
-        hooks.append(network.get_submodule(name).register_forward_pre_hook(look))
-    _run_through(network, images)
-    for hook in hooks:
-        hook.remove()
-    return {name: observers[name].calculate_qparams()[0].reshape([1] * dimensions[name]) for name in linear}
+def _fx_dynamic(bench: Bench, network: Any) -> Any:
+    from torch.ao.quantization import quantize_dynamic
+
+    left = dict.fromkeys(_names(network, nn.Conv2d), "dynamic quantization has no convolutions")
+    say_what_is_left(bench, "fx_dynamic", _names(network, nn.Conv2d, nn.Linear), left)
+    return quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
 
 
 def _fx_static(network: Any, images: Any) -> Any:

@@ -128,15 +128,14 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
 
 
 class EightBitProduct:
-    """first @ second by cuBLASLt on the current stream: call it; it returns `out`, which each call writes anew.
+    """first @ second by cuBLASLt on the current stream; a call returns `out`, which it writes anew.
 
     `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which costs a third of the
     rate on an H200. Here it has a workspace, and the first call tries several algorithms, of which the fastest counts.
 
-    first: (m, k), int8 or float8_e4m3fn, contiguous.  second: (k, n), the same dtype, by columns: its transpose is
-    contiguous.  out: (m, n), contiguous. Of int8, int32 takes the sums, and int8 takes them times `scale` (in float32),
-    rounded to nearest and held within -128 … 127. Of fp8, bfloat16 takes them times the two numbers of `scales`, one an
-    operand, float32 on the GPU, added up fast (with fewer bits than float32 has).
+    first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype, by columns.  Of
+    int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded and clamped.  Of fp8, a bfloat16 out
+    takes the sums times `scales`, two float32 numbers on the GPU, accumulated fast (with fewer bits than float32 has).
     Raises ValueError for other operands, and RuntimeError where nvmath-python is missing or cuBLASLt refuses.
     """
 

@@ -77,7 +77,7 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
         spelled = f": {detector.floating}" if detector.floating else ""
         bench.check(not detector.floating, f"integer-only inference has floating-point tensors{spelled}")
     _attach(bench, "accuracy", ("bits", "granularity", "range", "step", "accuracy"), rows)
-    _attach_histograms(bench, {bits: networks[bits, *CHOSEN[1:]] for bits in SHOWN}, profiles)
+    _attach_histograms(bench, [networks[bits, *CHOSEN[1:]] for bits in SHOWN], profiles)
     return {**metrics, "loss": before - metrics["integer_accuracy"]}
 
 
@@ -99,34 +99,33 @@ def _predictions(network: Any, images: Any, detector: Any) -> dict[str, Any]:
     return {step: torch.cat(parts) for step, parts in predicted.items()}
 
 
-def _attach_histograms(bench: Bench, networks: Mapping[int, Any], profiles: Mapping[str, Any]) -> None:
+def _attach_histograms(bench: Bench, networks: Sequence[Any], profiles: Mapping[str, Any]) -> None:
     """The series `ranges`, and `weights` and `activations`: shares of the values in equal bins, before and after.
 
-    networks: bits → the network of that width.  profiles: of the activations while calibrating.
+    networks: for each of SHOWN.  profiles: of the activations while calibrating.
     """
     import torch
 
     from hpml_plugins.plugins.quantization.integers import INPUT, Profile
 
-    with_weights = [each for each in networks[8] if each.weight is not None]
-    weights = {each.block.name: Profile.of(each.block.module.weight) for each in with_weights}
-    grids: dict[str, list[dict[str, Any]]] = {
-        "weights": [{each.block.name: each.weight for each in networks[bits]} for bits in SHOWN],
-        "activations": [
-            {INPUT: networks[bits][0].given, **{each.block.name: each.result for each in networks[bits]}}
-            for bits in SHOWN
-        ],
-    }
+    weights: list[tuple[str, Any, list[Any]]] = []
+    activations = [(INPUT, profiles[INPUT], [network[0].given for network in networks])]
+    for same in zip(*networks, strict=True):  # one block at each width
+        name, module = same[0].block.name, same[0].block.module
+        if same[0].weight is not None:
+            weights.append((name, Profile.of(module.weight), [each.weight for each in same]))
+        if name in profiles:
+            activations.append((name, profiles[name], [each.result for each in same]))
     ranges: list[tuple[Any, ...]] = []
-    for kind, tensors in (("weights", weights), ("activations", profiles)):
+    for kind, tensors in (("weights", weights), ("activations", activations)):
         bins: list[tuple[Any, ...]] = []
-        for name, seen in tensors.items():
+        for name, seen, grids in tensors:
             low, high = seen.range("sigma3")
             outside = float(((seen.values < low) | (seen.values > high)).double().mean())
             ranges.append((name, kind, seen.low, seen.high, seen.mean, seen.deviation, outside))
             low, high = (seen.low, seen.high) if seen.low < seen.high else (seen.low - 0.5, seen.high + 0.5)
             edges = torch.linspace(low, high, BINS + 1).tolist()
-            after = (grid[name].rounded(seen.values) for grid in grids[kind])
+            after = (grid.rounded(seen.values) for grid in grids)
             shares = (bin_shares(values, low, high) for values in (seen.values, *after))
             bins += zip([name] * BINS, edges[:-1], edges[1:], *shares, strict=True)
         _attach(bench, kind, ("layer", "from", "to", "float", *(f"bits{bits}" for bits in SHOWN)), bins)
