@@ -25,7 +25,7 @@ from hpml_plugins.plugins.quantization import (
 )
 from hpml_plugins.plugins.quantization.deploy import lacks, size_of
 from hpml_plugins.plugins.quantization.networks import Subject, enlarged
-from hpml_plugins.plugins.quantization.products import EightBitProduct
+from hpml_plugins.plugins.quantization.products import cublaslt_product
 from hpml_plugins.testing import Context, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -246,12 +246,12 @@ def test_int8_operands_use_their_range() -> None:
 def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = torch.ones(16, 16, dtype=torch.int8)
     with pytest.raises(ValueError, match="second by columns"):
-        EightBitProduct(whole, whole, whole.int())
+        cublaslt_product(whole, whole, whole.int())
     with pytest.raises(ValueError, match=r"no product of torch\.int8 and torch\.int8 to torch\.float32"):
-        EightBitProduct(whole, whole.t(), whole.float())
+        cublaslt_product(whole, whole.t(), whole.float())
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     with pytest.raises(RuntimeError, match="needs the package nvmath-python"):
-        EightBitProduct(whole, whole.t(), whole.int())()
+        cublaslt_product(whole, whole.t(), whole.int())()
 
 
 def test_an_unknown_product_names_the_known_ones() -> None:

@@ -61,7 +61,7 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
     error = relative_error(found, wanted)
     most = MOST_ERROR.get(method, MOST_ERROR_OF_OTHERS)
     bench.check(error <= most, f"logits differ from float32's by {error:.2g} of their length")
-
+    size = size_of(judged)  # before it may be compiled
     batches = time_batches(bench, timed, dtype, subject.timed, runtime)
     columns: dict[str, list[float]] = {
         "batch": [each.batch for each in batches],
@@ -75,7 +75,7 @@ def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -
         "accuracy": share(found.argmax(1) == subject.labels),
         "agreement": share(found.argmax(1) == wanted.argmax(1)),
         "error": error,
-        "size": size_of(judged),
+        "size": size,
         "latency": batches[0].time,
         "throughput": best.throughput,
         "best_batch": best.batch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -86,10 +86,10 @@ def _int8(a: Any, b: Any) -> dict[str, Product]:
     products = _plain(torch._int_mm, a, {"columns": by_columns, "rows": b}, out, TOLERANCE["int8"])
     if a.is_cuda:
         exact = products["columns"].truth
-        products["cuBLASLt"] = replace(products["columns"], run=EightBitProduct(a, by_columns, out))
+        products["cuBLASLt"] = replace(products["columns"], run=cublaslt_product(a, by_columns, out))
         # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold a larger one
         scale = float(127 / exact(slice(CHECKED)).abs().max())
-        rounded = EightBitProduct(a, by_columns, torch.empty_like(a), scale)
+        rounded = cublaslt_product(a, by_columns, torch.empty_like(a), scale)
         products["cuBLASLt to int8"] = Product(
             rounded, lambda rows: (exact(rows) * scale).round().clamp(-128, 127), ROUNDED
         )
@@ -123,12 +123,14 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
         "by rows": scaled(*operands(of_rows), of_rows, True),
     }
     if a.is_cuda:
-        products["cuBLASLt"] = replace(products["fast"], run=EightBitProduct(x, y, out, scales=of_tensors))
+        products["cuBLASLt"] = replace(products["fast"], run=cublaslt_product(x, y, out, scales=of_tensors))
     return products
 
 
-class EightBitProduct:
-    """first @ second by cuBLASLt on the current stream; a call returns `out`, which it writes anew.
+def cublaslt_product(
+    first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
+) -> Callable[[], Any]:
+    """What computes first @ second by cuBLASLt on the current stream and returns `out`, which it writes anew.
 
     `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which costs a third of the
     rate on an H200. Here it has a workspace, and the first call tries several algorithms, of which the fastest counts.
@@ -136,85 +138,83 @@ class EightBitProduct:
     first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype, by columns.  Of
     int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded and clamped.  Of fp8, a bfloat16 out
     takes the sums times `scales`, two float32 numbers on the GPU, accumulated fast (with fewer bits than float32 has).
-    Raises ValueError for other operands, and RuntimeError where nvmath-python is missing or cuBLASLt refuses.
+    Raises ValueError for other operands; the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
     """
+    if not all(each.is_contiguous() for each in (first, second.t(), out)):
+        raise ValueError("first and out must lie by rows, second by columns")
+    if (first.dtype, out.dtype) not in KINDS or second.dtype != first.dtype:
+        raise ValueError(f"no product of {first.dtype} and {second.dtype} to {out.dtype}")
 
-    def __init__(
-        self, first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
-    ) -> None:
-        self._operands = (first, second.t(), out)
-        if not all(each.is_contiguous() for each in self._operands):
-            raise ValueError("first and out must lie by rows, second by columns")
-        if (first.dtype, out.dtype) not in KINDS or second.dtype != first.dtype:
-            raise ValueError(f"no product of {first.dtype} and {second.dtype} to {out.dtype}")
-        self._scale = np.array([scale], np.int32 if out.dtype == torch.int32 else np.float32)
-        self._scales = scales
-        self._call: Callable[[], None] | None = None
+    @cache
+    def planned() -> Callable[[], None]:
+        try:
+            from nvmath.bindings import cublasLt
+        except ImportError as error:
+            raise RuntimeError("needs the package nvmath-python") from error
+        try:
+            return _plan(cublasLt, first, second, out, scale, scales)
+        except cublasLt.cuBLASLtError as error:
+            raise RuntimeError(f"cuBLASLt refuses: {error}") from error
 
-    def __call__(self) -> Any:
-        """Compute it; returns `out`."""
-        if self._call is None:
-            try:
-                from nvmath.bindings import cublasLt
-            except ImportError as error:
-                raise RuntimeError("needs the package nvmath-python") from error
-            try:
-                self._call = self._plan(cublasLt)
-            except cublasLt.cuBLASLtError as error:
-                raise RuntimeError(f"cuBLASLt refuses: {error}") from error
-        self._call()
-        return self._operands[2]
+    def run() -> Any:
+        planned()()
+        return out
 
-    def _plan(self, lt: Any) -> Callable[[], None]:
-        """What cuBLASLt is handed lives as long as the point's process."""
-        from nvmath import CudaDataType
-        from nvmath.bindings import cublas
+    return run
 
-        def configure(setter: Any, owner: int, attribute: Any, value: int, dtype: Any) -> None:
-            told = np.array([value], dtype)
-            setter(owner, attribute, told.ctypes.data, told.nbytes)
 
-        first, second, out = self._operands
-        (m, k), n = first.shape, second.shape[0]
-        operand, result, summing, scaling = KINDS[first.dtype, out.dtype]
-        handle = lt.create()
-        product = lt.matmul_desc_create(cublas.ComputeType[summing], CudaDataType[scaling])
-        settings: list[tuple[str, int, Any]] = [("TRANSA", cublas.Operation.T, np.int32)]
-        if self._scales:
-            settings += [
-                ("A_SCALE_POINTER", self._scales[1].data_ptr(), np.uint64),  # its first is our second
-                ("B_SCALE_POINTER", self._scales[0].data_ptr(), np.uint64),
-                ("FAST_ACCUM", 1, np.int8),
-            ]
-        for name, value, dtype in settings:
-            configure(lt.matmul_desc_set_attribute, product, lt.MatmulDescAttribute[name], value, dtype)
-        # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the transpose of `out`
-        a, b, c = (
-            lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows)
-            for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m))
-        )
-        preference = lt.matmul_preference_create()
-        most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
-        configure(lt.matmul_preference_set_attribute, preference, most, WORKSPACE, np.uint64)
-        found, count = np.zeros(ALGORITHMS, lt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
-        lt.matmul_algo_get_heuristic(
-            handle, product, a, b, c, c, preference, ALGORITHMS, found.ctypes.data, count.ctypes.data
-        )
-        found = found[: int(count[0])]
-        found = found[found["state"] == 0].copy()
-        if not len(found):
-            raise RuntimeError("cuBLASLt has no algorithm for it")
-        workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=first.device)
-        zero = np.zeros_like(self._scale)
+def _plan(
+    lt: Any, first: Any, second: Any, out: Any, scale: float, scales: tuple[Any, Any] | None
+) -> Callable[[], None]:
+    """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's process."""
+    from nvmath import CudaDataType
+    from nvmath.bindings import cublas
 
-        def call(algorithm: int) -> None:
-            lt.matmul(
-                handle, product, self._scale.ctypes.data, second.data_ptr(), a, first.data_ptr(), b, zero.ctypes.data,
-                out.data_ptr(), c, out.data_ptr(), c, found.ctypes.data + algorithm * found.itemsize,
-                workspace.data_ptr(), WORKSPACE, torch.cuda.current_stream().cuda_stream,
-            )  # fmt: skip
+    def configure(setter: Any, owner: int, attribute: Any, value: int, dtype: Any) -> None:
+        told = np.array([value], dtype)
+        setter(owner, attribute, told.ctypes.data, told.nbytes)
 
-        return partial(call, min(range(len(found)), key=lambda number: _seconds(partial(call, number))))
+    (m, k), n = first.shape, second.shape[1]
+    operand, result, summing, scaling = KINDS[first.dtype, out.dtype]
+    handle = lt.create()
+    product = lt.matmul_desc_create(cublas.ComputeType[summing], CudaDataType[scaling])
+    settings: list[tuple[str, int, Any]] = [("TRANSA", cublas.Operation.T, np.int32)]
+    if scales:
+        settings += [
+            ("A_SCALE_POINTER", scales[1].data_ptr(), np.uint64),  # its first is our second
+            ("B_SCALE_POINTER", scales[0].data_ptr(), np.uint64),
+            ("FAST_ACCUM", 1, np.int8),
+        ]
+    for name, value, dtype in settings:
+        configure(lt.matmul_desc_set_attribute, product, lt.MatmulDescAttribute[name], value, dtype)
+    # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the transpose of `out`
+    a, b, c = (
+        lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows)
+        for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m))
+    )
+    preference = lt.matmul_preference_create()
+    most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+    configure(lt.matmul_preference_set_attribute, preference, most, WORKSPACE, np.uint64)
+    found, count = np.zeros(ALGORITHMS, lt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+    lt.matmul_algo_get_heuristic(
+        handle, product, a, b, c, c, preference, ALGORITHMS, found.ctypes.data, count.ctypes.data
+    )
+    found = found[: int(count[0])]
+    found = found[found["state"] == 0].copy()
+    if not len(found):
+        raise RuntimeError("cuBLASLt has no algorithm for it")
+    workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=first.device)
+    factor = np.array([scale], np.int32 if out.dtype == torch.int32 else np.float32)
+    zero = np.zeros_like(factor)
+
+    def call(algorithm: int) -> None:
+        lt.matmul(
+            handle, product, factor.ctypes.data, second.data_ptr(), a, first.data_ptr(), b, zero.ctypes.data,
+            out.data_ptr(), c, out.data_ptr(), c, found.ctypes.data + algorithm * found.itemsize,
+            workspace.data_ptr(), WORKSPACE, torch.cuda.current_stream().cuda_stream,
+        )  # fmt: skip
+
+    return partial(call, min(range(len(found)), key=lambda number: _seconds(partial(call, number))))
 
 
 def _seconds(run: Callable[[], None]) -> float:
