@@ -188,16 +188,25 @@ def divide_by_power(values: Any, exponents: Any) -> Any:
 
 @dataclass(frozen=True)
 class Block:
-    """One module, with the ReLU after it.
+    """One module, with the ReLU after it; after `quantize` also the grids of its input, result and weight.
 
     kind: "weights", to be quantized; "shape" only chooses or moves integers; "float" stays in floating point, and why.
+    integers: its weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
+    multipliers, shifts: of the rescaling, one per channel.
     """
 
     name: str
-    module: nn.Module
+    module: Any
     kind: Literal["weights", "shape", "float"]
     relu: bool = False
     why: str = ""
+    given: Any = None
+    result: Any = None
+    weight: Grid | None = None
+    integers: Any = None
+    bias: Any = None
+    multipliers: Any = None
+    shifts: Any = None
 
     def run(self, values: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """In floating point. parameters: by name, in place of the module's own."""
@@ -260,28 +269,10 @@ def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]
     return said
 
 
-@dataclass(frozen=True)
-class Quantized:
-    """A block with the grids of its input, result and weight.
-
-    integers: its weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
-    multipliers, shifts: of the rescaling, one per channel.
-    """
-
-    block: Block
-    given: Grid
-    result: Grid
-    weight: Grid | None = None
-    integers: Any = None
-    bias: Any = None
-    multipliers: Any = None
-    shifts: Any = None
-
-
 def quantize(
     blocks: Sequence[Block], profiles: Mapping[str, Profile], *, bits: int, granularity: str, kind: str
-) -> list[Quantized]:
-    """Grids for every block: weights and activations of `bits` bits, biases of 32, the last result of LOGIT_BITS.
+) -> list[Block]:
+    """The blocks with grids: weights and activations of `bits` bits, biases of 32, the last result of LOGIT_BITS.
 
     granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a fixed-point multiplier.
     """
@@ -295,60 +286,60 @@ def quantize(
         if block.kind != "shape":
             low, high = profiles[block.name].range("minmax" if block in last else kind)
             result = affine_grid(low, high, LOGIT_BITS if block in last else bits)
-        weight = weight_grid(block.module.weight, bits, granularity, kind) if block.kind == "weights" else None
-        network.append(Quantized(block, given, result, weight, *(_constants(block.module, given, result, weight))))
+        quantized = replace(block, given=given, result=result)
+        if block.kind == "weights":
+            quantized = _with_weight(quantized, weight_grid(block.module.weight, bits, granularity, kind))
+        network.append(quantized)
         given = result
     return network
 
 
-def _constants(module: Any, given: Grid, result: Grid, weight: Grid | None) -> tuple[Any, ...]:
-    """integers, bias, multipliers and shifts of a Quantized."""
-    if weight is None:
-        return ()
-    integers = weight.quantize(module.weight)
-    grid = bias_grid(given.scale, weight.scale)
-    bias = grid.quantize(module.bias).long() if module.bias is not None else 0
-    bias = bias - given.zero_point * integers.long().flatten(1).sum(1)
-    factors = [multiplier(scale / result.scale) for scale in grid.scale.expand(len(integers)).tolist()]
+def _with_weight(block: Block, weight: Grid) -> Block:
+    integers = weight.quantize(block.module.weight)
+    grid = bias_grid(block.given.scale, weight.scale)
+    bias = grid.quantize(block.module.bias).long() if block.module.bias is not None else 0
+    bias = (bias - block.given.zero_point * integers.long().flatten(1).sum(1)).clamp(INT32_LOW, INT32_HIGH)
+    factors = [multiplier(scale / block.result.scale) for scale in grid.scale.expand(len(integers)).tolist()]
     multipliers, shifts = torch.tensor(factors, device=integers.device).unbind(1)
-    return integers.to(torch.int8), bias.clamp(INT32_LOW, INT32_HIGH).to(torch.int32), multipliers, shifts
+    constants = {"integers": integers.to(torch.int8), "bias": bias.to(torch.int32)}
+    return replace(block, weight=weight, multipliers=multipliers, shifts=shifts, **constants)
 
 
-def simulate(network: Sequence[Quantized], images: Any, step: str) -> Any:
+def simulate(network: Sequence[Block], images: Any, step: str) -> Any:
     """Logits in floating point with everything up to `step` of STEPS rounded to its grid. images: reals."""
     stage = STEPS.index(step)
     values = network[0].given.rounded(images) if stage >= 1 else images
-    for each in network:
-        module, parameters = each.block.module, {}
-        if each.weight is not None:
-            parameters["weight"] = each.weight.rounded(module.weight)
+    for block in network:
+        module, parameters = block.module, {}
+        if block.weight is not None:
+            parameters["weight"] = block.weight.rounded(module.weight)
             if stage >= 2 and module.bias is not None:
-                parameters["bias"] = bias_grid(each.given.scale, each.weight.scale).rounded(module.bias)
-        values = each.block.run(values, parameters)
-        if stage >= 1 and each.block.kind != "shape":
-            values = each.result.rounded(values)
+                parameters["bias"] = bias_grid(block.given.scale, block.weight.scale).rounded(module.bias)
+        values = block.run(values, parameters)
+        if stage >= 1 and block.kind != "shape":
+            values = block.result.rounded(values)
     return values
 
 
-def to_integers(network: Sequence[Quantized], images: Any) -> Any:
+def to_integers(network: Sequence[Block], images: Any) -> Any:
     """The network's input: real images as int8."""
     return network[0].given.quantize(images).to(torch.int8)
 
 
-def infer(network: Sequence[Quantized], values: Any, product: Product | None = None) -> Any:
+def infer(network: Sequence[Block], values: Any, product: Product | None = None) -> Any:
     """Logits from images, both as integers, by integers alone except for blocks left in float.
 
     product: int8 (m, k) times int8 (k, n) to int32; `int8_product` when left out.
     """
     product = product or int8_product
-    for each in network:
-        module = each.block.module
-        if each.block.kind == "float":
-            values = _stored(each.result.quantize(module(each.given.dequantize(values).float())), each.result)
+    for block in network:
+        module = block.module
+        if block.kind == "float":
+            values = _stored(block.result.quantize(module(block.given.dequantize(values).float())), block.result)
         elif isinstance(module, nn.Conv2d):
-            values = _convolve(each, values, product)
+            values = _convolve(block, values, product)
         elif isinstance(module, nn.Linear):
-            values = _finish(each, product(values, each.integers.t()))
+            values = _finish(block, product(values, block.integers.t()))
         elif isinstance(module, nn.MaxPool2d):
             side = module.kernel_size
             high, wide = (side, side) if isinstance(side, int) else side
@@ -358,21 +349,21 @@ def infer(network: Sequence[Quantized], values: Any, product: Product | None = N
     return values
 
 
-def _convolve(each: Quantized, values: Any, product: Product) -> Any:
+def _convolve(block: Block, values: Any, product: Product) -> Any:
     """As a matrix product of patches; the padding is the integer that represents 0."""
-    module = each.block.module
+    module = block.module
     (high, wide), (down, right), (above, left) = module.kernel_size, module.stride, module.padding
-    values = nn.functional.pad(values, (left, left, above, above), value=each.given.zero_point)
+    values = nn.functional.pad(values, (left, left, above, above), value=block.given.zero_point)
     patches = values.unfold(2, high, down).unfold(3, wide, right).permute(0, 2, 3, 1, 4, 5)
-    sums = product(patches.flatten(3).flatten(0, 2), each.integers.flatten(1).t())
-    return _finish(each, sums).unflatten(0, patches.shape[:3]).permute(0, 3, 1, 2)
+    sums = product(patches.flatten(3).flatten(0, 2), block.integers.flatten(1).t())
+    return _finish(block, sums).unflatten(0, patches.shape[:3]).permute(0, 3, 1, 2)
 
 
-def _finish(each: Quantized, sums: Any) -> Any:
+def _finish(block: Block, sums: Any) -> Any:
     """From int32 sums to the result's integers: bias, rescaling, zero point, clamp. A ReLU's grid begins at its 0."""
-    total = sums.long().add_(each.bias).clamp_(INT32_LOW, INT32_HIGH)
-    scaled = rescale(total, each.multipliers, each.shifts).add_(each.result.zero_point)
-    return _stored(scaled.clamp_(each.result.lowest, each.result.highest), each.result)
+    total = sums.long().add_(block.bias).clamp_(INT32_LOW, INT32_HIGH)
+    scaled = rescale(total, block.multipliers, block.shifts).add_(block.result.zero_point)
+    return _stored(scaled.clamp_(block.result.lowest, block.result.highest), block.result)
 
 
 def _stored(integers: Any, grid: Grid) -> Any:

@@ -111,7 +111,7 @@ def _attach_histograms(bench: Bench, networks: Sequence[Any], profiles: Mapping[
     weights: list[tuple[str, Any, list[Any]]] = []
     activations = [(INPUT, profiles[INPUT], [network[0].given for network in networks])]
     for same in zip(*networks, strict=True):  # one block at each width
-        name, module = same[0].block.name, same[0].block.module
+        name, module = same[0].name, same[0].module
         if same[0].weight is not None:
             weights.append((name, Profile.of(module.weight), [each.weight for each in same]))
         if name in profiles:
