@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from hpml_plugins import HpmlError
@@ -167,6 +166,7 @@ def _plan(
     lt: Any, first: Any, second: Any, out: Any, scale: float, scales: tuple[Any, Any] | None
 ) -> Callable[[], None]:
     """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's process."""
+    import numpy as np
     from nvmath import CudaDataType
     from nvmath.bindings import cublas
 
