@@ -169,7 +169,7 @@ def test_layers_that_cuda_cannot_multiply_are_named() -> None:
 def test_a_network_of_which_nothing_can_be_quantized_is_skipped(node: Node) -> None:
     bench = Bench(node, {})
     with pytest.raises(Skipped, match=r"int8_dynamic can quantize no layer of this network \(conv1: torchao quantizes"):
-        methods.say_what_is_left(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
+        methods.report_left_in_float(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
 
 
 def test_an_unknown_method_names_the_known_ones(node: Node) -> None:

@@ -54,7 +54,7 @@ def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
     return network, network, dtype
 
 
-def say_what_is_left(bench: Bench, method: str, layers: list[str], left: dict[str, str]) -> None:
+def report_left_in_float(bench: Bench, method: str, layers: list[str], left: dict[str, str]) -> None:
     """The series `left_in_float` and a warning; skips the point when all layers with weights stay in floating point.
 
     left: layer → why it does.
@@ -83,7 +83,7 @@ def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
     layers = _names(network, nn.Conv2d, nn.Linear)
     quant_api.swap_conv2d_1x1_to_linear(network, lambda module, *_: _is_pointwise(module))
     unfit = _unfit(network, bench.device, method)
-    say_what_is_left(bench, method, layers, {name.removesuffix(".mod"): why for name, why in unfit.items()})
+    report_left_in_float(bench, method, layers, {name.removesuffix(".mod"): why for name, why in unfit.items()})
     linear = _names(network, nn.Linear)
     scales = _observed_scales(network, images, linear) if method == "int8_static" else {}
     for layer in linear:
@@ -148,7 +148,7 @@ def _fx_dynamic(bench: Bench, network: Any) -> Any:
     from torch.ao.quantization import quantize_dynamic
 
     left = dict.fromkeys(_names(network, nn.Conv2d), "dynamic quantization has no convolutions")
-    say_what_is_left(bench, "fx_dynamic", _names(network, nn.Conv2d, nn.Linear), left)
+    report_left_in_float(bench, "fx_dynamic", _names(network, nn.Conv2d, nn.Linear), left)
     return quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
 
 
