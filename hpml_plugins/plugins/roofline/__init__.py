@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.roofline.kernel_benchmark import KERNEL
-from hpml_plugins.plugins.roofline.model_benchmark import MODEL
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL
+from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
 
 
 @hookimpl
@@ -17,6 +16,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The chart `roofline`; the tables `roofs`, `points`, `kernels` and `tensor_cores`."""
-    from hpml_plugins.plugins.roofline.figures import FIGURES
+    from hpml_plugins.plugins.roofline.charts import FIGURES
 
     return list(FIGURES)

@@ -25,9 +25,9 @@ def time(records: Sequence[Record]) -> Table:
     distributed times assumed). The time excludes set-up (compiling, warming up) and loading the images; it includes
     every evaluation.
     """
-    metrics = ("success", "deviation", "epochs", "evaluation", "setup")
+    metrics = ("success", "deviation", "epochs", "evaluation", "setup", "mean_time", "epoch_time")
     units = {**dict.fromkeys(VARIATIONS, "1"), "accuracy": "1", "energy": "J", "power": "W"}
-    table = Table.of_records(records, *metrics, "mean_time", "epoch_time", intervals=("time",), more=_runs, units=units)
+    table = Table.of_records(records, *metrics, intervals=("time",), more=_runs, units=units)
     spread = ("success", "success_low", "success_high", "deviation", "time", "time_low", "time_high", *VARIATIONS)
     reached = ("accuracy", "accuracy_deviation", "epochs", "evaluation", "setup", "energy", "power")
     chosen = table.select(*SET, "target", "of", "runs", *spread, *reached, mean="mean_time", epoch="epoch_time")
@@ -35,19 +35,14 @@ def time(records: Sequence[Record]) -> Table:
 
 
 def _runs(record: Record) -> Row:
-    time, success, accuracies = record.metrics["time"], record.metrics["success"], record.metrics["accuracy"].samples
-    row = {**_set(record), **_variation(record), "target": time.info.get("target"), "of": time.info.get("target_of")}
-    row |= {f"success_{end}": success.info.get(end) for end in ("low", "high")}
-    row |= {
-        "runs": len(accuracies),
-        "accuracy": statistics.fmean(accuracies),
-        "accuracy_deviation": _deviation(accuracies),
-    }
-    series = record.series.get("runs")
-    known = series.columns if series else ()
-    return row | {
-        n: statistics.fmean(series.numbers(n)) if series and n in known else None for n in ("energy", "power")
-    }
+    time, success = record.metrics["time"].info, record.metrics["success"].info
+    accuracies, runs = record.metrics["accuracy"].samples, record.series["runs"]
+    row = {**_set(record), **_variation(record), "target": time.get("target"), "of": time.get("target_of")}
+    row |= {"success_low": success.get("low"), "success_high": success.get("high"), "runs": len(accuracies)}
+    row |= {"accuracy": statistics.fmean(accuracies), "accuracy_deviation": _deviation(accuracies)}
+    for name in ("energy", "power"):
+        row[name] = statistics.fmean(runs.numbers(name)) if name in runs.columns else None
+    return row
 
 
 def variation(records: Sequence[Record]) -> Table:
@@ -63,18 +58,14 @@ def variation(records: Sequence[Record]) -> Table:
     ours = Table.of_records(several, more=measured).select(*SET, "runs", *VARIATIONS, "source").sorted(*ORDER)
     if not several:
         return ours
+    published: list[Row] = []
     lowest, highest = (published_figures("time_to_accuracy", f"{end}_variation") for end in ("lowest", "highest"))
-    published: list[Row] = [
-        {
-            "machine": "published",
-            "card": "",
-            "recipe": low.subject.get("model", ""),
-            "data": low.subject.get("dataset", ""),
-        }
-        | {"variation_low": low.value, "variation_high": high.value, "source": "published"}
-        | {"document": f"{low.source}: {low.what}"}
-        for low, high in zip(lowest, highest, strict=True)
-    ]
+    for low, high in zip(lowest, highest, strict=True):
+        subject = {"recipe": low.subject.get("model", ""), "data": low.subject.get("dataset", "")}
+        ends = {"variation_low": low.value, "variation_high": high.value, "source": "published"}
+        published.append(
+            {"machine": "published", "card": "", **subject, **ends, "document": f"{low.source}: {low.what}"}
+        )
     return Table.of([*ours.rows(), *published], dict.fromkeys(VARIATIONS, "1"))
 
 
@@ -107,9 +98,9 @@ def out_of_distribution(records: Sequence[Record]) -> Table:
             kinds.setdefault(str(row["images"]), []).append(float(row["accuracy"] or 0))
         for kind, accuracies in kinds.items():
             mean, deviation = statistics.fmean(accuracies), _deviation(accuracies)
-            found = {"networks": len(accuracies), "accuracy": mean, "deviation": deviation}
+            found = {"images": kind, "networks": len(accuracies), "accuracy": mean, "deviation": deviation}
             ends = {"accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
-            rows.append({**_set(record), "images": kind, **found, **ends})
+            rows.append({**_set(record), **found, **ends})
     return Table.of(rows).sorted("data", "images", *ORDER[1:])
 
 
@@ -131,7 +122,7 @@ def utilisation_means(records: Sequence[Record]) -> Table:
 
 
 def tricks(records: Sequence[Record]) -> Table:
-    """Each trick alone on the exercise's recipe, then together with those before it (+). Percentages: mean
+    """Each trick alone on the baseline recipe, then together with those before it (+). Percentages: mean
     utilisation.
     """
 
@@ -174,58 +165,31 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 TIME = bar_chart(
-    ("recipe", "machine"),
-    Axis("time", "time to accuracy", "s"),
-    "card",
-    low="time_low",
-    high="time_high",
-    label="time",
-    panel="data",
-    independent=("x", "y"),
-)
+    ("recipe", "machine"), Axis("time", "time to accuracy", "s"), "card",
+    low="time_low", high="time_high", label="time", panel="data", independent=("x", "y"),
+)  # fmt: skip
 #: A published range has no value of its own: its whisker alone is drawn.
 VARIATION = dot_chart(
-    ("recipe", "data", "machine"),
-    Axis("variation", "coefficient of variation", "%", log=True),
-    "source",
-    low="variation_low",
-    high="variation_high",
-)
+    ("recipe", "data", "machine"), Axis("variation", "coefficient of variation", "%", log=True), "source",
+    low="variation_low", high="variation_high",
+)  # fmt: skip
 CURVES = line_chart(
-    Axis("time", "time", "s"),
-    Axis("accuracy", "accuracy", "%"),
-    "machine",
-    panel=("recipe", "data"),
-    each="run",
-    rules=[Rule("y", "target", "target")],
-    independent=("x", "y"),
-)
+    Axis("time", "time", "s"), Axis("accuracy", "accuracy", "%"), "machine", panel=("recipe", "data"), each="run",
+    rules=[Rule("y", "target", "target")], independent=("x", "y"),
+)  # fmt: skip
 OUT_OF_DISTRIBUTION = dot_chart(
-    ("images", "recipe"),
-    Axis("accuracy", "accuracy", "%"),
-    "machine",
-    low="accuracy_low",
-    high="accuracy_high",
-    panel="data",
-)
+    ("images", "recipe"), Axis("accuracy", "accuracy", "%"), "machine",
+    low="accuracy_low", high="accuracy_high", panel="data",
+)  # fmt: skip
 UTILISATION = line_chart(
-    Axis("time", "time", "s"),
-    Axis("value", "utilisation", "%", zero=True),
-    "trick",
-    dash="part",
-    parts=("core", "memory"),
-    panel=("machine", "{seconds} s"),
-    points=False,
-    independent=("x",),
-)
+    Axis("time", "time", "s"), Axis("value", "utilisation", "%", zero=True), "trick", dash="part",
+    parts=("core", "memory"), panel=("machine", "{seconds} s"), points=False, independent=("x",),
+)  # fmt: skip
 TRICK_BARS = bar_chart(
-    "trick",
-    Axis("speedup", "throughput relative to baseline script (×)"),
-    "kind",
-    label="format(datum.utilisation, '.0%')",
+    "trick", Axis("speedup", "throughput relative to baseline script (×)"), "kind",
+    label="format(datum.utilisation, '.0%')", independent=("x", "y"),
     panel=("machine", "data", "{seconds} s each", "compiled: {compiled}"),
-    independent=("x", "y"),
-)
+)  # fmt: skip
 FIGURES = (
     Figure("time", "Time to accuracy", SETS, time, TIME),
     Figure("variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION),

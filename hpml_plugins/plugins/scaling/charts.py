@@ -1,15 +1,15 @@
-"""The exercise's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go, what is sent."""
+"""The coursework's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go, what is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
-from hpml_plugins.plugins.scaling.dp import PARTS
-from hpml_plugins.plugins.scaling.formulas import ring_bandwidth
-from hpml_plugins.plugins.scaling.results import FLOAT32
+from hpml_plugins.plugins.scaling.dp import DP_UNITS, PARTS
+from hpml_plugins.plugins.scaling.jobs import FLOAT32, METRICS, ring_bandwidth
+from hpml_plugins.plugins.scaling.wire import WIRE_METRICS
 
 #: Benchmark → (how it trains, what stays the same as GPUs are added).
 METHODS = {
@@ -25,24 +25,49 @@ METHODS = {
 }
 SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
 ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
-DATA_PARALLEL = ("scaling_dp", "scaling_dp_strong")
-WIRE = ("scaling_wire_ddp", "scaling_wire_dp")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
 #: What tells the points apart.
 POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
+UNITS = {**{metric.name: metric.unit for metric in METRICS}, **DP_UNITS}
+UNITS |= {"waiting": "s", "last_rank": "B/s", "by_subtraction": "B/s"}
 
 Row = dict[str, Any]
+
+
+def points(records: Sequence[Record]) -> Table:
+    """One row per point: how it trains, its metrics, what its profile says, and what follows from them."""
+
+    def more(record: Record) -> Row:
+        method, scaling = METHODS[record.benchmark]
+        row: Row = {"method": method, "scaling": record.params.get("scaling", scaling), "gpus": _ranks(record)}
+        if record.benchmark not in SEVERAL:
+            return {**row, "speedup": 1.0} if method == "one GPU" else row
+        row |= {name: column[0] for name, column in record.series["profile"].columns.items()}
+        # Seconds that each rank's reductions took in a profiled step; DataParallel has no ranks. A collective's kernel
+        # starts when its own rank is there and ends when all are done, so the last rank's is the shortest: at least
+        # what the others took longer is waiting.
+        reductions = record.series["ranks"].numbers("reduction") if "ranks" in record.series else []
+        last = min(reductions, default=0.0)
+        row["waiting"] = fmean(reductions) - last if reductions else None
+        return {**row, "last_rank": _ring(record, last), "by_subtraction": _ring(record, row["subtracted"])}
+
+    names = [metric.name for metric in METRICS if metric.name != "efficiency"]
+    return Table.of_records(records, *names, intervals=("efficiency",), more=more, units=UNITS).sorted(*POINT)
+
+
+def _ring(record: Record, seconds: float) -> float | None:
+    """Ring bytes of the gradients divided by so many seconds; unknown where there are none."""
+    parameters = float(record.metrics["ceiling"].info["parameters"])
+    return ring_bandwidth(FLOAT32 * parameters, seconds, _ranks(record)) if seconds > 0 else None
 
 
 def table1(records: Sequence[Record]) -> Table:
     """weak: batch per GPU; strong: total batch. Speed-up and efficiency are relative to one GPU running the same code
     in the same point; efficiency_low, efficiency_high: 95 % interval.
     """
-    table = Table.of_records(records, "step", "epoch", "speedup", intervals=("efficiency",), more=_method)
-    alone = table.extended(lambda row: {"speedup": 1.0} if row["method"] == "one GPU" else {}, {"speedup": "1"})
     ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
-    return alone.select(*POINT, "step", "epoch", *ratios).sorted(*POINT)
+    return points(records).select(*POINT, "step", "epoch", *ratios)
 
 
 def table2(records: Sequence[Record]) -> Table:
@@ -50,31 +75,13 @@ def table2(records: Sequence[Record]) -> Table:
     subtracted: the step minus a perfectly scaled one, times the number of steps, as in the exercise. waiting (part of
     communication): how much longer a rank's reductions took than those of the last rank to arrive.
     """
-    columns = ("computation", "communication", "exposed", "idle", "subtracted")
+    columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 
-    def seconds(record: Record) -> Row:
-        steps = record.metrics["epoch"].median / record.metrics["step"].median
-        waiting = _waiting(record)
-        profiled = {name: steps * _figure(record, name) for name in columns}
-        return {**profiled, "waiting": None if waiting is None else steps * waiting}
+    def of_epoch(row: Row) -> Row:
+        steps = row["epoch"] / row["step"]
+        return {name: None if row[name] is None else steps * row[name] for name in columns}
 
-    return _points(records, seconds, dict.fromkeys((*columns, "waiting"), "s"))
-
-
-def _reductions(record: Record) -> list[float]:
-    """Seconds that each rank's reductions took in a profiled step; none for DataParallel, which has no ranks."""
-    ranks = record.series.get("ranks")
-    return ranks.numbers("reduction") if ranks and "reduction" in ranks.columns else []
-
-
-def _waiting(record: Record) -> float | None:
-    """Of a profiled step, mean over ranks: how much longer its reductions took than those of the rank that came last.
-
-    A collective's kernel starts when its own rank is there and ends when all are done, so the last rank's is the
-    shortest. At least that much of the communication is waiting.
-    """
-    reductions = _reductions(record)
-    return fmean(reductions) - min(reductions) if reductions else None
+    return points(records).extended(of_epoch).select(*POINT, *columns)
 
 
 def table3(records: Sequence[Record]) -> Table:
@@ -82,20 +89,8 @@ def table3(records: Sequence[Record]) -> Table:
     other ranks. ceiling: a single all-reduce of the same size without concurrent work; last_rank: over the reductions
     of the last rank to arrive; by_subtraction: over step − single.
     """
-
-    def bandwidths(record: Record) -> Row:
-        last, subtracted = min(_reductions(record), default=0.0), _figure(record, "subtracted")
-        measured = {name: _figure(record, name) for name in ("bus_bandwidth", "ceiling", "utilization")}
-        return {**measured, "last_rank": _ring(record, last), "by_subtraction": _ring(record, subtracted)}
-
-    names = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
-    return _points(records, bandwidths, dict.fromkeys(names, "B/s") | {"utilization": "1"})
-
-
-def _ring(record: Record, seconds: float) -> float | None:
-    """Ring bytes of the gradients divided by so many seconds; unknown where there are none."""
-    parameters = record.metrics["ceiling"].info.get("parameters")
-    return ring_bandwidth(FLOAT32 * float(parameters), seconds, _ranks(record)) if parameters and seconds > 0 else None
+    bandwidths = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
+    return points(records).select(*POINT, *bandwidths, "utilization")
 
 
 def speedups(records: Sequence[Record]) -> Table:
@@ -116,33 +111,26 @@ def dp_step(records: Sequence[Record]) -> Table:
     profiled; square: DataParallel's step, not profiled. Copies between GPUs are not included: see communication in
     table 2.
     """
-    columns = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
-    units = dict.fromkeys(columns, "s")
-    return _points(records, lambda record: {name: _figure(record, name) for name in columns}, units)
+    parts = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
+    return points(records).select(*POINT, *parts)
 
 
 def vgg16(records: Sequence[Record]) -> Table:
     """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: time of all kernels of a
     profiled step on that rank's GPU; collective_share: NCCL's share of it, including waiting.
     """
-    names = ("epoch", "single", "step", "speedup")
-    units = {**dict.fromkeys(names[:3], "s"), "speedup": "1", "kernels": "s", "collective_share": "1"}
-
-    def whole(record: Record) -> Row:
-        return {"gpus": _ranks(record), **{name: _figure(record, name) for name in names}}
-
-    table = Table.of_series(records, "ranks", "dtype", "batch", more=whole, units=units)
-    whose = ("machine", "dtype", "batch", "gpus")
-    return table.select(*whose, *names, "rank", "kernels", "collective_share").extended(
-        lambda row: {"rank": int(row["rank"])}
-    )
+    units = {**UNITS, "kernels": "s"}
+    table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
+    columns = ("epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
+    ranks = table.select("machine", "dtype", "batch", "gpus", *columns)
+    return ranks.extended(lambda row: {"rank": int(row["rank"])})
 
 
 def wire(records: Sequence[Record]) -> Table:
     """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2 (n − 1) / n of
     that; DP: all transfers between GPUs.
     """
-    kinds = ("gradients", "buffers", "parameters", "inputs", "outputs", "at_start")
+    kinds = [metric.name for metric in WIRE_METRICS]
 
     def method(record: Record) -> Row:
         return {"method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP", "gpus": _ranks(record)}
@@ -166,31 +154,14 @@ def large_batch(records: Sequence[Record]) -> Table:
     return table.select(*columns).sorted("machine", "data", "gpus", "batch")
 
 
-def _points(records: Sequence[Record], more: Callable[[Record], Row], units: Mapping[str, str]) -> Table:
-    """One row per point: how it trains, and these columns."""
-    table = Table.of_records(records, more=lambda record: {**_method(record), **more(record)}, units=units)
-    return table.select(*POINT, *units).sorted(*POINT)
-
-
-def _method(record: Record) -> Row:
-    method, scaling = METHODS[record.benchmark]
-    return {"method": method, "scaling": record.params.get("scaling", scaling), "gpus": _ranks(record)}
-
-
 def _ranks(record: Record) -> int:
     return int(record.params.get("gpus", record.params.get("ranks", 1)))
 
 
-def _figure(record: Record, name: str) -> float:
-    """A metric's median, or what the series `profile` has under that name."""
-    return record.metrics[name].median if name in record.metrics else record.series["profile"].numbers(name)[0]
-
-
-GPUS = Axis("gpus", "GPUs", log=True, base=2)
 EFFICIENCY = Axis("efficiency", "efficiency: speed-up / GPUs", zero=True)
 IDEAL = "ideal: every GPU as fast as one alone"
 SPEEDUP_CHART = line_chart(
-    GPUS,
+    Axis("gpus", "GPUs", log=True, base=2),
     Axis("speedup", "speed-up over one GPU (×)", zero=True),
     ("method", "scaling", "dtype"),
     dash="machine",
@@ -235,8 +206,8 @@ FIGURES = (
     Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
     Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
     Figure("efficiency_over_batch", "Efficiency by batch size", ON_GPUS, table1, BATCH_CHART, BATCH_CAPTION),
-    Figure("dp_step", "Where DataParallel spends its step", DATA_PARALLEL, dp_step, STEP_CHART),
+    Figure("dp_step", "Where DataParallel spends its step", ("scaling_dp", "scaling_dp_strong"), dp_step, STEP_CHART),
     Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
-    Figure("wire", "Data sent per step", WIRE, wire),
+    Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
     Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
 )
