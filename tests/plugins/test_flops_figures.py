@@ -9,7 +9,7 @@ from charted import picture
 from hpml_plugins import Bench, Node, Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.flops import FLOPS
-from hpml_plugins.plugins.flops.figures import FIGURES, family, layers, models, operators
+from hpml_plugins.plugins.flops.charts import FIGURES, family, layers, models, operators
 
 CHARTS = {figure.name: figure for figure in FIGURES}
 

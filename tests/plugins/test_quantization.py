@@ -12,21 +12,31 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.quantization.affine import Binary, Grid, Profile, affine_grid, bias_grid, weight_grid
-from hpml_plugins.plugins.quantization.blocks import blocks_of, left_in_float
-from hpml_plugins.plugins.quantization.calibration import calibrate, remarks
-from hpml_plugins.plugins.quantization.fixed_point import divide_by_power, high_product, multiplier, rescale
-from hpml_plugins.plugins.quantization.histograms import shares
-from hpml_plugins.plugins.quantization.integers_only import Tensors
-from hpml_plugins.plugins.quantization.network import INPUT_HIGH, INPUT_LOW, as_reals, simple_network
-from hpml_plugins.plugins.quantization.quantized import (
+from hpml_plugins.plugins.quantization.integers import (
+    Binary,
+    FloatDetector,
+    Grid,
+    Profile,
+    affine_grid,
+    bias_grid,
+    blocks_of,
+    calibrate,
+    divide_by_power,
     exact_product,
+    high_product,
     infer,
     int8_product,
+    left_in_float,
+    multiplier,
     quantize,
+    remarks,
+    rescale,
     simulate,
     to_integers,
+    weight_grid,
 )
+from hpml_plugins.plugins.quantization.networks import INPUT_HIGH, INPUT_LOW, as_reals, simple_network
+from hpml_plugins.plugins.quantization.steps import bin_shares
 
 REALS = st.floats(-1e3, 1e3, allow_subnormal=False)
 
@@ -209,7 +219,7 @@ def network_of(**modules: nn.Module) -> nn.Sequential:
 def in_integers(network: nn.Sequential, images: Any, bits: int = 8, granularity: str = "channel") -> Any:
     blocks = blocks_of(network)
     seen = calibrate(blocks, images)
-    return quantize(blocks, seen.profiles, bits=bits, granularity=granularity, kind="minmax")
+    return quantize(blocks, seen, bits=bits, granularity=granularity, kind="minmax")
 
 
 def test_a_linear_layer_in_integers_by_hand() -> None:
@@ -250,7 +260,7 @@ def test_integers_alone_agree_with_the_network_and_have_no_floating_point_tensor
     images = as_reals(torch.randint(0, 256, (50, 3, 9, 8), dtype=torch.uint8))
     integers = in_integers(network, images, granularity=granularity)
     given = to_integers(integers, images)
-    with Tensors() as tensors:
+    with FloatDetector() as tensors:
         logits = infer(integers, given)
     assert (tensors.floating, tensors.operations > 50) == ({}, True)
     wanted = network(images)
@@ -262,7 +272,7 @@ def test_integers_alone_agree_with_the_network_and_have_no_floating_point_tensor
 
 
 def test_a_floating_point_tensor_among_integers_is_seen() -> None:
-    with Tensors() as tensors:
+    with FloatDetector() as tensors:
         torch.tensor([1, 2]) * 0.5
     assert {"torch.float32"} in tensors.floating.values()
 
@@ -324,6 +334,6 @@ def test_bits_beyond_eight_are_refused() -> None:
 
 
 def test_shares_of_a_histogram_are_of_all_values() -> None:
-    found = shares(torch.tensor([0.0, 0.1, 1.0, 7.0]), 0.0, 4.0)
+    found = bin_shares(torch.tensor([0.0, 0.1, 1.0, 7.0]), 0.0, 4.0)
     # bins of 0.1: 0; 0.1; 1.0; and 7 in the outermost
     assert (found[0], found[-1], sum(found)) == (0.25, 0.25, pytest.approx(1.0))

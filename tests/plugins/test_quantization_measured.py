@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,21 +12,20 @@ import torch
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.measure import SamplingPlan, meter, to_metrics
 from hpml_plugins.node import needs
 from hpml_plugins.plugins.quantization import (
-    energy,
+    deploy,
     hpml_benchmarks,
     matmul,
     methods,
-    network,
+    networks,
     products,
-    running,
     steps,
 )
-from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
-from hpml_plugins.plugins.quantization.deploying import lacks, size_of
-from hpml_plugins.plugins.quantization.subjects import Subject, enlarged
+from hpml_plugins.plugins.quantization.deploy import lacks, size_of
+from hpml_plugins.plugins.quantization.networks import Subject, enlarged
+from hpml_plugins.plugins.quantization.products import cublaslt_product
 from hpml_plugins.testing import Context, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -39,11 +37,11 @@ SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that has learnt enough to be quantized, in a second."""
-    monkeypatch.setattr(network, "UPDATES", 100)
-    monkeypatch.setattr(network, "RATE", 1e-2)
+    monkeypatch.setattr(networks, "UPDATES", 100)
+    monkeypatch.setattr(networks, "RATE", 1e-2)
     monkeypatch.setattr(steps, "BITS", (8, 4, 2))
-    monkeypatch.setattr(running, "BUDGET", 0.05)
-    monkeypatch.setattr(running, "BATCHES", dict.fromkeys(running.BATCHES, (1, 4)))
+    monkeypatch.setattr(deploy, "BUDGET", 0.05)
+    monkeypatch.setattr(deploy, "BATCHES", dict.fromkeys(deploy.BATCHES, (1, 4)))
 
 
 class Stopwatch(Bench):
@@ -58,10 +56,10 @@ class Stopwatch(Bench):
 def test_later_rounds_time_the_smallest_batch_and_the_best(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(running.BATCHES, ("cpu", "eager"), (1, 2, 8))
-    deployed: Any = SimpleNamespace(network=torch.nn.Identity(), timed=None, dtype=torch.float32)
-    subject: Any = SimpleNamespace(timed=(1, 2, 2))
-    rounds = [running.time_batches(Stopwatch(node, {}, shared=tmp_path), deployed, subject, "eager") for _ in range(2)]
+    monkeypatch.setitem(deploy.BATCHES, ("cpu", "eager"), (1, 2, 8))
+    network = torch.nn.Identity()
+    benches = [Stopwatch(node, {}, shared=tmp_path) for _ in range(2)]
+    rounds = [deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager") for bench in benches]
     # By the time of one image, 8 would take 2.4 s, which is too long; by that of two they do not.
     assert [[each.batch for each in timed] for timed in rounds] == [[1, 2, 8], [1, 8]]
 
@@ -70,7 +68,7 @@ def simple_subject(**changes: Any) -> Subject:
     """A network that was not trained, and random images."""
     torch.manual_seed(0)
     images = torch.randn(40, 3, 8, 8)
-    untrained = network.simple_network((3, 8, 8), 10).eval().requires_grad_(False)
+    untrained = networks.simple_network((3, 8, 8), 10).eval().requires_grad_(False)
     return Subject(untrained, images, torch.zeros(40), images, (3, 8, 8), 10, **changes)
 
 
@@ -99,12 +97,12 @@ def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
 
 
 def test_wrong_integers_fail_the_point(quickly: None, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpml_plugins.plugins.quantization import quantized
+    from hpml_plugins.plugins.quantization import integers
 
     def wrong(a: Any, b: Any) -> Any:
-        return quantized.exact_product(a, b) + 64
+        return integers.exact_product(a, b) + 64
 
-    monkeypatch.setattr(quantized, "int8_product", wrong)
+    monkeypatch.setattr(integers, "int8_product", wrong)
     params = {"data": "digits", "calibration": 64}
     with pytest.raises(CheckFailed, match=r"integer-only predictions differ|int8 products differ"):
         BENCHMARKS["quantization_steps"].measure(Bench(node, params, plan=SHORT), **params)
@@ -138,13 +136,15 @@ STATIC = ("fx_static", "pt2e_static")
 @pytest.mark.parametrize("method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic", *STATIC])
 def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> None:
     subject = simple_subject()
-    deployed = methods.deploy(Bench(node, {}), subject, method)
+    bench = Bench(node, {})
+    deployed, _, _ = methods.deploy(bench, subject, method)
     with torch.no_grad():
-        wanted, found = subject.network(subject.test), deployed.network(subject.test)
+        wanted, found = subject.network(subject.test), deployed(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
-    assert list(deployed.left) == ([] if method in STATIC else ["conv1", "conv2"])
+    left = bench.attached["left_in_float"].columns["layer"] if bench.attached else []
+    assert left == ([] if method in STATIC else ["conv1", "conv2"])
     # pt2e leaves the weights themselves to torch.compile's freezing.
-    assert method == "pt2e_static" or size_of(deployed.network) < size_of(subject.network)
+    assert method == "pt2e_static" or size_of(deployed) < size_of(subject.network)
 
 
 def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() -> None:
@@ -169,12 +169,13 @@ def test_layers_that_cuda_cannot_multiply_are_named() -> None:
 def test_a_network_of_which_nothing_can_be_quantized_is_skipped(node: Node) -> None:
     bench = Bench(node, {})
     with pytest.raises(Skipped, match=r"int8_dynamic can quantize no layer of this network \(conv1: torchao quantizes"):
-        methods._something_is_left(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
+        methods.report_left_in_float(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
 
 
 def test_an_unknown_method_names_the_known_ones(node: Node) -> None:
+    params = {"model": "simple", "data": "digits", "method": "float8_dynamic", "runtime": "eager"}
     with pytest.raises(HpmlError, match="no method 'float8_dynamic' on cpu; use one of float32, bfloat16, int8_weight"):
-        methods.deploy(Bench(node, {}), simple_subject(), "float8_dynamic")
+        BENCHMARKS["quantization_deploy_cpu"].measure(Bench(node, params), **params)
 
 
 def test_methods_and_runtimes_that_do_not_go_together_say_so() -> None:
@@ -197,26 +198,26 @@ def test_images_of_one_channel_are_enlarged_to_three() -> None:
     assert torch.equal(found[:, 0], found[:, 2])
 
 
-def test_energy_that_nobody_tells_is_a_warning_and_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathlib import Path
+def timed_step(batch: int) -> deploy.Timed:
+    return deploy.Timed(batch, Samples.of([1.0], "s"), Samples.of([1.0], "1/s"), lambda: None)
 
-    monkeypatch.setattr(energy, "RAPL", Path("/nonexistent"))
+
+def test_energy_that_nobody_tells_is_a_warning_and_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(meter, "RAPL", tmp_path)
     bench = Bench(node, {})
-    energy.attach_energy(bench, lambda: None, 1)
-    assert bench.warnings == ["energy is not known: /nonexistent/energy_uj: No such file or directory"]
+    deploy.attach_energy(bench, timed_step(1))
+    assert bench.warnings == [f"energy is not known: no energy counter of the CPU in {tmp_path}"]
     assert bench.attached == {}
 
 
-def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    counter = tmp_path / "energy_uj"
-    counter.write_text("5000000")
-    monkeypatch.setattr(energy, "RAPL", tmp_path)
-    # 3 J in 2 s for 10 steps of 4 images
-    monkeypatch.setattr(energy, "_repeat", lambda *_: (counter.write_text("8000000"), (10, 2.0))[1])
-    reads = iter([5.0, 8.0])
-    monkeypatch.setattr(energy, "_counter", lambda bench: (lambda: next(reads), ""))
+def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3 J in 2 s for 10 steps of 4 images, with the power of the idle device
+    found = Samples.of([0.1], "J", gross=3 / 10, power=3 / 2, calls=10)
     bench = Bench(node, {})
-    energy.attach_energy(bench, lambda: None, 4)
+    monkeypatch.setattr(bench, "energy", lambda step: found)
+    deploy.attach_energy(bench, timed_step(4))
     columns = bench.attached["energy"].columns
     assert (columns["energy"], columns["power"], columns["images"]) == ([3 / 40], [1.5], [40.0])
 
@@ -245,12 +246,12 @@ def test_int8_operands_use_their_range() -> None:
 def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = torch.ones(16, 16, dtype=torch.int8)
     with pytest.raises(ValueError, match="second by columns"):
-        EightBitProduct(whole, whole, whole.int())
+        cublaslt_product(whole, whole, whole.int())
     with pytest.raises(ValueError, match=r"no product of torch\.int8 and torch\.int8 to torch\.float32"):
-        EightBitProduct(whole, whole.t(), whole.float())
+        cublaslt_product(whole, whole.t(), whole.float())
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     with pytest.raises(RuntimeError, match="needs the package nvmath-python"):
-        EightBitProduct(whole, whole.t(), whole.int())()
+        cublaslt_product(whole, whole.t(), whole.int())()
 
 
 def test_an_unknown_product_names_the_known_ones() -> None:
@@ -272,8 +273,9 @@ def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.Monkey
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     params = {"dtype": "int8", "size": 256}
     bench = Bench(node, params, plan=SHORT)
-    found = BENCHMARKS["quantization_matmul_cpu"].measure(bench, **params)
-    assert found["rate"].median == pytest.approx(2 * 256**3 / found["time"].median)
+    benchmark = BENCHMARKS["quantization_matmul_cpu"]
+    found = to_metrics(benchmark, benchmark.measure(bench, **params), bench.declared_work)
+    assert found["rate"].samples == pytest.approx([2 * 256**3 / time for time in found["time"].samples])
     assert bench.attached["ways"].columns["way"] == ["columns", "rows"]
     assert "share" not in bench.attached["ways"].columns
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.flops.benchmark import FLOPS
+from hpml_plugins.plugins.flops.flops import FLOPS
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The one benchmark of this plugin: `flops`."""
+    """The one benchmark of this plugin."""
     return [FLOPS]
 
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """The models against one another, what they compute with, and VGG layer by layer."""
-    from hpml_plugins.plugins.flops.figures import FIGURES
+    """A comparison of the models, their operators, and VGG layer by layer."""
+    from hpml_plugins.plugins.flops.charts import FIGURES
 
     return list(FIGURES)

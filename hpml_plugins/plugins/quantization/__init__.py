@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.quantization.deploying import DEPLOY_CPU, DEPLOY_CUDA
+from hpml_plugins.plugins.quantization.deploy import DEPLOY_CPU, DEPLOY_CUDA
 from hpml_plugins.plugins.quantization.matmul import MATMUL_CPU, MATMUL_CUDA
 from hpml_plugins.plugins.quantization.steps import STEPS
 
@@ -17,6 +17,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Accuracy against bits, histograms, accuracy against latency, rates of the products."""
-    from hpml_plugins.plugins.quantization.figures import FIGURES
+    from hpml_plugins.plugins.quantization.charts import FIGURES
 
     return list(FIGURES)

@@ -1,22 +1,31 @@
-"""Square matrix products in low precision, in every way that torch offers. Imports torch: imported on use only."""
+"""Square matrix products in low precision, by torch and by cuBLASLt itself. Imports torch: imported on use only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
 
 from hpml_plugins import HpmlError
 
-#: Rows of the result that are held against float64, beside the last ones: a kernel's tiles end somewhere.
+#: Rows of the result that are compared with float64, as well as as many last ones: a kernel's tiles end somewhere.
 CHECKED = 8
 #: Relative error (2-norm) of the checked rows. int8 is exact. fp8's products are exact too, but Hopper's tensor cores
 #: add them up with fewer bits than float32 has, and the result is rounded to bfloat16.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 0.0, "fp8": 2e-2}
 #: The same where sums are rounded to int8: the scaling is done in float32, so one that lies halfway may go either way.
 ROUNDED = 1e-3
+#: B that an algorithm of cuBLASLt may work in; how many are asked for, and how often each runs when they are compared.
+WORKSPACE, ALGORITHMS, TRIALS = 64 * 2**20, 16, 10
+#: dtypes of operands and result → nvmath's names of: operand, result, what is added up in, scale.
+KINDS = {
+    (torch.int8, torch.int32): ("CUDA_R_8I", "CUDA_R_32I", "COMPUTE_32I", "CUDA_R_32I"),
+    (torch.int8, torch.int8): ("CUDA_R_8I", "CUDA_R_8I", "COMPUTE_32I", "CUDA_R_32F"),
+    (torch.float8_e4m3fn, torch.bfloat16): ("CUDA_R_8F_E4M3", "CUDA_R_16BF", "COMPUTE_32F", "CUDA_R_32F"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,18 +47,17 @@ class Product:
 
 
 def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
-    """Name → a product of two n × n matrices of normal numbers.
+    """Name → a product of two n × n matrices of normal numbers, scaled so that int8's largest is 127 and fp8's 448.
 
-    bfloat16, float32: "rows" and "columns", how the second operand lies.  int8: the same by torch, and on a GPU
-    "cuBLASLt" called directly, and "cuBLASLt to int8", its sums scaled and rounded to int8; numbers are scaled so that
-    the largest is 127.  fp8: e4m3 scaled so that the largest is 448, the second operand by columns, result in bfloat16;
-    by torch "fast" and "exact" accumulation with one scale a tensor, "by rows" with one a row; on a GPU also fast by
-    "cuBLASLt" called directly. Raises HpmlError for another.
+    "columns", "rows": how the second operand lies; fp8's lies by columns.  "fast", "exact": fp8's accumulation, with
+    one scale per tensor.  "by rows": one per row and column.  On a GPU also "cuBLASLt" called directly, and "cuBLASLt
+    to int8", whose sums are scaled and rounded. fp8, e4m3, gives bfloat16. Raises HpmlError for another dtype.
     """
     generator = torch.Generator(device).manual_seed(seed)
     a, b = (torch.randn(n, n, generator=generator, device=device) for _ in range(2))
     if dtype in ("float32", "bfloat16"):
-        return _plain(a.to(getattr(torch, dtype)), b.to(getattr(torch, dtype)))
+        a, b = (x.to(getattr(torch, dtype)) for x in (a, b))
+        return _plain(torch.mm, a, {"columns": _by_columns(b), "rows": b}, torch.empty_like(a), TOLERANCE[dtype])
     if dtype == "int8":
         return _int8(_to_int8(a), _to_int8(b))
     if dtype == "fp8":
@@ -57,17 +65,15 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
     raise HpmlError(f"no product of {dtype!r}; use one of {', '.join(TOLERANCE)}")
 
 
-def _plain(a: Any, b: Any) -> dict[str, Product]:
-    out = torch.empty_like(a)
-    by_columns = b.t().contiguous().t()
-    return {
-        name: Product(
-            lambda second=second: torch.mm(a, second, out=out),  # type: ignore[misc]
-            lambda rows: a[rows].double() @ b.double(),
-            TOLERANCE[str(a.dtype).removeprefix("torch.")],
-        )
-        for name, second in (("columns", by_columns), ("rows", b))
-    }
+def _by_columns(matrix: Any) -> Any:
+    return matrix.t().contiguous().t()
+
+
+def _plain(multiply: Any, a: Any, seconds: dict[str, Any], out: Any, tolerance: float) -> dict[str, Product]:
+    def exact(rows: Any) -> Any:
+        return a[rows].double() @ seconds["rows"].double()
+
+    return {name: Product(partial(multiply, a, b, out=out), exact, tolerance) for name, b in seconds.items()}
 
 
 def _to_int8(values: Any) -> Any:
@@ -75,23 +81,14 @@ def _to_int8(values: Any) -> Any:
 
 
 def _int8(a: Any, b: Any) -> dict[str, Product]:
-    out = torch.empty(a.shape, dtype=torch.int32, device=a.device)
-    by_columns = b.t().contiguous().t()
-
-    def exact(rows: Any) -> Any:
-        return a[rows].double() @ b.double()
-
-    products = {
-        name: Product(lambda second=second: torch._int_mm(a, second, out=out), exact, TOLERANCE["int8"])  # type: ignore[misc]
-        for name, second in (("columns", by_columns), ("rows", b))
-    }
+    out, by_columns = torch.empty(a.shape, dtype=torch.int32, device=a.device), _by_columns(b)
+    products = _plain(torch._int_mm, a, {"columns": by_columns, "rows": b}, out, TOLERANCE["int8"])
     if a.is_cuda:
-        from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
-
-        products["cuBLASLt"] = Product(EightBitProduct(a, by_columns, out), exact, TOLERANCE["int8"])
+        exact = products["columns"].truth
+        products["cuBLASLt"] = replace(products["columns"], run=cublaslt_product(a, by_columns, out))
         # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold a larger one
         scale = float(127 / exact(slice(CHECKED)).abs().max())
-        rounded = EightBitProduct(a, by_columns, torch.empty_like(a), scale)
+        rounded = cublaslt_product(a, by_columns, torch.empty_like(a), scale)
         products["cuBLASLt to int8"] = Product(
             rounded, lambda rows: (exact(rows) * scale).round().clamp(-128, 127), ROUNDED
         )
@@ -99,34 +96,134 @@ def _int8(a: Any, b: Any) -> dict[str, Product]:
 
 
 def _fp8(a: Any, b: Any) -> dict[str, Product]:
-    kind = torch.float8_e4m3fn
-    most = torch.finfo(kind).max
-    (first, first_scale), (second, second_scale) = ((x * (most / x.abs().max()), x.abs().max() / most) for x in (a, b))
-    left, right = first.to(kind), second.t().contiguous().to(kind).t()
-    row_scales = a.abs().amax(1, keepdim=True) / most
-    column_scales = b.abs().amax(0, keepdim=True) / most
-    left_rows, right_columns = (a / row_scales).to(kind), (b / column_scales).t().contiguous().to(kind).t()
+    dtype = torch.float8_e4m3fn
     out = torch.empty(a.shape, dtype=torch.bfloat16, device=a.device)
 
-    def scaled(x: Any, y: Any, by: Any, and_by: Any, fast: bool) -> Product:
+    def operands(scales: tuple[Any, Any]) -> tuple[Any, Any]:
+        return (a / scales[0]).to(dtype), _by_columns(b / scales[1]).to(dtype)
+
+    def scaled(x: Any, y: Any, scales: tuple[Any, Any], fast: bool) -> Product:
+        by, and_by = scales
         return Product(
             lambda: torch._scaled_mm(
                 x, y, scale_a=by, scale_b=and_by, out_dtype=torch.bfloat16, use_fast_accum=fast, out=out
             ),
-            lambda rows: (
-                (x[rows].double() * (by if by.dim() == 0 else by[rows]).double()) @ (y.double() * and_by.double())
-            ),
+            lambda rows: (x[rows].double() * by.expand(len(x), 1)[rows].double()) @ (y.double() * and_by.double()),
             TOLERANCE["fp8"],
         )
 
+    most = torch.finfo(dtype).max
+    of_tensors = a.abs().max() / most, b.abs().max() / most
+    of_rows = a.abs().amax(1, keepdim=True) / most, b.abs().amax(0, keepdim=True) / most
+    x, y = operands(of_tensors)
     products = {
-        "fast": scaled(left, right, first_scale, second_scale, True),
-        "exact": scaled(left, right, first_scale, second_scale, False),
-        "by rows": scaled(left_rows, right_columns, row_scales, column_scales, True),
+        "fast": scaled(x, y, of_tensors, True),
+        "exact": scaled(x, y, of_tensors, False),
+        "by rows": scaled(*operands(of_rows), of_rows, True),
     }
     if a.is_cuda:
-        from hpml_plugins.plugins.quantization.cublaslt import EightBitProduct
-
-        direct = EightBitProduct(left, right, out, scales=(first_scale, second_scale))
-        products["cuBLASLt"] = replace(products["fast"], run=direct)
+        products["cuBLASLt"] = replace(products["fast"], run=cublaslt_product(x, y, out, scales=of_tensors))
     return products
+
+
+def cublaslt_product(
+    first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
+) -> Callable[[], Any]:
+    """What computes first @ second by cuBLASLt on the current stream and returns `out`, which it writes anew.
+
+    `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which costs a third of the
+    rate on an H200. Here it has a workspace, and the first call tries several algorithms, of which the fastest counts.
+
+    first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype, by columns.  Of
+    int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded and clamped.  Of fp8, a bfloat16 out
+    takes the sums times `scales`, two float32 numbers on the GPU, accumulated fast (with fewer bits than float32 has).
+    Raises ValueError for other operands; the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
+    """
+    if not all(each.is_contiguous() for each in (first, second.t(), out)):
+        raise ValueError("first and out must lie by rows, second by columns")
+    if (first.dtype, out.dtype) not in KINDS or second.dtype != first.dtype:
+        raise ValueError(f"no product of {first.dtype} and {second.dtype} to {out.dtype}")
+
+    @cache
+    def planned() -> Callable[[], None]:
+        try:
+            from nvmath.bindings import cublasLt
+        except ImportError as error:
+            raise RuntimeError("needs the package nvmath-python") from error
+        try:
+            return _plan(cublasLt, first, second, out, scale, scales)
+        except cublasLt.cuBLASLtError as error:
+            raise RuntimeError(f"cuBLASLt refuses: {error}") from error
+
+    def run() -> Any:
+        planned()()
+        return out
+
+    return run
+
+
+def _plan(
+    lt: Any, first: Any, second: Any, out: Any, scale: float, scales: tuple[Any, Any] | None
+) -> Callable[[], None]:
+    """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's process."""
+    import numpy as np
+    from nvmath import CudaDataType
+    from nvmath.bindings import cublas
+
+    def configure(setter: Any, owner: int, attribute: Any, value: int, dtype: Any) -> None:
+        told = np.array([value], dtype)
+        setter(owner, attribute, told.ctypes.data, told.nbytes)
+
+    (m, k), n = first.shape, second.shape[1]
+    operand, result, summing, scaling = KINDS[first.dtype, out.dtype]
+    handle = lt.create()
+    product = lt.matmul_desc_create(cublas.ComputeType[summing], CudaDataType[scaling])
+    settings: list[tuple[str, int, Any]] = [("TRANSA", cublas.Operation.T, np.int32)]
+    if scales:
+        settings += [
+            ("A_SCALE_POINTER", scales[1].data_ptr(), np.uint64),  # its first is our second
+            ("B_SCALE_POINTER", scales[0].data_ptr(), np.uint64),
+            ("FAST_ACCUM", 1, np.int8),
+        ]
+    for name, value, dtype in settings:
+        configure(lt.matmul_desc_set_attribute, product, lt.MatmulDescAttribute[name], value, dtype)
+    # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the transpose of `out`
+    a, b, c = (
+        lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows)
+        for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m))
+    )
+    preference = lt.matmul_preference_create()
+    most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+    configure(lt.matmul_preference_set_attribute, preference, most, WORKSPACE, np.uint64)
+    found, count = np.zeros(ALGORITHMS, lt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+    lt.matmul_algo_get_heuristic(
+        handle, product, a, b, c, c, preference, ALGORITHMS, found.ctypes.data, count.ctypes.data
+    )
+    found = found[: int(count[0])]
+    found = found[found["state"] == 0].copy()
+    if not len(found):
+        raise RuntimeError("cuBLASLt has no algorithm for it")
+    workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=first.device)
+    factor = np.array([scale], np.int32 if out.dtype == torch.int32 else np.float32)
+    zero = np.zeros_like(factor)
+
+    def call(algorithm: int) -> None:
+        lt.matmul(
+            handle, product, factor.ctypes.data, second.data_ptr(), a, first.data_ptr(), b, zero.ctypes.data,
+            out.data_ptr(), c, out.data_ptr(), c, found.ctypes.data + algorithm * found.itemsize,
+            workspace.data_ptr(), WORKSPACE, torch.cuda.current_stream().cuda_stream,
+        )  # fmt: skip
+
+    return partial(call, min(range(len(found)), key=lambda number: _seconds(partial(call, number))))
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    """Seconds of one run, back to back."""
+    run()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(TRIALS):
+        run()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3 / TRIALS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
@@ -10,114 +12,141 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires
 BITS = (8, 6, 4, 2, 1)
 #: Integer-only predictions and simulated ones may differ where two logits are a rounding apart, as a share of images.
 MAY_DIFFER = 0.02
-#: Images for which the int8 product is held against 64-bit integers.
+#: Images for which the int8 product is compared with 64-bit integers.
 EXACT_IMAGES = 32
 #: What the metrics are of, over all test images; the series `accuracy` has all, on a CPU over some of them.
 CHOSEN = (8, "channel", "minmax")
 CPU_IMAGES = 2000
+#: Bits of the histograms, and their bins and largest number of values per layer, evenly taken.
+SHOWN, BINS, MOST_VALUES = (8, 4, 2), 40, 200_000
 
 
 def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
-    """Train the simple network, quantize it, and say how many test images it still gets right.
+    """Train the simple network, quantize it, and measure its accuracy on the test images.
 
-    calibration: training images that the activations' ranges are taken from, classes balanced. The metrics are those
-    of 8 bits, a scale a channel, ranges from smallest to largest; the series `accuracy` has 8, 6, 4, 2 and 1 bit, a
-    scale a tensor and a channel, both kinds of range, after each step. Fails when a tensor of integer-only inference
-    is not of integers, or its predictions are not those of the simulation.
+    calibration: training images that the activations' ranges are taken from, classes balanced. The metrics are of
+    CHOSEN; the series `accuracy` has all widths, granularities and ranges, after each step. Fails when a tensor of
+    integer-only inference is not of integers, or its predictions are not those of the simulation.
     """
     import torch
 
-    from hpml_plugins.plugins.quantization import histograms, quantized
-    from hpml_plugins.plugins.quantization.affine import GRANULARITIES, RANGES
-    from hpml_plugins.plugins.quantization.blocks import blocks_of, left_in_float
-    from hpml_plugins.plugins.quantization.calibration import calibrate, remarks
-    from hpml_plugins.plugins.quantization.network import accuracy, as_reals, train
+    from hpml_plugins.plugins.quantization import integers
+    from hpml_plugins.plugins.quantization.networks import as_reals, logits, share, train_simple
 
     # The simulation is to differ by its grids alone: TF32 would round every operand once more.
     torch.backends.cudnn.allow_tf32 = False
-    images = bench.data(data)
-    trained = train(bench, images)
-    blocks = blocks_of(trained.network)
-    left = left_in_float(blocks)
+    images = bench.data(data).to(bench.device)
+    trained, epochs = train_simple(bench, images)
+    blocks = integers.blocks_of(trained)
+    left = integers.left_in_float(blocks)
     for name, why in left.items():
         bench.warn(f"{name} is left in floating point: {why}")
-    chosen = images.train.take(calibration, bench.seed)
-    seen = calibrate(blocks, as_reals(chosen.images.to(bench.device)))
-    for remark in remarks(seen, chosen.labels, images.classes):
+    calibrating = images.train.take(calibration, bench.seed)
+    profiles = integers.calibrate(blocks, as_reals(calibrating.images))
+    for remark in integers.remarks(profiles, calibrating.labels, images.classes):
         bench.warn(remark)
 
-    few = len(images.test) if bench.device == "cuda" else min(CPU_IMAGES, len(images.test))
-    part = images.test.take(few, bench.seed)
-    test, labels = as_reals(part.images.to(bench.device)), part.labels.to(bench.device)
-    before = accuracy(trained.network, trained.test, trained.test_labels)
-    metrics: dict[str, float] = {"float_accuracy": before, "epochs": trained.epochs}
-    rows: list[tuple[int, str, str, str, float]] = [
-        (32, "float32", "–", "float", accuracy(trained.network, test, labels))
+    part = images.test
+    if bench.device == "cpu":
+        part = part.take(min(CPU_IMAGES, len(part)), bench.seed)
+    some, everything = as_reals(part.images), as_reals(images.test.images)
+    before = share(logits(trained, everything).argmax(1) == images.test.labels)
+    metrics: dict[str, float] = {"float_accuracy": before, "epochs": epochs}
+    rows: list[tuple[Any, ...]] = [
+        (32, "float32", "–", "float", share(logits(trained, some).argmax(1) == part.labels)),
     ]
-    cases = list(itertools.product(BITS, GRANULARITIES, RANGES))
+    cases = list(itertools.product(BITS, integers.GRANULARITIES, integers.RANGES))
     networks = {}
-    floating: dict[str, set[str]] = {}
+    detector = integers.FloatDetector()
     for number, (bits, granularity, kind) in enumerate(cases):
-        bench.progress(f"{bits} bits, a scale a {granularity}, {kind}", 0.5 + 0.5 * number / len(cases))
-        network = quantized.quantize(blocks, seen.profiles, bits=bits, granularity=granularity, kind=kind)
+        bench.progress(f"{bits} bits, one scale per {granularity}, {kind}", 0.3 + 0.7 * number / len(cases))
+        network = integers.quantize(blocks, profiles, bits=bits, granularity=granularity, kind=kind)
         networks[bits, granularity, kind] = network
-        for step, predicted in _predictions(network, test, floating).items():
-            rows.append((bits, granularity, kind, step, _share(predicted == labels)))
+        for step, predicted in _predictions(network, some, detector).items():
+            rows.append((bits, granularity, kind, step, share(predicted == part.labels)))
         if (bits, granularity, kind) == CHOSEN:
-            all_of_it = _predictions(network, trained.test, floating)
-            metrics |= {f"{step}_accuracy": _share(found == trained.test_labels) for step, found in all_of_it.items()}
-            differing = bench.result(_share(all_of_it["integer"] != all_of_it["biases"]))
+            found = _predictions(network, everything, detector)
+            metrics |= {f"{step}_accuracy": share(found[step] == images.test.labels) for step in found}
+            differing = bench.result(share(found["integer"] != found["biases"]))
             bench.check(differing <= MAY_DIFFER, "integer-only predictions differ from the simulated ones")
-            integers = quantized.to_integers(network, test[:EXACT_IMAGES])
-            exact = quantized.infer(network, integers, quantized.exact_product)
-            here = bench.result(quantized.infer(network, integers))
+            few = integers.to_integers(network, everything[:EXACT_IMAGES])
+            exact = integers.infer(network, few, integers.exact_product)
+            here = bench.result(integers.infer(network, few))
             bench.check(torch.equal(here, exact), "int8 products differ from those of 64-bit integers")
     if not left:
-        bench.check(
-            not floating, "integer-only inference has floating-point tensors" + (f": {floating}" if floating else "")
-        )
-    names = ("bits", "granularity", "range", "step", "accuracy")
-    columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    bench.series("accuracy", columns, {"bits": "1", "accuracy": "1"})
-    of_width = {bits: networks[bits, *CHOSEN[1:]] for bits in BITS}
-    histograms.attach(bench, of_width, seen.values)
+        spelled = f": {detector.floating}" if detector.floating else ""
+        bench.check(not detector.floating, f"integer-only inference has floating-point tensors{spelled}")
+    _attach(bench, "accuracy", ("bits", "granularity", "range", "step", "accuracy"), rows)
+    _attach_histograms(bench, [networks[bits, *CHOSEN[1:]] for bits in SHOWN], profiles)
     return {**metrics, "loss": before - metrics["integer_accuracy"]}
 
 
-def _share(right: Any) -> float:
-    return float(right.double().mean())
-
-
-def _predictions(network: Any, images: Any, floating: dict[str, set[str]]) -> dict[str, Any]:
-    """Step → the class of each image."""
+def _predictions(network: Any, images: Any, detector: Any) -> dict[str, Any]:
+    """Step → the class of each image. detector: sees the tensors of integer-only inference."""
     import torch
 
-    from hpml_plugins.plugins.quantization.network import in_batches, threads_for
-    from hpml_plugins.plugins.quantization.quantized import STEPS, simulate
+    from hpml_plugins.plugins.quantization.integers import STEPS, infer, simulate, to_integers
+    from hpml_plugins.plugins.quantization.networks import in_batches, threads_for
 
-    with threads_for(images):
-        predicted = {
-            step: torch.cat([simulate(network, part, step).argmax(1) for (part,) in in_batches(images)])
-            for step in STEPS[:-1]
-        }
-        return {**predicted, "integer": _integer(network, images, floating)}
+    predicted: dict[str, list[Any]] = {step: [] for step in STEPS}
+    with threads_for(images), torch.no_grad():
+        for part in in_batches(images):
+            for step in STEPS[:-1]:
+                predicted[step].append(simulate(network, part, step).argmax(1))
+            values = to_integers(network, part)
+            with detector:
+                predicted["integer"].append(infer(network, values).argmax(1))
+    return {step: torch.cat(parts) for step, parts in predicted.items()}
 
 
-def _integer(network: Any, images: Any, floating: dict[str, set[str]]) -> Any:
-    """Predictions by integers alone. floating: is told what operations had floating-point tensors."""
+def _attach_histograms(bench: Bench, networks: Sequence[Any], profiles: Mapping[str, Any]) -> None:
+    """The series `ranges`, and `weights` and `activations`: shares of the values in equal bins, before and after.
+
+    networks: for each of SHOWN.  profiles: of the activations while calibrating.
+    """
     import torch
 
-    from hpml_plugins.plugins.quantization.integers_only import Tensors
-    from hpml_plugins.plugins.quantization.network import in_batches
-    from hpml_plugins.plugins.quantization.quantized import infer, to_integers
+    from hpml_plugins.plugins.quantization.integers import INPUT, Profile
 
-    predicted = []
-    for (part,) in in_batches(images):
-        integers = to_integers(network, part)
-        with torch.no_grad(), Tensors() as tensors:
-            predicted.append(infer(network, integers).argmax(1))
-        floating |= tensors.floating
-    return torch.cat(predicted)
+    weights: list[tuple[str, Any, list[Any]]] = []
+    activations = [(INPUT, profiles[INPUT], [network[0].given for network in networks])]
+    for same in zip(*networks, strict=True):  # one block at each width
+        name, module = same[0].name, same[0].module
+        if same[0].weight is not None:
+            weights.append((name, Profile.of(module.weight), [each.weight for each in same]))
+        if name in profiles:
+            activations.append((name, profiles[name], [each.result for each in same]))
+    ranges: list[tuple[Any, ...]] = []
+    for kind, tensors in (("weights", weights), ("activations", activations)):
+        bins: list[tuple[Any, ...]] = []
+        for name, seen, grids in tensors:
+            low, high = seen.range("sigma3")
+            outside = float(((seen.values < low) | (seen.values > high)).double().mean())
+            ranges.append((name, kind, seen.low, seen.high, seen.mean, seen.deviation, outside))
+            low, high = (seen.low, seen.high) if seen.low < seen.high else (seen.low - 0.5, seen.high + 0.5)
+            edges = torch.linspace(low, high, BINS + 1).tolist()
+            after = (grid.rounded(seen.values) for grid in grids)
+            shares = (bin_shares(values, low, high) for values in (seen.values, *after))
+            bins += zip([name] * BINS, edges[:-1], edges[1:], *shares, strict=True)
+        _attach(bench, kind, ("layer", "from", "to", "float", *(f"bits{bits}" for bits in SHOWN)), bins)
+    # outside_sigma3: the share of values that a range of three standard deviations clamps
+    _attach(bench, "ranges", ("layer", "of", "low", "high", "mean", "deviation", "outside_sigma3"), ranges)
+
+
+def _attach(bench: Bench, series: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    bench.series(series, columns, {name: "1" for name, cells in columns.items() if not isinstance(cells[0], str)})
+
+
+def bin_shares(values: Any, low: float, high: float) -> list[float]:
+    """The share of the values in each of BINS equal bins from low to high; what lies outside counts in the outermost.
+
+    Of more than MOST_VALUES values every so many are counted.
+    """
+    values = values.flatten()
+    values = values[:: math.ceil(len(values) / MOST_VALUES)].float().cpu().clamp(low, high)
+    found: list[float] = (values.histc(BINS, low, high) / len(values)).tolist()
+    return found
 
 
 STEPS = Benchmark(

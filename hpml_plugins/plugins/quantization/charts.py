@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, line_chart
 
 STEPS = ("float", "weights", "activations", "biases", "integer")
-#: Widths of a histogram.
-SHOWN = ("float", "bits8", "bits4", "bits2")
 BY_HAND = ("quantization_steps",)
 DEPLOYED = ("quantization_deploy_cuda", "quantization_deploy_cpu")
 PRODUCTS = ("quantization_matmul_cuda", "quantization_matmul_cpu")
+#: What has one chart of deployed networks; and what identifies a product.
+SUBJECT, POINT = ("machine", "device", "model", "data"), ("machine", "device", "size", "dtype")
 
 Row = dict[str, Any]
 
@@ -47,20 +49,15 @@ def ranges(records: Sequence[Record]) -> Table:
     return Table.of_series(records, "ranges", "data")
 
 
-def histogram(series: str) -> Callable[[Sequence[Record]], Table]:
-    """Shares of a tensor's values in equal bins, before and after: of the machine's largest data set alone."""
+def histogram(series: str, records: Sequence[Record]) -> Table:
+    """Of each machine's largest data set alone."""
 
-    def table(records: Sequence[Record]) -> Table:
-        largest: dict[str, Record] = {}
-        for record in records:
-            largest[record.machine] = max(largest.get(record.machine, record), record, key=_images)
-        return Table.of_series(largest.values(), series, "data")
+    def train_images(record: Record) -> float:
+        return sum(float(facts.get("train", 0)) for facts in record.data.values())
 
-    return table
-
-
-def _images(record: Record) -> float:
-    return sum(float(facts.get("train", 0)) for facts in record.data.values())
+    machines = dict.fromkeys(record.machine for record in records)
+    largest = [max((r for r in records if r.machine == machine), key=train_images) for machine in machines]
+    return Table.of_series(largest, series, "data")
 
 
 def deployed(records: Sequence[Record]) -> Table:
@@ -70,41 +67,40 @@ def deployed(records: Sequence[Record]) -> Table:
     accurate and faster.
     """
     metrics = ("accuracy", "agreement", "size", "latency", "throughput", "best_batch")
-    units = {"best_latency": "s", "energy": "J", "power": "W"}
-    table = Table.of_records(records, *metrics, more=_deployed, units=units)
-    where = ("machine", "device", "model", "data")
-    groups = table.groups(*where)
+    table = Table.of_records(records, *metrics, more=_deployed)
+    groups = table.groups(*SUBJECT)
 
     def compared(row: Row) -> Row:
-        group = groups[tuple(row[name] for name in where)]
-        base = next(
-            (each["latency"] for each in group if (each["method"], each["runtime"]) == ("float32", "eager")), None
-        )
-        times = base / row["latency"] if base and row["latency"] else None
+        group: list[Row] = groups[tuple(row[name] for name in SUBJECT)]
+        plain = [other["latency"] for other in group if (other["method"], other["runtime"]) == ("float32", "eager")]
         return {
-            "against_float32": times,
-            "front": row["latency"] is not None and not any(_better(o, row) for o in group),
+            "against_float32": plain[0] / row["latency"] if plain and plain[0] and row["latency"] else None,
+            "front": row["latency"] is not None and not any(_is_better(other, row) for other in group),
         }
 
+    units = {"best_latency": "s", "energy": "J", "power": "W", "snr_db": "1", "against_float32": "1"}
     columns = ("method", "runtime", "accuracy", "agreement", "snr_db", "size", "latency", "throughput", "best_batch")
-    units = dict.fromkeys(("snr_db", "against_float32"), "1")
-    chosen = (*where, *columns, "best_latency", "energy", "power", "left", "against_float32", "front")
-    return table.extended(compared, units).select(*chosen)
+    more = ("best_latency", "energy", "power", "left", "against_float32", "front")
+    return table.extended(compared, units).select(*SUBJECT, *columns, *more)
 
 
 def _deployed(record: Record) -> Row:
-    error, left, tried = record.median("error"), record.series.get("left_in_float"), record.series.get("batches")
-    batch, throughput = int(record.median("best_batch") or 0), record.median("throughput")
-    measured = record.series.get("energy")
-    row: Row = {"device": record.benchmark.rpartition("_")[2], "snr_db": -20 * math.log10(error) if error else None}
-    row |= {"best_batch": batch, "best_latency": batch / throughput if throughput else None}
-    row |= {name: measured.numbers(name)[0] if measured else None for name in ("energy", "power")}
+    error, throughput, batch = (record.median(name) for name in ("error", "throughput", "best_batch"))
+    left, tried, energy = (record.series.get(name) for name in ("left_in_float", "batches", "energy"))
+    row: Row = {
+        **_device(record),
+        "snr_db": -20 * math.log10(error) if error else None,
+        "best_batch": int(batch or 0),
+        "best_latency": (batch or 0) / throughput if throughput else None,
+        "energy": energy.numbers("energy")[0] if energy else None,
+        "power": energy.numbers("power")[0] if energy else None,
+        "left": len(left.columns["layer"]) if left else 0,
+    }
     # Where a single image does not run, the metric is that of the smallest batch that does.
-    single = {} if not tried or min(tried.numbers("batch")) == 1 else {"latency": None}
-    return {**row, **single, "left": len(left.columns["layer"]) if left else 0}
+    return {**row, "latency": None} if tried and min(tried.numbers("batch")) > 1 else row
 
 
-def _better(other: Row, row: Row) -> bool:
+def _is_better(other: Row, row: Row) -> bool:
     if other["latency"] is None:
         return False
     ours, theirs = (row["accuracy"], -row["latency"]), (other["accuracy"], -other["latency"])
@@ -116,26 +112,25 @@ def products(records: Sequence[Record]) -> Table:
     published dense peaks; share: of that peak. against_bfloat16: rate relative to bfloat16 at that size; below 1 the
     narrower format is slower.
     """
-    best: dict[tuple[Any, ...], Row] = {}
-    for row in ways(records).rows():
-        key = tuple(row[name] for name in POINT)
-        best[key] = max(best.get(key, row), row, key=lambda each: each["rate"])
+    groups = ways(records).groups(*POINT)
+    best: dict[Any, Row] = {point: max(group, key=itemgetter("rate")) for point, group in groups.items()}
 
     def compared(row: Row) -> Row:
-        found = best[tuple(row[name] for name in POINT)]
-        share, base = found.get("share"), best.get((*(row[name] for name in POINT[:3]), "bfloat16"))
-        relative = {"share": share, "peak": found["rate"] / share if share else None}
-        relative["against_bfloat16"] = row["rate"] / base["rate"] if base else None
-        return {"highest": found["highest"], "way": found["way"], **relative}
+        *point, dtype = (row[name] for name in POINT)
+        found, base = best[*point, dtype], best.get((*point, "bfloat16"))
+        share = found.get("share")
+        return {
+            "highest": found["highest"],
+            "way": found["way"],
+            "share": share,
+            "peak": found["rate"] / share if share else None,
+            "against_bfloat16": row["rate"] / base["rate"] if base else None,
+        }
 
     units = {"highest": "OP/s", "peak": "OP/s", "share": "1", "against_bfloat16": "1"}
     table = Table.of_records(records, "time", "rate", more=_device).extended(compared, units)
     columns = ("time", "rate", "highest", "way", "share", "peak", "against_bfloat16")
     return table.select("machine", "device", "dtype", "size", *columns).sorted("machine", "device", "dtype", "size")
-
-
-#: What tells products apart.
-POINT = ("machine", "device", "size", "dtype")
 
 
 def ways(records: Sequence[Record]) -> Table:
@@ -162,7 +157,7 @@ ACCURACY = line_chart(
 HISTOGRAM = line_chart(
     Axis("from", "value"),
     Axis("value", "share", "%", log=True, floor=1e-4),
-    parts=SHOWN,
+    parts=("float", "bits8", "bits4", "bits2"),
     panel=("machine", "layer"),
     steps=True,
     points=False,
@@ -205,7 +200,7 @@ WEIGHTS_CAPTION = (
 ACTIVATIONS_CAPTION = (
     "Same plot for the input and every layer's activations on the calibration images. The last layer keeps 16 bits."
 )
-_WEIGHTS, _ACTIVATIONS = histogram("weights"), histogram("activations")
+_WEIGHTS, _ACTIVATIONS = partial(histogram, "weights"), partial(histogram, "activations")
 FIGURES = (
     Figure("steps", "Accuracy after each step at 8 bits", BY_HAND, steps),
     Figure("accuracy", "Accuracy by number of bits", BY_HAND, accuracy, ACCURACY),

@@ -1,4 +1,4 @@
-"""The counts: the models compared, what they compute with, and VGG layer by layer."""
+"""The counts: a comparison of the models, what they compute with, and VGG layer by layer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hpml_plugins import Axis, Figure, Record, Table, dot_chart, line_chart
 
 METRICS = ("multiply_adds", "flops", "parameters", "activations", "bytes", "convolution_share")
-#: The models of the exercise, shown layer by layer.
+#: The coursework's models, shown layer by layer.
 BY_LAYER = ("vgg16", "vgg19")
 
 
@@ -18,17 +18,14 @@ def models(records: Sequence[Record]) -> Table:
     largest. intensity: FLOP per byte, without fusion or caching.
     """
     table = Table.of_records(records, *METRICS)
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in table.rows():
-        key = tuple(cell for name, cell in row.items() if name != "machine")
-        rows.setdefault(key, {**row, "machines": []})["machines"].append(row["machine"])
-    once = Table.of(rows.values(), table.units).extended(_model, {"intensity": "FLOP/B"})
-    return once.sorted("multiply_adds", "model").select("model", "family", *METRICS, "intensity", "counted_on")
-
-
-def _model(row: dict[str, Any]) -> dict[str, Any]:
-    intensity = row["flops"] / row["bytes"] if row["flops"] and row["bytes"] else None
-    return {"family": family(row["model"]), "intensity": intensity, "counted_on": ", ".join(row["machines"])}
+    rows: list[dict[str, Any]] = []
+    for same in table.groups("model", *METRICS).values():
+        row: dict[str, Any] = same[0]
+        intensity = row["flops"] / row["bytes"] if row["flops"] and row["bytes"] else None
+        counted_on = ", ".join(str(each["machine"]) for each in same)
+        rows.append({**row, "family": family(row["model"]), "intensity": intensity, "counted_on": counted_on})
+    once = Table.of(rows, {**table.units, "intensity": "FLOP/B"}).sorted("multiply_adds", "model")
+    return once.select("model", "family", *METRICS, "intensity", "counted_on")
 
 
 def family(model: str) -> str:
@@ -67,14 +64,16 @@ def _shares(records: Sequence[Record], series: str) -> Table:
 
 MULTIPLY_ADDS = Axis("multiply_adds", "multiply-adds per input", "MAC", log=True)
 PARAMETERS = Axis("parameters", "parameters", log=True)
-#: The largest model of each family bears the family's name.
-_LARGEST = [{"field": "parameters", "order": "descending"}]
 MODELS = line_chart(
     MULTIPLY_ADDS,
     PARAMETERS,
     "family",
     transform=[
-        {"window": [{"op": "row_number", "as": "rank"}], "groupby": ["family"], "sort": _LARGEST},
+        {
+            "window": [{"op": "row_number", "as": "rank"}],
+            "groupby": ["family"],
+            "sort": [{"field": "parameters", "order": "descending"}],
+        },
         {"calculate": "datum.rank === 1 ? datum.family : ''", "as": "name"},
     ],
     label="name",
@@ -85,5 +84,5 @@ LAYERS = dot_chart(("model", "layer"), [MULTIPLY_ADDS, PARAMETERS], "type")
 FIGURES = (
     Figure("models", "Cost of one input in each model", ("flops",), models, MODELS),
     Figure("operators", "Operators used by each model", ("flops",), operators),
-    Figure("layers", "The exercise's models, layer by layer", ("flops",), layers, LAYERS),
+    Figure("layers", "VGG16 and VGG19, layer by layer", ("flops",), layers, LAYERS),
 )
