@@ -71,7 +71,19 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     # (0.5 + 1) / 4 epochs, (0.5 + 3) / 8, (0.5 + 8) / 4
     assert found["epoch_time"].values == (0.375, 0.4375, 2.125)  # type: ignore[union-attr]
     assert found["setup"] == 7.0
+    assert found["energy"] is None  # no counter told
     assert bench.warnings == ["1 of 3 runs missed the target; times are of the others"]
+
+
+def test_the_energy_is_that_of_the_runs_that_count_with_their_mean_power(node: Node) -> None:
+    runs = [
+        a_run(energy=800.0),
+        a_run(2, time=4.0, energy=1000.0),
+        a_run(3, time=9.0, reached=False, accuracy=0.9, plain_accuracy=0.9, energy=9000.0),
+    ]
+    found = metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())["energy"]
+    assert found is not None
+    assert (found.values, found.info["power"]) == ((800.0, 1000.0), 300.0)  # type: ignore[union-attr]
 
 
 def test_where_the_mean_must_reach_it_every_run_counts() -> None:

@@ -37,6 +37,7 @@ METRICS = (
     Metric("epoch_time", "s", "lower", "loading and training of one epoch, without evaluation"),
     Metric("evaluation", "s", "lower", "of a run's time"),
     Metric("setup", "s", "lower", "compiling, warming up and capturing, before all runs, not in the time"),
+    Metric("energy", "J", "lower", "of a run that counts: the whole cards, or all CPU packages, with the idle part"),
 )
 #: Of the interval of the variation.
 METHOD = "Vangel's modification of McKay's chi-square interval, 95 %, times taken for normal"
@@ -46,13 +47,13 @@ AGREE = 0.005
 ROOM = 1.3
 
 
-def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[str, Samples | float]:
+def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[str, Samples | float | None]:
     """Train `runs` times by the recipe, each from another seed, until the target accuracy."""
     wanted = read_recipe(recipe, data).on(bench.device)
     return metrics_of(bench, wanted, *train_set(bench, wanted, runs))
 
 
-def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float]:
+def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float | None]:
     """Train by the recipe on so many GPUs: its batch on each of them, the rate times their number (Goyal et al.)."""
     # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the reductions.
     wanted = msgspec.structs.replace(read_recipe(recipe, data).on(bench.device), compile="")
@@ -62,7 +63,9 @@ def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -
     return metrics_of(bench, wanted, *bench.ranks(_train_on_rank, gpus, wanted, runs)[0])
 
 
-def measure_ddp_cpu(bench: Bench, *, recipe: str, data: str, runs: int, ranks: int) -> Mapping[str, Samples | float]:
+def measure_ddp_cpu(
+    bench: Bench, *, recipe: str, data: str, runs: int, ranks: int
+) -> Mapping[str, Samples | float | None]:
     """The same over gloo, small networks in processes on the CPU."""
     return measure_ddp(bench, recipe=recipe, data=data, runs=runs, gpus=ranks)
 
@@ -170,7 +173,7 @@ def counting(recipe: Recipe, runs: Sequence[Run]) -> list[Run]:
 
 def metrics_of(
     bench: Bench, recipe: Recipe, runs: Sequence[Run], facts: Mapping[str, float]
-) -> Mapping[str, Samples | float]:
+) -> Mapping[str, Samples | float | None]:
     """Attach the series of a set, and return its metrics.  facts: see `train_set`.
 
     Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no run reached the
@@ -217,7 +220,16 @@ def metrics_of(
         "epoch_time": epoch_times.note(images=facts["images"], batch=float(recipe.batch)),
         "evaluation": Samples.of([run.evaluate for run in runs], "s"),
         "setup": facts["setup"],
+        "energy": energy_of(counted),
     }
+
+
+def energy_of(runs: Sequence[Run]) -> Samples | None:
+    """Of each of these runs, J, with their mean power; None where no counter tells."""
+    energies = [run.energy for run in runs if run.energy is not None]
+    if len(energies) < len(runs):
+        return None
+    return Samples.of(energies, "J", power=sum(energies) / sum(run.time for run in runs))
 
 
 def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) -> None:
