@@ -8,6 +8,14 @@ from typing import Any
 from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart
 
 Row = dict[str, Any]
+#: Column → the series and its column of which it is the largest value, and the unit.
+WATCHED = {
+    "flop_rate": ("work", "rate", "FLOP/s"),
+    "power": ("power", "power", "W"),
+    "energy": ("power", "energy", "J"),
+    "highest_power": ("gpu0", "power", "W"),
+    "memory_in_use": ("gpu0", "memory_used", "B"),
+}
 
 
 def layers(records: Sequence[Record]) -> Table:
@@ -15,33 +23,25 @@ def layers(records: Sequence[Record]) -> Table:
     mean during repeated runs (energy counter); energy: per pass. highest_power and memory_in_use: maxima over the
     whole point.
     """
-    units = {"flop_rate": "FLOP/s", "power": "W", "energy": "J", "highest_power": "W", "memory_in_use": "B"}
+    units = {name: unit for name, (_, _, unit) in WATCHED.items()}
     table = Table.of_records(records, "time", "memory", more=_watched, units=units)
     return table.extended(_per_input, {"time_per_input": "s", "memory_per_input": "B"})
 
 
 def _watched(record: Record) -> Row:
-    columns = {
-        "flop_rate": ("work", "rate"),
-        "power": ("power", "power"),
-        "energy": ("power", "energy"),
-        "highest_power": ("gpu0", "power"),
-        "memory_in_use": ("gpu0", "memory_used"),
-    }
-    return _device(record) | {name: _highest(record, *where) for name, where in columns.items()}
+    found = _device(record)
+    for name, (series, column, _) in WATCHED.items():
+        columns = record.series[series].columns if series in record.series else {}
+        found[name] = max(columns.get(column, ()), default=None)
+    return found
 
 
 def _per_input(row: Row) -> Row:
-    return {f"{name}_per_input": row[name] / row["batch"] if row[name] else row[name] for name in ("time", "memory")}
+    return {f"{name}_per_input": row[name] and row[name] / row["batch"] for name in ("time", "memory")}
 
 
 def _device(record: Record) -> Row:
     return {"device": record.benchmark.rpartition("_")[2]}
-
-
-def _highest(record: Record, series: str, column: str) -> float | None:
-    found = record.series.get(series)
-    return max(found.numbers(column), default=None) if found and column in found.columns else None
 
 
 def swap(records: Sequence[Record]) -> Table:
@@ -79,7 +79,7 @@ SWAP = dot_chart(
     high="time_saved_high",
     rules=[Rule("x", 0, "no difference")],
 )
-FIGURES = (
+FIGURES = [
     Figure("layers", "Single layers: time, memory and power", ("layers_cuda", "layers_cpu"), layers, LAYERS),
     Figure("swap", "VGG16 with max pooling before ReLU", ("swap_cuda", "swap_cpu"), swap, SWAP),
-)
+]

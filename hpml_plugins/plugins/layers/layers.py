@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.layers.peak import peak_memory
 from hpml_plugins.plugins.layers.power import attach_power
-from hpml_plugins.plugins.layers.shapes import LAYERS, build, flop, input_shape, largest_bytes, tolerance
 
-METRICS = (
-    Metric("time", "s", "lower", "of one pass over the batch"),
-    Metric("rate", "1/s", "higher", "rows of the batch over the time"),
-    Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond input and weights"),
-)
+LAYERS = ("relu", "maxpool", "conv", "linear")
+MODES = ("forward", "training")
+#: One image, (channels, height, width), and the numbers that enter VGG16's first linear layer.
+IMAGE = (3, 224, 224)
+FEATURES = 512 * 7 * 7
+OUTPUTS = 4096
 #: How often the largest tensor, and copies of it, are held at once, with room to spare.
 ROOM = 6
 #: s of sampling; there are many points.
 BUDGET = 1.0
-MODES = ("forward", "training")
 
 
 def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
@@ -31,19 +30,19 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
     """
     import torch
 
-    from hpml_plugins.plugins.layers.steps import error_against_float64, step_of
+    from hpml_plugins.plugins.layers import steps
 
     if bench.device == "cpu" and (needed := ROOM * largest_bytes(layer, batch)) > bench.node.ram:
         bench.skip(f"needs {needed / 2**30:.0f} GiB of memory, this node has {bench.node.ram / 2**30:.0f}")
     torch.manual_seed(bench.seed)
-    module = build(layer, bench.device)
+    module = steps.build(layer, bench.device)
     values = torch.randn(input_shape(layer, batch), device=bench.device)
     bench.progress("checking against float64", 0.0)
-    error = error_against_float64(module, values)
-    bench.check(error <= tolerance(layer, bench.device), "output or gradients differ from float64")
+    error = steps.error_against_float64(module, values)
+    bench.check(error <= steps.tolerance(layer, bench.device), "output or gradients differ from float64")
 
-    step = step_of(module, values, mode)
-    memory = peak_memory(step, bench.device)
+    step = steps.step_of(module, values, mode)
+    memory = steps.peak_memory(step, bench.device)
     bench.progress("timing", 0.3)
     time = bench.time(step, budget=BUDGET)
     if work := flop(layer, batch, mode):
@@ -54,23 +53,45 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
     return {"time": time, "rate": batch / time, "memory": memory}
 
 
+def input_shape(layer: str, batch: int) -> tuple[int, ...]:
+    """(batch, 3, 224, 224), or (batch, 25088) for the linear layer."""
+    return (batch, FEATURES) if layer == "linear" else (batch, *IMAGE)
+
+
+def flop(layer: str, batch: int, mode: str) -> int:
+    """FLOP of the multiply-adds of a convolution or linear layer, 2 each, without the bias; 0 for the others.
+
+    The backward pass is two products of the same size, one for the input's gradient and one for the weight's.
+    """
+    multiply_adds = {"conv": 128 * 224 * 224 * 3 * 3**2, "linear": FEATURES * OUTPUTS}.get(layer, 0)
+    return 2 * batch * multiply_adds * (3 if mode == "training" else 1)
+
+
+def largest_bytes(layer: str, batch: int) -> int:
+    """Bytes of the largest tensor: the convolution's output, the linear layer's weight or input, or the images."""
+    if layer == "linear":
+        return 4 * FEATURES * max(batch, OUTPUTS)
+    return 4 * (128 if layer == "conv" else 3) * 224 * 224 * batch
+
+
 LAYERS_CUDA = Benchmark(
     "layers_cuda",
     measure,
-    metrics=METRICS,
+    metrics=(
+        Metric("time", "s", "lower", "of one pass over the batch"),
+        Metric("rate", "1/s", "higher", "rows of the batch over the time"),
+        Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond input and weights"),
+    ),
     grid={"layer": LAYERS, "mode": MODES, "batch": (256,)},
     requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch", "pynvml")),
-    version="1",
     timeout=120,
     description="ReLU, max pooling, convolution and linear layer alone, on one GPU: time, memory and power.",
 )
-LAYERS_CPU = Benchmark(
-    "layers_cpu",
-    measure,
-    metrics=METRICS,
+LAYERS_CPU = replace(
+    LAYERS_CUDA,
+    name="layers_cpu",
     grid={"layer": LAYERS, "mode": MODES, "batch": (8, 256)},
     requires=Requires(modules=("torch",)),
-    version="1",
     timeout=300,
     description="ReLU, max pooling, convolution and linear layer alone, on the CPU: time and memory.",
 )
