@@ -17,12 +17,14 @@ from hpml_plugins.model.data_source import available_sources, why_no_data
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.alternating import Alternating
     from hpml_plugins.measure.gpu_monitor import Telemetry
     from hpml_plugins.measure.gpu_timer import Cache, Launch
+    from hpml_plugins.measure.meter import Meter
     from hpml_plugins.measure.ranks.group import Backend, Launcher
 
 T = TypeVar("T")
@@ -67,6 +69,7 @@ class Bench:
         self.warnings: list[str] = []
         self.attached: dict[str, Series] = {}
         self.used_data: dict[str, dict[str, str | float]] = {}
+        self.declared_work: dict[str, DeclaredWork] = {}
         self.corrupt: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
@@ -126,6 +129,41 @@ class Bench:
         from hpml_plugins.measure.alternating import time_alternately
 
         return time_alternately(self, steps, seconds, budget)
+
+    def energy(self, step: Callable[[], object]) -> Samples | None:
+        """Samples of the energy of one call of `step`, J; None with a warning where no counter tells.
+
+        The step runs under settled load for some seconds: on "cuda" by the energy counter of this bench's GPU, on "cpu"
+        by those of all CPU packages, whatever else runs there. The power of the idle device is measured before and
+        subtracted; the info has it (`idle_power`, W), the mean `power` under load, W, and the energy of a call with the
+        idle part, `gross`, J. The step need not synchronise.
+        """
+        from hpml_plugins.measure.energy import measure_energy
+
+        return measure_energy(self, step)
+
+    def meter(self, interval: float = 0.2) -> Meter:
+        """A context manager that measures energy, power, clocks, utilisation and memory while its block runs.
+
+        Of all GPUs of the point, or, without GPUs, of this process (utilisation) and of the CPU packages (energy).
+        interval: s between two rows of `Meter.columns`.
+        """
+        from hpml_plugins.measure.meter import Meter
+
+        return Meter(self.telemetry, gpus=self.gpus, interval=interval)
+
+    def work(
+        self, *, flop: float = 0.0, bytes: float = 0.0, dtype: object = "float32", of: str = "time", roof: bool = False
+    ) -> None:
+        """Declare the work of one call of what the metric `of` times.
+
+        A metric in FLOP/s, OP/s or B/s that `measure` does not return is then work over time; tables and pages show the
+        arithmetic intensity and the shares of the card's published peak and of the measured roof.
+
+        flop: operations, 2 a multiply-add, on all GPUs of the point.  bytes: read from and written to their memory.
+        dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step looks for the machine's highest rate.
+        """
+        self.declared_work[of] = DeclaredWork(flop, bytes, str(dtype).removeprefix("torch."), self.gpus, roof)
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
         """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.

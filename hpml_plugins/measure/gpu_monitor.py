@@ -12,8 +12,8 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -29,6 +29,10 @@ INTERVAL = 0.05
 MOST_ROWS = 300
 #: s between two readings of the telemetry: the power regulator's own period is about a second.
 TELEMETRY_INTERVAL = 0.02
+#: And while a process wants to know when the energy counter moves, which it does about every 0.1 s.
+FAST_TELEMETRY_INTERVAL = 0.002
+#: s between two readings of what changes slowly: NVML's utilisation is a mean over 1/6 s or more.
+SLOW_TELEMETRY_INTERVAL = 0.1
 #: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the driver hangs.
 PATIENCE = 10.0
 #: Clock event reasons that mean heat or power, as NVML's bits.
@@ -70,20 +74,42 @@ class Seen(msgspec.Struct):
 class Reading(NamedTuple):
     """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power or heat held it down.
 
-    clock: of the SMs, Hz.  power: W.  Both are 0 where the card does not tell.
+    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter moved last, s of the
+    monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.  All are 0 where the card does not tell.
     """
 
     at: float
     throttled: float
-    clock: float
-    power: float
+    clock: float = 0.0
+    power: float = 0.0
+    energy: float = 0.0
+    energy_at: float = 0.0
+    utilization: float = 0.0
+    memory_utilization: float = 0.0
+    memory_used: float = 0.0
 
 
 class Telemetry:
     """The last reading of each watched GPU, in memory that the watching process shares with those that measure."""
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
+        self._fast = multiprocessing.RawValue("b", 0)
+
+    @contextmanager
+    def fast(self) -> Iterator[None]:
+        """Read the cards more often while the block runs, to see when their energy counters move."""
+        self._fast.value = 1
+        try:
+            yield
+        finally:
+            self._fast.value = 0
+
+    @property
+    def interval(self) -> float:
+        """How long the watching process waits between two readings, s."""
+        return FAST_TELEMETRY_INTERVAL if self._fast.value else TELEMETRY_INTERVAL
 
     def write(self, number: int, reading: Reading) -> None:
         """Replace the reading of a GPU. Called by the watching process only."""
@@ -154,7 +180,7 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry
         if sampler.seen.fault and not reported:
             pipe.send(sampler.seen.fault)
             reported = True
-        if pipe.poll(TELEMETRY_INTERVAL):
+        if pipe.poll(telemetry.interval):
             break
     pipe.recv()
     pipe.send(sampler.finish())
@@ -184,6 +210,8 @@ class Sampler:
         self._reasons = 0
         #: Of a card that does not count how long it throttled: since when it is known, and how long by its reasons.
         self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
+        self._readings = [Reading(0.0, 0.0) for _ in self._cards]
+        self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
         self._users: set[int] = set()
@@ -192,13 +220,28 @@ class Sampler:
 
     def measure(self, telemetry: Telemetry) -> None:
         """Write the telemetry of each GPU."""
+        if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
+            self._slow_at = time.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled = time.monotonic(), card.throttled()
+            now, throttled, last = time.monotonic(), card.throttled(), self._readings[number]
             if throttled is None:
                 before, total = self._throttled[number]
                 throttled = total + (now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0)
                 self._throttled[number] = now, throttled
-            telemetry.write(number, Reading(now, throttled, card.sm_clock() or 0.0, card.power() or 0.0))
+            energy = card.energy() or 0.0
+            found = {
+                "at": now,
+                "throttled": throttled,
+                "clock": card.sm_clock() or 0.0,
+                "power": card.power() or 0.0,
+                "energy": energy,
+                "energy_at": now if energy != last.energy else last.energy_at,
+            }
+            if slow:
+                row = card.row()
+                found |= {name: row[name] or 0.0 for name in ("utilization", "memory_utilization", "memory_used")}
+            self._readings[number] = last._replace(**found)
+            telemetry.write(number, self._readings[number])
 
     def look(self) -> None:
         """Take one row of each GPU."""

@@ -24,6 +24,7 @@ from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
+from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.node import gpus_used, unmet
 from hpml_plugins.node.nvml import GpuLost
 
@@ -126,7 +127,7 @@ def _measure_here(
     reason = ""
     try:
         returned = benchmark.measure(bench, **params)
-        metrics, status = to_metrics(benchmark, returned), "ok"
+        metrics, status = to_metrics(benchmark, returned, bench.declared_work), "ok"
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except HpmlError as error:
@@ -145,13 +146,18 @@ def _measure_here(
         warnings=bench.warnings,
         packages=package_versions(),
         data=bench.used_data,
+        work=bench.declared_work,
     )
     send("answer", msgspec.json.encode(record))
 
 
-def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSamples]:
+def to_metrics(
+    benchmark: Benchmark, returned: object, works: Mapping[str, DeclaredWork] | None = None
+) -> dict[str, MetricSamples]:
     """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of the right unit.
 
+    works: declared work by the metric that times it; rates that were not returned follow from it. A metric that was
+    returned as None is not known on this node, and left out.
     Raises ResultError with the metric's name.
     """
     if not isinstance(returned, Mapping):
@@ -159,11 +165,14 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
     declared = {metric.name: metric for metric in benchmark.metrics}
     if unknown := [str(name) for name in returned if name not in declared]:
         raise ResultError(f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}")
+    returned = {**_rates(benchmark, returned, works or {}), **returned}
     if missing := [name for name in declared if name not in returned]:
         raise ResultError(f"measure returned no {', '.join(missing)}")
     result = {}
     for name, metric in declared.items():
         value = returned[name]
+        if value is None:
+            continue
         samples = value if isinstance(value, Samples) else _plain(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
@@ -173,7 +182,25 @@ def to_metrics(benchmark: Benchmark, returned: object) -> dict[str, MetricSample
             raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
         values, boost = list(samples.values), list(samples.boost)
         result[name] = MetricSamples(metric.unit, metric.direction, values, dict(samples.info), boost=boost)
+    if not result:
+        raise ResultError("measure returned None for every metric; skip the point with the reason instead (bench.skip)")
     return result
+
+
+def _rates(
+    benchmark: Benchmark, returned: Mapping[str, object], works: Mapping[str, DeclaredWork]
+) -> dict[str, object]:
+    """Declared metrics that were not returned and are work over time. Raises ResultError for work of no time."""
+    found: dict[str, object] = {}
+    for of, work in works.items():
+        if returned.get(of) is None:
+            raise ResultError(f"work is declared of {of!r}, which measure did not return")
+        value = returned[of]
+        time = value if isinstance(value, Samples) else _plain(of, value)
+        for metric in benchmark.metrics:
+            if metric.name not in returned and (amount := work.amount(metric.unit)):
+                found[metric.name] = (amount / time).note(work=of)
+    return found
 
 
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:

@@ -11,6 +11,7 @@ import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
@@ -137,6 +138,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     this process may use; `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
+    work: of one call of what a metric times, by the metric's name.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
@@ -166,6 +168,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     data: dict[str, dict[str, str | float]] = {}
     planned_rounds: int = msgspec.field(default=1, name="rounds")
     conditions: dict[str, float] = {}
+    work: dict[str, DeclaredWork] = {}
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""

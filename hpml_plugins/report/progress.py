@@ -15,6 +15,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
+from hpml_plugins.model.work import Roof
 from hpml_plugins.report.tables import describe_points, spell_samples
 
 #: s between two lines of status where the output is no terminal.
@@ -62,6 +63,7 @@ class RunReport:
         self._of_benchmark: list[Record | None] = []
         self._durations = {each.point: each.duration for each in past}
         self._last = {each.benchmark: each for each in past if _has_digest(each)}
+        self._past = list(past)
         self._changed: dict[str, dict[str, str]] = {}
         self._done = 0
         self._current = ""
@@ -96,6 +98,7 @@ class RunReport:
         self._of_benchmark.append(record)
         if record:
             self.records.append(record)
+            self._past.append(record)
             self._compare_code(record)
 
     def _compare_code(self, record: Record) -> None:
@@ -115,7 +118,7 @@ class RunReport:
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
-        lines = list(describe_points([record for record in records if record], width))
+        lines = list(describe_points([record for record in records if record], width, Roof(self._past)))
         if None in records:
             lines.append(f"skipped: {records.count(None)} of {len(records)} points: not available at this commit")
         return "\n".join(lines)

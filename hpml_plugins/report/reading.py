@@ -21,6 +21,7 @@ from hpml_plugins.model.formatting import format_point, format_point_texts
 from hpml_plugins.model.record import Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
+from hpml_plugins.model.work import Roof
 from hpml_plugins.store import decode_file, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
@@ -173,6 +174,7 @@ class History:
     columns: dict[int, int] = field(default_factory=dict)
     metrics: dict[str, TrackedMetric] = field(default_factory=dict)
     last: dict[str, Record] = field(default_factory=dict)
+    roofs: dict[str, Roof] = field(default_factory=dict, repr=False)
 
     @property
     def benchmarks(self) -> list[TrackedBenchmark]:
@@ -190,6 +192,13 @@ class History:
         """The places of the commits of which a machine has Records."""
         lines = (line for each in self.benchmarks for (_, name), line in each.lines.items() if name == machine)
         return {self.columns[outcome.revision] for line in lines for outcome in line}
+
+    def roof(self, machine: str) -> Roof:
+        """The measured roof of a machine."""
+        if machine not in self.roofs:
+            found = (each.current.items() for each in self.benchmarks)
+            self.roofs[machine] = Roof(record for items in found for (_, name), (_, record) in items if name == machine)
+        return self.roofs[machine]
 
     def current(self) -> list[Record]:
         """The Records that `store.current_records` would choose, with intervals for the next run on another card."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hpml_plugins.model.figure import Cell, Table
 from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.work import Roof
+from hpml_plugins.report.shares import shares
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
@@ -75,12 +77,17 @@ def as_text(table: Table) -> str:
     )
 
 
-def point_tables(records: Sequence[Record], width: int) -> Iterator[str]:
+def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
     """The points of one benchmark for a terminal: a row each, in as many tables as the width asks for.
 
-    Parameters that all points share stand in a line before the tables.
+    Parameters that all points share stand in a line before the tables. Behind the metrics stand the shares of peak and
+    roof where the work is declared.
     """
-    metrics = list(dict.fromkeys(name for record in records for name in record.metrics))
+    cells = [
+        {name: spell_samples(samples) for name, samples in record.metrics.items()} | shares(record, roof)
+        for record in records
+    ]
+    metrics = list(dict.fromkeys(name for each in cells for name in each))
     params = records[0].params if records else {}
     varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
     if len(varying) < len(params):
@@ -88,15 +95,18 @@ def point_tables(records: Sequence[Record], width: int) -> Iterator[str]:
     start = 0
     while start < len(metrics):
         end = len(metrics)
-        while end > start + 1 and max(map(len, _table(records, varying, metrics[start:end]).splitlines())) > width:
+        while True:
+            table = _table(records, cells, varying, metrics[start:end])
+            if end == start + 1 or max(map(len, table.splitlines())) <= width:
+                break
             end -= 1
-        yield _table(records, varying, metrics[start:end])
+        yield table
         start = end
 
 
-def describe_points(records: Sequence[Record], width: int) -> Iterator[str]:
+def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
     """The points of one benchmark for a terminal: measured ones as tables, the others and the warnings by reason."""
-    yield from point_tables([record for record in records if record.status == "ok"], width)
+    yield from point_tables([record for record in records if record.status == "ok"], width, roof)
     # Below and not in a column: a reason is longer than all the numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
@@ -113,11 +123,12 @@ def spell_samples(samples: MetricSamples) -> str:
     return f"{estimate(samples.estimate, samples.unit)} {samples.regime}".rstrip()
 
 
-def _table(records: Sequence[Record], keys: Sequence[str], metrics: Sequence[str]) -> str:
+def _table(
+    records: Sequence[Record], cells: Sequence[Mapping[str, str]], keys: Sequence[str], metrics: Sequence[str]
+) -> str:
     rows = [
-        {key: str(record.params[key]) for key in keys}
-        | {name: spell_samples(record.metrics[name]) if name in record.metrics else "–" for name in metrics}
-        for record in records
+        {key: str(record.params[key]) for key in keys} | {name: each.get(name, "–") for name in metrics}
+        for record, each in zip(records, cells, strict=True)
     ]
     return as_text(Table.of(rows)).rstrip("\n")
 

@@ -41,7 +41,7 @@ class Nvml(types.ModuleType):
     def __init__(self, **answers: Any) -> None:
         super().__init__("pynvml")
         self.answers = answers
-        self.energy = 5_000.0
+        self.energy = 0.0  # not asked yet
         self.asked = [0, 0]
 
     def nvmlInit(self) -> None:
@@ -70,7 +70,7 @@ class Nvml(types.ModuleType):
         return int(before if self.asked[kind] == 1 else after)
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
-        self.energy += 2_000.0
+        self.energy = 9_000.0 if self.energy else 7_000.0
         return self.energy
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
@@ -235,6 +235,29 @@ def test_a_forked_process_reads_what_the_watching_process_writes(nvml: Callable[
     monitor.end()
     assert child.exitcode == 0
     assert monitor.telemetry.read(1) is None  # not watched
+
+
+def test_telemetry_says_when_the_energy_counter_moved_and_slow_facts_at_times(nvml: Callable[..., None]) -> None:
+    nvml(violations={})
+    sampler, telemetry = Sampler([CARD]), Telemetry(1)
+    card = sampler._cards[0]
+    found = []
+    for joules in (10.0, 10.0, 12.0):
+        card.energy = lambda joules=joules: joules  # type: ignore[method-assign,misc]
+        sampler.measure(telemetry)
+        found.append(telemetry.read())
+    first, same, moved = (reading for reading in found if reading)
+    assert first.energy_at == same.energy_at == first.at < same.at
+    assert (moved.energy, moved.energy_at) == (12.0, moved.at)
+    assert (first.utilization, first.memory_utilization, first.memory_used) == (0.9, 0.4, 2.0**30)
+
+
+def test_telemetry_is_read_more_often_on_demand() -> None:
+    telemetry = Telemetry(1)
+    usual = telemetry.interval
+    with telemetry.fast():
+        assert telemetry.interval < usual
+    assert telemetry.interval == usual
 
 
 def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(

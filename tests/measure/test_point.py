@@ -147,6 +147,40 @@ def test_whatever_a_benchmark_does_ends_in_a_failed_record_with_its_reason(
     assert record.metrics == {}
 
 
+WORK_METRICS = [
+    TIME,
+    Metric("rate", "FLOP/s", "higher"),
+    Metric("bandwidth", "B/s", "higher"),
+    Metric("copied", "B/s", "higher"),
+    Metric("energy", "J", "lower"),
+]
+
+
+def declares_work(bench: Bench, *, of: str) -> dict[str, Any]:
+    bench.work(flop=6.0, bytes=12.0, dtype="torch.float16", of=of)
+    return {"time": Samples.of([2.0, 3.0], "s"), "copied": 1.0, "energy": None}
+
+
+def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(node: Node) -> None:
+    benchmark = Benchmark("toy", declares_work, WORK_METRICS, grid={"of": ["time", "rate"]})
+    record = measure_point(benchmark, {"of": "time"}, Context(node))
+    assert record.status == "ok", record.reason
+    assert {name: found.samples for name, found in record.metrics.items()} == {
+        "time": [2.0, 3.0],
+        "rate": [3.0, 2.0],
+        "bandwidth": [6.0, 4.0],
+        "copied": [1.0],
+    }
+    assert (record.work["time"].dtype, record.work["time"].intensity, record.work["time"].gpus) == ("float16", 0.5, 0)
+    failed = measure_point(benchmark, {"of": "rate"}, Context(node))
+    assert failed.reason == "work is declared of 'rate', which measure did not return"
+
+
+def test_a_point_of_which_nothing_is_known_is_no_result(node: Node) -> None:
+    record = point(lambda bench: {"time": None}, node)
+    assert record.reason.startswith("measure returned None for every metric")
+
+
 def hangs(bench: Bench) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(60)

@@ -15,6 +15,7 @@ from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
+from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import SiteError, day
 
 #: Parameters that say in which precision a point computes.
@@ -57,6 +58,7 @@ class Cell:
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
     regime.  value: the number at seven digits, for the script.  title: the tooltip.  verdicts: number of a column →
     letter of the verdict against it: b better, w worse, s same, a ambiguous; none where one has no number.
+    watts: measured under this load, by the same Record.
     """
 
     status: str = ""
@@ -64,6 +66,7 @@ class Cell:
     interval: str = ""
     value: str = ""
     title: str = ""
+    watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
     verdicts: dict[int, str] = field(default_factory=dict)
 
@@ -179,5 +182,8 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
-    title = ", ".join(filter(None, [origin, boost]))
-    return Cell("ok", text, small, f"{number.value:.7g}", title, outcome.readings)
+    current = metric.benchmark.current.get((label, machine))
+    of_limits = describe_shares(current[1], history.roof(machine), metric.metric) if current else ""
+    title = ", ".join(filter(None, [origin, boost, of_limits]))
+    watts = measured_power(current[1]) if current else None
+    return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)

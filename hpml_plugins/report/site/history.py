@@ -12,6 +12,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
+from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.page import graph_link, write_page, write_static
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _lines(
         if measured or failed:
             numbers = [each.estimate for _, each in measured]
             newest = measured[-1][1] if measured else None
+            current = metric.benchmark.current.get((label, machine.name))
             yield {
                 "place": number,
                 "at": [column for column, _ in measured],
@@ -119,6 +121,7 @@ def _lines(
                 if newest
                 else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
+                "shares": describe_shares(current[1], history.roof(machine.name), metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
                 "changes": [

@@ -15,6 +15,7 @@ import pytest
 from site_history import read
 
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import History, hardware_of
 from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build
 from hpml_plugins.report.site.page import fill, graph_link, history_link
@@ -285,6 +286,24 @@ def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, 
     assert (odd.price, odd.watts) == (None, None)
     page = render(made, "p", datetime.datetime.now(datetime.UTC))
     assert "7 USD/h" in page and 'data-paid="s"' in page
+
+
+def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(add: Add, tmp_path: Path) -> None:
+    add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
+    record = Record(
+        benchmark="softmax", plugin="p", version="1", params={"cols": 64}, status="ok", machine="node1", commit=OLD,
+        started=9.0, node={"gpus": [{"name": "NVIDIA H200"}]}, work={"time": DeclaredWork(bytes=2.4e9, gpus=1)},
+        metrics={
+            "time": MetricSamples("s", "lower", [0.001]),
+            "energy": MetricSamples("J", "lower", [0.4], {"power": 512.3}),
+        },
+    )  # fmt: skip
+    append_record(record_file(tmp_path / "results", "node1", OLD), record)
+    made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
+    measured, other = (row.cells[0] for row in made.groups[0].rows)
+    assert (measured.watts, other.watts) == ("512.3", "")
+    assert (measured.title, other.title) == ("50 % of the published peak", "")
+    assert 'data-watts="512.3"' in render(made, "p", datetime.datetime.now(datetime.UTC))
 
 
 def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:

@@ -24,7 +24,7 @@
     /* kind → its word, and the two units: of what one run takes, and of what a rate is divided by. */
     var KINDS = {
         price: {word: 'per ' + currency, unit: currency, about: 'What one run costs, or how much comes for that, by the prices given'},
-        watts: {word: 'per watt', unit: 'J', about: 'What one run takes, or how much comes for that, by published board powers'}
+        watts: {word: 'per watt', unit: 'J', about: 'What one run takes, or how much comes for that, by the measured power; by the published board power where it says so'}
     };
     var defaults = {base: base.value};
     var sorted = '';
@@ -60,8 +60,8 @@
     }
 
     /* What one run of a time takes, or how much of a rate comes, for one unit of currency or one joule. */
-    function normalised(value, kind, column, group) {
-        var costs = parseFloat(heads[column].dataset[kind]) / (kind === 'price' ? 3600 : 1);
+    function normalised(value, kind, column, group, cell) {
+        var costs = parseFloat(kind === 'watts' && cell.dataset.watts || heads[column].dataset[kind]) / (kind === 'price' ? 3600 : 1);
         return is_time(group) ? value * costs : value / costs;
     }
 
@@ -120,8 +120,12 @@
         if (row === group.rows[0]) {
             cell.innerHTML = '<span class="mean"></span>';
         } else if (value > 0) {
-            cell.number = normalised(value, each.kind, each.column, group);
-            cell.innerHTML = '<span class="times"></span>';
+            var measured = cells[each.column].dataset.watts;
+            cell.number = normalised(value, each.kind, each.column, group, cells[each.column]);
+            cell.innerHTML = (each.kind === 'watts' && !measured ? ' <small>published</small>' : '') + '<span class="times"></span>';
+            if (each.kind === 'watts' && measured) {
+                cell.title = 'by ' + measured + ' W, measured under this load';
+            }
             cell.prepend(quantity_text(cell.number, unit_of(each.kind, group)));
         }
     }

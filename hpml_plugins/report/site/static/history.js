@@ -211,9 +211,12 @@
     }
 
     function show_numbers(lines) {
-        table('numbers', ['GPU type', 'Machine', 'Value', 'Within the run', 'Commit', 'Readings'], lines.map(function (line) {
+        // Only where a benchmark declared its work.
+        var limits = lines.some(function (line) { return line.shares; }) ? ['Of the limits'] : [];
+        table('numbers', ['GPU type', 'Machine', 'Value', 'Within the run'].concat(limits, 'Commit', 'Readings'), lines.map(function (line) {
             var last = line.at.length - 1, place = index.places[line.place];
-            return [place[0], place[1], line.newest, line.run, last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length)];
+            return [place[0], place[1], line.newest, line.run].concat(limits.length ? line.shares : [],
+                last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length));
         }));
         lines.forEach(function (line, i) {
             if (line.warnings.length) {

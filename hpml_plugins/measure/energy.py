@@ -1,0 +1,157 @@
+"""The energy of a step: by the energy counter of the card or of the CPU packages, over windows under settled load.
+
+A GPU's counter moves in steps of about 0.1 s. A window therefore begins and ends when the counter moves, and the number
+of calls at these moments is interpolated between two synchronisations 20 ms apart. The power that the idle card uses
+anyway is subtracted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+from hpml_plugins.measure.meter import EnergyCounter
+from hpml_plugins.model.samples import Samples
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.bench import Bench
+
+Step = Callable[[], object]
+#: When a counter moved last, s of the monotonic clock, and what it says, J.
+Moved = Callable[[], tuple[float, float] | None]
+#: s of rest, in which clocks and voltage fall, before the idle power is measured; and s over which it is.
+REST, IDLE = 1.0, 1.0
+#: s of work between two looks at the counter.
+BATCH = 0.02
+#: The load has settled when the mean power of two successive periods, s, agrees this well; s after which the samples
+#: are taken all the same.
+PERIOD, POWER_TOLERANCE, LONGEST_LOAD = 1.0, 0.02, 4.0
+#: A counter that does not move for so long under load, s, and one call of the step, counts nothing.
+LONGEST_STEP = 2.0
+#: s of a sample, several steps of the counter; and samples of a round.
+WINDOW, WINDOWS = 0.4, 5
+
+
+class Move(NamedTuple):
+    """A moment at which the counter moved. at: s of the monotonic clock.  energy: J.  calls: how many until then."""
+
+    at: float
+    energy: float
+    calls: float = 0.0
+
+
+class Stalled(Exception):
+    """The counter does not move under load."""
+
+
+def measure_energy(bench: Bench, step: Step) -> Samples | None:
+    """See Bench.energy."""
+    kind, _, number = bench.device.partition(":")
+    counter = EnergyCounter(bench.telemetry, [int(number or 0)] if kind == "cuda" else [])
+    if counter.problem:
+        bench.warn(f"energy is not known: {counter.problem}")
+        return None
+    wait = _synchronizer(bench.device)
+    step()
+    wait()
+    with bench.telemetry.fast() if kind == "cuda" and bench.telemetry else nullcontext():
+        idle = bench.once("idle_power", lambda: idle_power(counter.moved))
+        try:
+            moves, settled = under_load(run_on(step, wait, counter.moved))
+        except Stalled:
+            bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
+            return None
+    windows = split(moves)
+    powers = [(end.energy - start.energy) / (end.at - start.at) for start, end in windows]
+    gross = [(end.energy - start.energy) / (end.calls - start.calls) for start, end in windows]
+    seconds = [(end.at - start.at) / (end.calls - start.calls) for start, end in windows]
+    return Samples.of(
+        [max(0.0, energy - idle * time) for energy, time in zip(gross, seconds, strict=True)],
+        "J",
+        idle_power=idle,
+        power=statistics.median(powers),
+        gross=statistics.median(gross),
+        counter_step=statistics.median(end.at - start.at for start, end in itertools.pairwise(moves)),
+        calls=round(moves[-1].calls - moves[0].calls),
+        stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
+    )
+
+
+def idle_power(moved: Moved) -> float:
+    """Mean power at rest, W, after a time of rest."""
+    time.sleep(REST)
+    end = time.monotonic() + IDLE
+    seen: list[tuple[float, float]] = []
+    # Three moves at least: the first is seen late, and a counter may be slower at rest.
+    while (now := time.monotonic()) < end or (len(seen) < 3 and now < end + 2 * IDLE):
+        if (last := moved()) and last not in seen[-1:]:
+            seen.append(last)
+        time.sleep(BATCH / 10)
+    (start, before), (stop, after) = seen[min(1, len(seen) - 1)], seen[-1]
+    return (after - before) / (stop - start) if stop > start else 0.0
+
+
+def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
+    """Call the step again and again; yields each move of the counter. Raises Stalled."""
+    batch, calls, started = 1, 0, time.monotonic()
+    last, seen = moved(), started
+    while started - seen < LONGEST_STEP:
+        for _ in range(batch):
+            step()
+        wait()
+        ended, new = time.monotonic(), moved()
+        if new and new != last:
+            # Within a batch the steps take equally long.
+            yield Move(*new, calls + batch * (new[0] - started) / (ended - started))
+            last, seen = new, ended
+        calls += batch
+        if ended - started < BATCH / 2:
+            batch *= 2
+        started = ended
+    raise Stalled
+
+
+def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
+    """The moves of a round's windows under settled load, and whether it did settle."""
+    seen = [next(moves)]
+    start = seen[0].at
+    settled = False
+    while not settled and seen[-1].at - start < LONGEST_LOAD:
+        seen.append(next(moves))
+        settled = is_settled(seen)
+    kept = [seen[-1]]
+    while kept[-1].at - kept[0].at < WINDOW * WINDOWS:
+        kept.append(next(moves))
+    return kept, settled
+
+
+def is_settled(moves: list[Move]) -> bool:
+    """Whether the mean power of the last period is that of the one before."""
+    end = moves[-1].at
+    last = [move for move in moves if move.at >= end - PERIOD]
+    before = [move for move in moves if end - 2 * PERIOD <= move.at < end - PERIOD]
+    if len(last) < 2 or len(before) < 2 or end - moves[0].at < 2 * PERIOD:
+        return False
+    now, then = ((part[-1].energy - part[0].energy) / (part[-1].at - part[0].at) for part in (last, before))
+    return abs(now - then) <= POWER_TOLERANCE * then
+
+
+def split(moves: list[Move]) -> list[tuple[Move, Move]]:
+    """Windows of at least WINDOW, each from one move of the counter to another; what is left over joins the last."""
+    ends = [moves[0]]
+    for move in moves[1:]:
+        if move.at - ends[-1].at >= WINDOW:
+            ends.append(move)
+    return list(itertools.pairwise(ends)) or [(moves[0], moves[-1])]
+
+
+def _synchronizer(device: str) -> Step:
+    if device == "cpu":
+        return lambda: None
+    import torch
+
+    return torch.cuda.synchronize  # type: ignore[no-any-return]

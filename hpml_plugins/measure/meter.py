@@ -1,0 +1,169 @@
+"""Energy, power, clocks, utilisation and memory over a block of code.
+
+GPUs are read by the process that watches them (`gpu_monitor`): a process that opened NVML must not fork one that uses
+CUDA. CPUs are read through Linux's RAPL counters, where the machine has them and lets this user read them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
+
+#: s between two looks of a meter.
+INTERVAL = 0.2
+UNITS = {
+    "time": "s",
+    "sm_clock": "Hz",
+    "utilization": "1",
+    "memory_utilization": "1",
+    "power": "W",
+    "memory_used": "B",
+}
+RAPL = Path("/sys/class/powercap")
+
+
+class EnergyCounter:
+    """The energy counters of some watched GPUs, or, of none, those of all CPU packages.
+
+    problem: why the energy is not known, "" where it is.
+    """
+
+    def __init__(self, telemetry: Telemetry | None, gpus: Sequence[int]) -> None:
+        self._telemetry, self._gpus = telemetry, gpus
+        self._packages = [] if gpus else sorted(RAPL.glob("intel-rapl:[0-9]"))
+        self._last, self._used = [math.inf] * len(self._packages), 0.0
+        self.problem = ""
+        if not gpus:
+            self.problem = "" if self._packages else f"no energy counter of the CPU in {RAPL}"
+        elif not self.readings():
+            self.problem = "the GPUs are not watched here"
+        elif not all(reading.energy for reading in self.readings()):
+            self.problem = "the GPU does not count its energy"
+
+    def readings(self) -> list[Reading]:
+        """What the GPUs did last."""
+        found = [self._telemetry.read(number) for number in self._gpus] if self._telemetry else []
+        return [reading for reading in found if reading]
+
+    def moved(self) -> tuple[float, float] | None:
+        """When the counter of the first GPU moved last, s of the monotonic clock, and what it says, J."""
+        if self._gpus:
+            reading = self.readings()[0]
+            return reading.energy_at, reading.energy
+        used = self.read()
+        return None if used is None else (time.monotonic(), used)
+
+    def read(self) -> float | None:
+        """J until this moment: a GPU's counter moves about every 0.1 s; since then the card has used its power."""
+        if not self.problem and not self._gpus:
+            self._read_packages()
+        if self.problem:
+            return None
+        now = time.monotonic()
+        since = [(reading.energy, reading.power * max(0.0, now - reading.energy_at)) for reading in self.readings()]
+        return self._used + sum(map(sum, since))
+
+    def _read_packages(self) -> None:
+        try:
+            for number, folder in enumerate(self._packages):
+                value = int(folder.joinpath("energy_uj").read_text()) * 1e-6
+                if value < self._last[number] < math.inf:  # it wrapped around
+                    self._last[number] -= int(folder.joinpath("max_energy_range_uj").read_text()) * 1e-6
+                self._used += max(0.0, value - self._last[number])  # nothing yet at the first reading
+                self._last[number] = value
+        except OSError as error:
+            self.problem = f"{error.filename}: {error.strerror}"
+
+
+class Meter:
+    """What the processor did while a block ran; see Bench.meter. All but `columns` is there after the block.
+
+    seconds: how long the block took.  energy: J.  columns: what was sampled.
+    """
+
+    def __init__(self, telemetry: Telemetry | None, *, gpus: int, interval: float = INTERVAL) -> None:
+        self.seconds = 0.0
+        self.energy: float | None = None
+        self.columns: dict[str, list[float]] = {}
+        self._gpus, self._interval = gpus, interval
+        self._counter = EnergyCounter(telemetry, range(gpus))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Meter:
+        self._started, self._cpu = time.monotonic(), _cpu_seconds()
+        self._last = self._started
+        self._energy = self._counter.read()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if not self.columns:
+            self._look()
+        self.seconds = time.monotonic() - self._started
+        end = self._counter.read()
+        if end is not None and self._energy is not None:
+            self.energy = end - self._energy
+
+    @property
+    def problem(self) -> str:
+        """Why the energy is not known; "" where it is."""
+        return self._counter.problem
+
+    @property
+    def power(self) -> float | None:
+        """Mean, W: energy over time where energy is counted, else of the samples; None where neither is known."""
+        return self.mean("power") if self.energy is None else self.energy / self.seconds
+
+    def mean(self, column: str) -> float | None:
+        """The mean of a column; None where nothing was seen."""
+        return statistics.fmean(self.columns[column]) if self.columns.get(column) else None
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Those of the columns."""
+        return {name: UNITS[name] for name in self.columns}
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._interval):
+            self._look()
+
+    def _look(self) -> None:
+        seen = {"time": time.monotonic() - self._started, **(self._read_gpus() if self._gpus else self._read_cpus())}
+        for name, value in seen.items():
+            self.columns.setdefault(name, []).append(value)
+
+    def _read_gpus(self) -> dict[str, float]:
+        """Sums of power and memory, means of the others, over the point's GPUs."""
+        readings = self._counter.readings()
+        if not readings:
+            return {}
+        return {
+            "sm_clock": statistics.fmean(reading.clock for reading in readings),
+            "utilization": statistics.fmean(reading.utilization for reading in readings),
+            "memory_utilization": statistics.fmean(reading.memory_utilization for reading in readings),
+            "power": sum(reading.power for reading in readings),
+            "memory_used": sum(reading.memory_used for reading in readings),
+        }
+
+    def _read_cpus(self) -> dict[str, float]:
+        """The share of the CPUs that this process and its ended children used since the last look."""
+        now, used = time.monotonic(), _cpu_seconds()
+        (before, self._last), (had, self._cpu) = (self._last, now), (self._cpu, used)
+        return {"utilization": (used - had) / max(now - before, 1e-9) / len(os.sched_getaffinity(0))}
+
+
+def _cpu_seconds() -> float:
+    return sum(os.times()[:4])

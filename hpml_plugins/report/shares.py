@@ -1,0 +1,52 @@
+"""How close a point comes to the limits of its device, from the work that its benchmark declared."""
+
+from __future__ import annotations
+
+from hpml_plugins.model.formatting import quantity
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.work import DeclaredWork, Limit, Roof
+from hpml_plugins.published import find_gpu
+
+#: The columns that `shares` fills, in order.
+INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roof"
+
+
+def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
+    """Arithmetic intensity, shares of the published peak and of the measured roof, as text; only what is known.
+
+    metric: the time whose work is meant, or a rate that follows from it; the first with declared work when left out.
+    """
+    for name, work in record.work.items():
+        seconds = record.median(name)
+        of = record.metrics[metric].info.get("work") if metric in record.metrics else name
+        if seconds and name in (metric, of):
+            found = {
+                INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
+                OF_PEAK: _percent(work.share(seconds, _published(record, work))),
+                OF_ROOF: _percent(work.share(seconds, roof.limit(work))),
+            }
+            return {title: text for title, text in found.items() if text}
+    return {}
+
+
+def describe_shares(record: Record, roof: Roof, metric: str) -> str:
+    """The same in words, for a metric that is a time with declared work or a rate that follows from it."""
+    found = shares(record, roof, metric)
+    words = {INTENSITY: "{}", OF_PEAK: "{} of the published peak", OF_ROOF: "{} of the measured roof"}
+    return ", ".join(words[title].format(text) for title, text in found.items())
+
+
+def measured_power(record: Record) -> float | None:
+    """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None where none did."""
+    found = (metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J")
+    return next((watts for watts in found if isinstance(watts, float)), None)
+
+
+def _published(record: Record, work: DeclaredWork) -> Limit:
+    names = {str(gpu.get("name")) for gpu in record.gpus[: work.gpus]}
+    card = find_gpu(names.pop()) if len(names) == 1 else None
+    return Limit(card.peak(work.dtype), card.bandwidth) if card else Limit(None, None)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"
