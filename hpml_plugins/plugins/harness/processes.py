@@ -69,7 +69,7 @@ def _cpu() -> float:
 
 
 def write_plugin(file: Path, points: int, modules: Sequence[str] = ()) -> None:
-    """Write a plugin whose benchmark, named as its file, has so many points, requires these modules and does nothing."""
+    """Write a plugin whose benchmark, named as the file, has so many points, needs these modules and does nothing."""
     text = _PLUGIN.replace("NAME", file.stem).replace("POINTS", str(points)).replace("MODULES", repr(tuple(modules)))
     file.write_text(text)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.layers.power import attach_power
 
 LAYERS = ("relu", "maxpool", "conv", "linear")
 MODES = ("forward", "training")
@@ -18,6 +19,9 @@ OUTPUTS = 4096
 ROOM = 6
 #: s of sampling; there are many points.
 BUDGET = 1.0
+#: s of load before the power is measured, so that clocks and power have settled; s over which it is measured, of which
+#: a step of the card's energy counter (some tens of milliseconds) is a few per cent; and calls in each, at most.
+SETTLE, LASTS, MOST_CALLS = 0.3, 1.2, 50_000
 
 
 def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
@@ -49,8 +53,30 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
         bench.series("work", {"flop": [work], "rate": [work / time.median]}, {"flop": "FLOP", "rate": "FLOP/s"})
     if bench.device == "cuda":
         bench.progress("power", 0.8)
-        attach_power(bench, step, time.median)
+        if columns := bench.once("power", lambda: measure_power(bench, step, time.median)):
+            bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
     return {"time": time, "rate": batch / time, "memory": memory}
+
+
+def measure_power(bench: Bench, step: Callable[[], object], seconds: float) -> dict[str, list[float]]:
+    """Average power and energy of a call of a step that takes so long; where the energy is not known, a warning."""
+    import torch
+
+    def repeat(lasting: float) -> int:
+        calls = min(MOST_CALLS, max(1, math.ceil(lasting / seconds)))
+        for _ in range(calls):
+            step()
+        torch.cuda.synchronize()
+        return calls
+
+    repeat(SETTLE)
+    with bench.meter() as meter:
+        calls = repeat(LASTS)
+    if meter.energy is None:
+        bench.warn(f"power is not known: {meter.problem}")
+        return {}
+    joules = meter.energy
+    return {"power": [joules / meter.seconds], "energy": [joules / calls], "calls": [calls], "time": [meter.seconds]}
 
 
 def input_shape(layer: str, batch: int) -> tuple[int, ...]:
@@ -83,7 +109,7 @@ LAYERS_CUDA = Benchmark(
         Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond input and weights"),
     ),
     grid={"layer": LAYERS, "mode": MODES, "batch": (256,)},
-    requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch", "pynvml")),
+    requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch",)),
     timeout=120,
     description="ReLU, max pooling, convolution and linear layer alone, on one GPU: time, memory and power.",
 )
