@@ -18,6 +18,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """Each of them drawn; the ratio and the layers beside the published figures."""
-    from hpml_plugins.plugins.memory.figures import FIGURES
+    from hpml_plugins.plugins.memory.charts import FIGURES
 
-    return list(FIGURES)
+    return FIGURES

@@ -1,10 +1,16 @@
-"""Who holds which memory: tensors by the storage behind them, each storage counted once, for its first claimant."""
+"""What memory is for: tensors by the storage behind them, each counted once, and the blocks of torch's allocator.
+
+Imports torch: for use inside `measure`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 #: Parts of a network's memory that tensors are claimed for, in the order in which they are claimed.
 PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activations")
@@ -42,7 +48,6 @@ class Holdings:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Claim as activations whatever autograd saves for the backward pass within this block, in this thread."""
-        import torch
 
         def pack(tensor: Any) -> Any:
             self.claim("activations", [tensor])
@@ -61,13 +66,36 @@ class Holdings:
         self._alive.clear()
 
 
+class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """`network`, whose saved tensors are claimed in `held` while `on`.
+
+    DataParallel runs each replica in a thread of its own, and autograd's hooks are a thread's: so they are set here, in
+    the forward pass, and not around the call.
+    """
+
+    def __init__(self, network: Any, held: Holdings) -> None:
+        super().__init__()
+        self.network = network
+        self.held = held
+        self.on = False
+
+    def forward(self, images: Any) -> Any:
+        """The network's output."""
+        if not self.on:
+            return self.network(images)
+        for module in self.network.modules():
+            # A replica's parameters are plain tensors; DataParallel keeps them by this name.
+            self.held.claim("parameters", getattr(module, "_former_parameters", {}).values())
+            self.held.claim("buffers", (buffer for buffer in module._buffers.values() if buffer is not None))
+        with self.held.watching():
+            return self.network(images)
+
+
 def saved_in_graph(output: Any) -> Iterator[Any]:
     """The tensors that the graph behind `output` has saved, found by walking it: a second way to the same answer.
 
     Nodes show what they saved as attributes `_saved_…`.
     """
-    import torch
-
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -78,3 +106,36 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
             if name.startswith("_saved_") and isinstance(value := getattr(node, name), torch.Tensor):
                 yield value
         waiting += [following for following, _ in node.next_functions]
+
+
+class Occupied(NamedTuple):
+    """One device's memory by torch's allocator, B.
+
+    parts: part → bytes asked for; "other" are those of blocks that nobody claimed.  allocated: all of them, as rounded
+    up by the allocator.  reserved: all segments.  lost: how many claimed storages lie in no active block.
+    """
+
+    parts: Counter[str]
+    allocated: int
+    reserved: int
+    lost: int
+
+
+def occupied(segments: Iterable[Mapping[str, Any]], claimed: Mapping[int, str]) -> Occupied:
+    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.
+
+    claimed: address → part. The allocator hands out each storage as a block that starts at its address.
+    """
+    parts: Counter[str] = Counter()
+    reserved = allocated = 0
+    missing = set(claimed)
+    for segment in segments:
+        reserved += segment["total_size"]
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                parts[claimed.get(address, "other")] += block["requested_size"]
+                allocated += block["size"]
+                missing.discard(address)
+            address += block["size"]
+    return Occupied(parts, allocated, reserved, len(missing))

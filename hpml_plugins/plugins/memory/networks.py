@@ -1,4 +1,4 @@
-"""The networks and optimisers whose memory is looked at."""
+"""The networks, images and optimisers whose memory is measured."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ MODELS = ("resnet18", "resnet50")
 #: Pixels a side, and classes: ImageNet's.
 SIDE = 224
 CLASSES = 1000
-#: Bytes of one parameter in single precision.
-FLOAT32 = 4
 #: Numbers that an optimiser keeps for each parameter: the momentum; Adam's first and second moment.
 KEPT = {"sgd": 1, "adam": 2}
 
@@ -27,11 +25,12 @@ def build(model: str, device: str) -> Any:
         return models.get_model(model, weights=None).train()
 
 
-def pictures(batch: int, device: str) -> tuple[Any, Any]:
-    """Random images, (batch, 3, 224, 224) float32, and their classes, (batch,) int64."""
+def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
+    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes, (batch,) int64."""
     import torch
 
-    return torch.randn(batch, 3, SIDE, SIDE, device=device), torch.randint(CLASSES, (batch,), device=device)
+    images = torch.randn(batch, 3, SIDE, SIDE, device=device, dtype=dtype)
+    return images, torch.randint(CLASSES, (batch,), device=device)
 
 
 def build_optimiser(name: str, network: Any) -> Any:
@@ -47,4 +46,4 @@ def build_optimiser(name: str, network: Any) -> Any:
 
 def parameter_bytes(network: Any) -> int:
     """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 = 46,758,048."""
-    return sum(FLOAT32 * int(parameter.numel()) for parameter in network.parameters())
+    return sum(4 * int(parameter.numel()) for parameter in network.parameters())

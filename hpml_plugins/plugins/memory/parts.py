@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, saved_in_graph
-from hpml_plugins.plugins.memory.networks import KEPT, MODELS, build, build_optimiser, parameter_bytes, pictures
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins.plugins.memory import networks
 
 
 def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
@@ -15,36 +14,35 @@ def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str
     224 × 224. Raises HpmlError for an unknown model or optimiser.
     """
     import torch
+    from torch.nn.functional import cross_entropy
 
-    if optimiser not in KEPT:
-        raise HpmlError(f"no optimiser {optimiser!r}; use one of {', '.join(KEPT)}")
+    from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, saved_in_graph
+
     torch.manual_seed(bench.seed)
-    network = build(model, bench.device)
-    updates = build_optimiser(optimiser, network)
-    images, classes = pictures(batch, bench.device)
-    compare = torch.nn.functional.cross_entropy
+    network = networks.build(model, bench.device)
+    updates = networks.build_optimiser(optimiser, network)
+    images, classes = networks.make_images(batch, bench.device)
     bench.progress("one step, so that gradients and the optimiser's state exist", 0.1)
-    compare(network(images), classes).backward()
+    cross_entropy(network(images), classes).backward()
     updates.step()
 
     bench.progress("counting", 0.6)
     held = Holdings()
     held.claim_training(network, updates, [images, classes])
     with held.watching():
-        loss = compare(network(images), classes)
+        loss = cross_entropy(network(images), classes)
     again = Holdings()
     again.claim_training(network, updates, [images, classes])
     again.claim("activations", saved_in_graph(loss))
     size = {part: held.nbytes(part) for part in PARTS}
 
-    theory = parameter_bytes(network)
-    bench.check(
-        size["activations"] == again.nbytes("activations"), "saved tensors differ from those found in the graph"
-    )
+    theory = networks.parameter_bytes(network)
+    saved = again.nbytes("activations")
+    bench.check(size["activations"] == saved, "saved tensors differ from those found in the graph")
     bench.check(size["parameters"] == theory, "parameters differ from 4 bytes each")
     bench.check(size["gradients"] == theory, "gradients differ from 4 bytes a parameter")
     # Adam counts its steps in a scalar of 4 bytes for each tensor of parameters.
-    spare = size["optimiser_state"] - KEPT[optimiser] * theory
+    spare = size["optimiser_state"] - networks.KEPT[optimiser] * theory
     bench.check(0 <= spare <= 8 * len(list(network.parameters())), "the optimiser's state differs from its formula")
     total = sum(size.values())
     return {
@@ -70,9 +68,8 @@ MEMORY_PARTS = Benchmark(
         Metric("total", "B", "lower", "all of these, parameters included"),
         Metric("ratio", "1", "lower", "total / parameter_size"),
     ],
-    grid={"model": MODELS, "optimiser": tuple(KEPT), "batch": (8,)},
+    grid={"model": networks.MODELS, "optimiser": tuple(networks.KEPT), "batch": (8,)},
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
-    version="1",
     timeout=120,
     description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
     rounds=1,
