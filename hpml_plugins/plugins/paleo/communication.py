@@ -55,7 +55,6 @@ COMMUNICATION = Benchmark(
     ],
     grid={"model": ("resnet50", "vgg16"), "ranks": (2, 4, 8)},
     requires=Requires(gpus="ranks", cpu_fallback=True, modules=("torch", "torchvision")),
-    version="1",
     timeout=120,
     description=f"All-reduce of a model's gradients ({FLOAT32} B each) on the GPUs of one node.",
 )
