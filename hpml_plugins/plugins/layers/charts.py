@@ -24,20 +24,19 @@ def layers(records: Sequence[Record]) -> Table:
     whole point.
     """
     units = {name: unit for name, (_, _, unit) in WATCHED.items()}
-    table = Table.of_records(records, "time", "memory", more=_watched, units=units)
-    return table.extended(_per_input, {"time_per_input": "s", "memory_per_input": "B"})
 
+    def watched(record: Record) -> Row:
+        found = _device(record)
+        for name, (series, column, _) in WATCHED.items():
+            columns = record.series[series].columns if series in record.series else {}
+            found[name] = max(columns.get(column, ()), default=None)
+        return found
 
-def _watched(record: Record) -> Row:
-    found = _device(record)
-    for name, (series, column, _) in WATCHED.items():
-        columns = record.series[series].columns if series in record.series else {}
-        found[name] = max(columns.get(column, ()), default=None)
-    return found
+    def per_input(row: Row) -> Row:
+        return {f"{name}_per_input": row[name] and row[name] / row["batch"] for name in ("time", "memory")}
 
-
-def _per_input(row: Row) -> Row:
-    return {f"{name}_per_input": row[name] and row[name] / row["batch"] for name in ("time", "memory")}
+    table = Table.of_records(records, "time", "memory", more=watched, units=units)
+    return table.extended(per_input, {"time_per_input": "s", "memory_per_input": "B"})
 
 
 def _device(record: Record) -> Row:
@@ -49,18 +48,17 @@ def swap(records: Sequence[Record]) -> Table:
     Whiskers: 95 % interval of the median; where it includes zero, no gain is established. In place: ReLUs overwrite
     their input, as in torchvision.
     """
+
+    def saved(row: Row) -> Row:
+        speedups = {f"time_saved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
+        ratio = row["swapped_memory"] / row["memory"] if row["memory"] else None
+        memory = {"memory_ratio": ratio, "memory_saved": None if ratio is None else 1 - ratio}
+        return {name: speedup and 1 - 1 / speedup for name, speedup in speedups.items()} | memory
+
     # Version 1 had one point per order and no speed-up.
     both = [record for record in records if "speedup" in record.metrics]
     names = ("time", "swapped_time", "memory", "swapped_memory")
-    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(_saved, {"memory_ratio": "1"})
-
-
-def _saved(row: Row) -> Row:
-    ends = {"time_saved": "speedup", "time_saved_low": "speedup_low", "time_saved_high": "speedup_high"}
-    saved = {name: 1 - 1 / row[speedup] if row[speedup] else None for name, speedup in ends.items()}
-    known = row["memory"] and row["swapped_memory"] is not None
-    ratio = row["swapped_memory"] / row["memory"] if known else None
-    return {**saved, "memory_ratio": ratio, "memory_saved": None if ratio is None else 1 - ratio}
+    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(saved, {"memory_ratio": "1"})
 
 
 LAYERS = dot_chart(

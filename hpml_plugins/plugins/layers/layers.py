@@ -25,12 +25,10 @@ SETTLE, LASTS, MOST_CALLS = 0.3, 1.2, 50_000
 
 
 def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
-    """Time one layer over `batch` rows in single precision, hot.
+    """Time one layer over `batch` rows in single precision, hot; on a GPU the series `power` has its average power.
 
-    layer: "relu" (in place), "maxpool" (2, 2), "conv" (3 to 128 channels, 3 × 3) on (batch, 3, 224, 224), or "linear"
-    (25088 to 4096).  mode: "forward", without gradients, or "training", forward and backward with the gradients of
-    input and weights. On a GPU the series `power` has the card's average power over the repeated step.
-    Raises HpmlError for another layer or mode.
+    layer: see `steps.build`.  mode: "forward", without gradients, or "training", forward and backward with the
+    gradients of input and weights. Raises HpmlError for another layer or mode.
     """
     import torch
 
@@ -85,10 +83,7 @@ def input_shape(layer: str, batch: int) -> tuple[int, ...]:
 
 
 def flop(layer: str, batch: int, mode: str) -> int:
-    """FLOP of the multiply-adds of a convolution or linear layer, 2 each, without the bias; 0 for the others.
-
-    The backward pass is two products of the same size, one for the input's gradient and one for the weight's.
-    """
+    """FLOP of a convolution or linear layer without bias, else 0; the backward pass is two products of that size."""
     multiply_adds = {"conv": 128 * 224 * 224 * 3 * 3**2, "linear": FEATURES * OUTPUTS}.get(layer, 0)
     return 2 * batch * multiply_adds * (3 if mode == "training" else 1)
 

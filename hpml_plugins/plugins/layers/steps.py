@@ -37,21 +37,15 @@ def build(layer: str, device: str) -> Any:
 
 
 def tolerance(layer: str, device: str) -> float:
-    """Largest error against float64, as a share of the norm of the result.
-
-    ReLU and max pooling select numbers of their input: they are exact. Convolutions on a GPU may use TF32 (torch's
-    default), which rounds each factor by up to 2**-11.
-    """
-    if layer in ("relu", "maxpool"):
+    """Largest error against float64, as a share of the norm of the result."""
+    if layer in ("relu", "maxpool"):  # they select numbers of their input
         return 0.0
+    # TF32, torch's default for convolutions on a GPU, rounds each factor by up to 2**-11
     return 5e-3 if device == "cuda" and layer == "conv" and torch.backends.cudnn.allow_tf32 else 5e-5
 
 
 class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The identity without a copy, whose result may be changed in place, as the output of a layer before may be.
-
-    Autograd refuses to change a leaf in place; in a network, no layer's input is one.
-    """
+    """The identity without a copy, whose result may be changed in place; autograd refuses to change a leaf so."""
 
     @staticmethod
     def forward(ctx: Any, values: Any) -> Any:
@@ -163,11 +157,10 @@ def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
 def peak_memory(step: Callable[[], object], device: str) -> float:
     """Bytes that torch allocated at once for one call of `step`, above what it held before.
 
-    device: "cuda", by the statistics of torch's allocator, rounded up as it does (512 B), or "cpu", by the allocations
-    that torch's profiler sees; there, libraries that allocate for themselves (oneDNN's scratch memory) are not seen.
-    The step runs once before, so that what it allocates for good is not counted.
+    device: "cuda", by the statistics of torch's allocator, which rounds up (512 B), or "cpu", by the allocations that
+    torch's profiler sees; it does not see those of libraries (oneDNN's scratch memory).
     """
-    step()
+    step()  # what it allocates for good is not counted
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()

@@ -19,9 +19,7 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
     """Time VGG16 on `batch` images of `side` × `side` in single precision, both orders alternately.
 
     mode: "forward", in eval mode without gradients, or "training": forward, loss and backward, without an optimiser.
-    inplace: whether ReLUs overwrite their input. Normal is ReLU before max pooling, swapped after it; both orders must
-    give the same output, bit for bit, and the same gradient.
-    Raises HpmlError for another mode.
+    inplace: whether ReLUs overwrite their input.  Raises HpmlError for another mode.
     """
     if mode not in MODES:
         raise HpmlError(f"no mode {mode!r}; use one of {', '.join(MODES)}")

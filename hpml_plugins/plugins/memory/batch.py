@@ -6,7 +6,7 @@ from functools import partial
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.memory.networks import MODELS, build, make_images
-from hpml_plugins.plugins.memory.search import CARD, Trials, largest_that_fits, set_limit
+from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
 #: Batches whose peaks tell how much an image needs, and so where the search begins.
 SMALL = (8, 24)
@@ -16,11 +16,10 @@ TOLERANCE = 0.005
 
 
 def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict[str, float]:
-    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU.
+    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU, without optimiser.
 
-    dtype: "float32" or "bfloat16", of parameters and activations alike.  limit: GiB that torch's allocator may have of
-    the card, which makes cards comparable; "card": all of it. No optimiser takes part. The batch that is found is run
-    again, and one at most 0.5 % (at least one image) larger has failed. Raises HpmlError for another dtype or limit.
+    dtype: "float32" or "bfloat16", of parameters and activations.  limit: GiB that torch's allocator may have of the
+    card, or "card". A batch at most 0.5 % (at least one image) larger has failed. Raises HpmlError for others.
     """
     import torch
 
@@ -39,29 +38,14 @@ def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict
         loss.backward()
         finite.append(bool(torch.isfinite(loss)))
 
-    def fits(batch: int) -> bool:
-        bench.progress(f"batch {batch}")
-        return trials.survives(partial(train, batch))
-
-    def peak(batch: int) -> float:
-        return trials.peaks(bench, partial(train, batch), f"a batch of {batch}")[0]
-
-    small, larger = map(peak, SMALL)
+    small, larger = (trials.peaks(bench, partial(train, batch), f"a batch of {batch}")[0] for batch in SMALL)
     per_image = (larger - small) / (SMALL[1] - SMALL[0])
     bench.check(per_image > 0, "a larger batch takes no more memory")
     estimate = min(MOST, max(1, int(0.95 * (allowed - small) / per_image)))
-    found = largest_that_fits(fits, start=estimate, most=MOST, tolerance=TOLERANCE)
-    bench.check(found.largest > 0, "no batch fits")
-    at_largest = peak(found.largest)
+    found, (peak,) = trials.largest(bench, train, "images", allowed, start=estimate, most=MOST, tolerance=TOLERANCE)
     bench.check(all(finite), "a loss is not finite")
-    bench.check(at_largest <= allowed, "more was allocated than the limit allows")
-    trials.report(bench, found, "images")
     bench.series("tries", {"batch": [n for n, _ in found.tries], "fitted": [float(ok) for _, ok in found.tries]})
-    return {
-        "batch": found.largest,
-        "peak": at_largest,
-        "image": (at_largest - small) / max(1, found.largest - SMALL[0]),
-    }
+    return {"batch": found.largest, "peak": peak, "image": (peak - small) / max(1, found.largest - SMALL[0])}
 
 
 MEMORY_BATCH = Benchmark(

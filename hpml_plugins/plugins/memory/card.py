@@ -16,9 +16,7 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
     """Bytes on the cards while `model` trains by SGD with momentum, by what they are for, summed over the cards.
 
     gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards. Gradients are kept from step
-    to step and zeroed, as torch before 2.0 did unless told otherwise. The parts are read from torch's snapshot at the
-    end of a forward pass; `working` is how far the backward pass rises above that, `slack` what torch reserved and
-    never needed at once, `context` what NVML sees in use beyond what torch reserved.
+    to step and zeroed. The parts are read from torch's snapshot at the end of a forward pass.
     """
     before = memory_in_use(bench, gpus)  # first: using torch makes the CUDA context, which is to be counted
 

@@ -17,10 +17,9 @@ PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activ
 
 
 class Holdings:
-    """Storages with the part that they belong to.
+    """Storages, which several tensors may share, with the part that they belong to.
 
-    A tensor is a view of a storage, and several tensors may share one: what takes memory is the storage, whole. Claimed
-    tensors are kept alive, so that no address can come to mean something else.
+    Claimed tensors are kept alive, so that no address can come to mean something else.
     """
 
     def __init__(self) -> None:
@@ -69,8 +68,7 @@ class Holdings:
 class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """`network`, whose saved tensors are claimed in `held` while `on`.
 
-    DataParallel runs each replica in a thread of its own, and autograd's hooks are a thread's: so they are set here, in
-    the forward pass, and not around the call.
+    Autograd's hooks are a thread's, and DataParallel runs each replica in its own: so they are set in the forward pass.
     """
 
     def __init__(self, network: Any, held: Holdings) -> None:
@@ -92,10 +90,7 @@ class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to my
 
 
 def saved_in_graph(output: Any) -> Iterator[Any]:
-    """The tensors that the graph behind `output` has saved, found by walking it: a second way to the same answer.
-
-    Nodes show what they saved as attributes `_saved_…`.
-    """
+    """The tensors that the graph behind `output` has saved, as its nodes' attributes `_saved_…`: a second count."""
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -111,8 +106,8 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
 class Occupied(NamedTuple):
     """One device's memory by torch's allocator, B.
 
-    parts: part → bytes asked for; "other" are those of blocks that nobody claimed.  allocated: all of them, as rounded
-    up by the allocator.  reserved: all segments.  lost: how many claimed storages lie in no active block.
+    parts: part → bytes asked for; "other": of blocks that nobody claimed.  allocated: of all, rounded up.  reserved: of
+    all segments.  lost: how many claimed storages lie in no active block.
     """
 
     parts: Counter[str]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.memory.search import CARD, Trials, largest_that_fits, set_limit
+from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
 #: (images, channels, height, width): the input of the report that this search is from.
 SHAPE = (16, 64, 112, 112)
@@ -23,12 +23,10 @@ BUDGET = 1.0
 
 
 def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
-    """The most layers, convolution and linear in turn, that can run forward with everything kept for a backward pass.
+    """The most layers, alternately convolution and linear, that run forward with all kept for a backward pass.
 
-    The input is (16, 64, 112, 112) float32, and every layer keeps that shape. Only the forward pass runs, with
-    gradients enabled: the report's 109 ms for 123 layers on its card are those of a forward pass.  gpus: the layers are
-    split evenly, the second card going on where the first ends.  limit: GiB that torch may have of each card, or
-    "card". time: of one pass at the most layers.
+    gpus: the layers are split evenly, the second card going on where the first ends.  limit: GiB that torch may have of
+    each card, or "card".
     """
     import torch
 
@@ -44,15 +42,7 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
         stack.resize(layers)
         stack.forward(images)
 
-    def fits(layers: int) -> bool:
-        bench.progress(f"{layers} layers")
-        return trials.survives(partial(run, layers))
-
-    found = largest_that_fits(fits, start=1, most=MOST)
-    bench.check(found.largest > 0, "not even one layer fits")
-    peaks = trials.peaks(bench, partial(run, found.largest), "what fitted once")
-    bench.check(max(peaks) <= allowed, "more was allocated than the limit allows")
-    trials.report(bench, found, "layers")
+    found, peaks = trials.largest(bench, run, "layers", allowed, most=MOST)
 
     def step() -> None:
         stack.forward(images)
@@ -85,10 +75,8 @@ def shares(layers: int, devices: int) -> list[int]:
 
 
 class Stack:
-    """Layers whose number can change: on each device convolutions of 64 to 64 channels, 3 × 3, and linear layers 112 to
-    112 in turn, a convolution first.
-
-    The report names neither; these keep the shape, so that any number can be stacked. The linear ones work on rows.
+    """Any number of layers that keep their input's shape: on each device alternately convolutions of 64 to 64 channels,
+    3 × 3, and linear layers on rows, 112 to 112.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:

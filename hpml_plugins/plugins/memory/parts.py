@@ -7,11 +7,9 @@ from hpml_plugins.plugins.memory import networks
 
 
 def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
-    """Bytes that a training step of `model` keeps at the end of its forward pass, by what they are for.
+    """Bytes that a training step of `model` keeps at the end of its forward pass: of storages, not of an allocator.
 
-    Counted are the storages behind the tensors, each once; the activations are what autograd saves for the backward
-    pass. No allocator is asked, so the numbers are those of any machine whose kernels save the same.  batch: images of
-    224 × 224. Raises HpmlError for an unknown model or optimiser.
+    optimiser: "sgd" or "adam".  batch: images of 224 × 224. Raises HpmlError for an unknown model or optimiser.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -47,9 +45,7 @@ def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str
     total = sum(size.values())
     return {
         "parameter_size": theory,
-        "gradients": size["gradients"],
-        "optimiser_state": size["optimiser_state"],
-        "activations": size["activations"],
+        **{part: size[part] for part in ("gradients", "optimiser_state", "activations")},
         "other": size["buffers"] + size["data"],
         "total": total,
         "ratio": total / theory,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from hpml_plugins import Bench, HpmlError
 
@@ -33,10 +35,9 @@ def largest_that_fits(
 ) -> Found:
     """Search for the largest n in 1 … most with fits(n), in steps that double from `start`, then by bisection.
 
-    start: where to begin; a good estimate saves tries, a bad one costs a few.  tolerance: stop once the smallest n that
-    did not fit is no further away than this share of the largest that did; 0 searches to the last one. Where what fits
-    does not depend on n alone (a fragmented memory), the answer is still an n that fitted, with one beyond it that did
-    not; no n is tried twice. Raises ValueError for a start outside 1 … most.
+    tolerance: the search ends once the smallest n that did not fit is no further away than this share of the largest
+    that did. Where memory is fragmented, the answer is still an n that fitted, with one beyond it that did not; no n is
+    tried twice. Raises ValueError for a start outside 1 … most.
     """
     if not 1 <= start <= most:
         raise ValueError(f"start is {start}, not within 1 … {most}")
@@ -73,8 +74,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Trials:
     """Runs steps that may run out of GPU memory, and gives everything back after each.
 
-    cleanup: drops what a step that was interrupted has left, such as gradients.  refusals: why steps failed that did
-    not fail for want of memory (an operator that takes no tensor of that size, say): they count as not fitting.
+    cleanup: drops what an interrupted step has left, such as gradients.  refusals: why steps failed otherwise (an
+    operator that takes no tensor of that size, say), which counts as not fitting.
     """
 
     def __init__(self, devices: Sequence[int], cleanup: Callable[[], object] = lambda: None) -> None:
@@ -110,19 +111,33 @@ class Trials:
         bench.check(self.survives(step), f"{what} does not fit")
         return [float(torch.cuda.max_memory_allocated(device)) for device in self.devices]
 
-    def report(self, bench: Bench, found: Found, what: str) -> None:
-        """Warn of a search that ended at its bound, and of refusals.  what: was counted."""
+    def largest(
+        self, bench: Bench, run: Callable[[int], object], what: str, allowed: float, **search: Any
+    ) -> tuple[Found, list[float]]:
+        """Search for the largest size that `run` survives, and run it again: what was found, and `peaks`.
+
+        what: is counted.  allowed: B that torch's allocator may have.  search: see `largest_that_fits`.
+        """
+
+        def fits(size: int) -> bool:
+            bench.progress(f"{size} {what}")
+            return self.survives(partial(run, size))
+
+        found = largest_that_fits(fits, **search)
+        bench.check(found.largest > 0, f"not even one of the {what} fits")
+        peaks = self.peaks(bench, partial(run, found.largest), "what fitted once")
+        bench.check(max(peaks) <= allowed, "more was allocated than the limit allows")
         if found.too_large is None:
             bench.warn(f"the search ended at its bound: more than {found.largest} {what} may fit")
         for refusal in dict.fromkeys(self.refusals):
             bench.warn(f"a try failed, not for want of memory: {refusal}")
+        return found, peaks
 
 
 def set_limit(bench: Bench, limit: float | str, devices: Sequence[int]) -> float:
-    """Let torch's allocator have no more than `limit` GiB of each card; returns that in B.
+    """Let torch's allocator have no more than `limit` GiB of each card, without the CUDA context; returns that in B.
 
-    limit: GiB, or "card" for all that is free but SPARE. The CUDA context is not in it; what torch has reserved already
-    is. Skips the point where the cards have less free. Raises HpmlError for a limit that is neither.
+    limit: GiB, or "card" for all that is free but SPARE; the point is skipped where less is free. Raises HpmlError.
     """
     import torch
 
