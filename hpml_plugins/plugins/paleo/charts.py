@@ -81,22 +81,16 @@ def sums(records: Sequence[Record]) -> Table:
     achieved FLOP/s divided by the published peak.
     """
     ratios = ("training / forward", "PPP forward", "PPP training")
-    table = Table.of_records(
-        records,
-        *SUMS,
-        "rate",
-        "training_rate",
-        more=lambda record: dict(zip(("peak of", "peak"), _peak(record), strict=True)),
-    )
 
-    def compared(row: Row) -> Row:
-        peak, rates = row["peak"], (row["rate"], row["training_rate"])
-        values = (row["training"] / row["forward"], *(rate / peak if peak else None for rate in rates))
-        return dict(zip(ratios, values, strict=True))
+    def compare(record: Record) -> Row:
+        peak_of, peak = _peak(record)
+        training, forward = record.metrics["training"].median, record.metrics["forward"].median
+        rates = (record.metrics[name].median for name in ("rate", "training_rate"))
+        values = (training / forward, *(rate / peak if peak else None for rate in rates))
+        return {"precision": record.params["dtype"], "peak of": peak_of, **dict(zip(ratios, values, strict=True))}
 
-    chosen = ("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
-    named = table.select(*table.columns, precision="dtype")
-    return named.extended(compared, dict.fromkeys(ratios, "1")).select(*chosen)
+    table = Table.of_records(records, *SUMS, more=compare, units=dict.fromkeys(ratios, "1"))
+    return table.select("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
 
 
 def communication(records: Sequence[Record]) -> Table:

@@ -9,7 +9,7 @@ from hpml_plugins.plugins.paleo.formulas import FLOAT32, ring_all_reduce_time
 
 
 def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
-    """Sum the gradients of a model over the ranks, all in one buffer; their bytes, and the time of one all-reduce."""
+    """All-reduce the gradients of a model, all in one buffer; their bytes, and the time of one all-reduce."""
     import torch
     import torch.distributed as dist
 

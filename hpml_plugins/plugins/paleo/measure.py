@@ -16,10 +16,9 @@ BUDGET = 0.3
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
     """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
 
-    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: "float32" (TF32
-    forbidden), "tf32", "float64", "bfloat16" or "float16", of weights, activations and gradients.
-    Raises HpmlError for an unknown model or precision, and for a model that cannot be traced or taken apart; skips
-    where the node lacks the precision, and batches on a CPU.
+    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: of weights,
+    activations and gradients; "float32" forbids TF32. Raises HpmlError for an unknown model or precision, and for a
+    model that cannot be traced or taken apart.
     """
     from hpml_plugins import count_model
 
@@ -101,24 +100,27 @@ def warn_of_unknown_peak(bench: Bench, dtype: str) -> None:
 def attach_layers(bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]) -> None:
     """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between synchronisations."""
     synchronised = [statistics.median(each) for each in zip(*passes, strict=True)]
-    rows: dict[str, dict[str, Any]] = {}
-    for layer, seconds in zip(layers, synchronised, strict=True):
-        row = rows.setdefault(layer.path, {"leaf": True, "calls": 0, "alone": 0.0, "synchronised": 0.0})
-        row["leaf"] = row["leaf"] and layer.leaf
-        row["calls"] += 1
-        row["alone"] += layer.seconds
-        row["synchronised"] += seconds
-    for path, row in rows.items():
+    rows = []
+    for path in dict.fromkeys(layer.path for layer in layers):
+        calls = [(layer, seconds) for layer, seconds in zip(layers, synchronised, strict=True) if layer.path == path]
+        leaf = all(layer.leaf for layer, _ in calls)
         # a leaf of torch.fx may have modules of its own inside (attention has its projection)
-        inside = [cost for cost in costs if cost.layer == path or (row["leaf"] and cost.layer.startswith(f"{path}."))]
-        row["type"] = next((cost.type for cost in inside if cost.layer == path), "")
-        row["flops"] = sum(cost.flop for cost in inside)
-        row["bytes"] = sum(cost.nbytes for cost in inside)
-    if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows.values())) > 0:
+        inside = [cost for cost in costs if cost.layer == path or (leaf and cost.layer.startswith(f"{path}."))]
+        rows.append(
+            {
+                "layer": path,
+                "type": next((cost.type for cost in inside if cost.layer == path), ""),
+                "calls": len(calls),
+                "flops": sum(cost.flop for cost in inside),
+                "bytes": sum(cost.nbytes for cost in inside),
+                "alone": sum(layer.seconds for layer, _ in calls),
+                "synchronised": sum(seconds for _, seconds in calls),
+            }
+        )
+    if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows)) > 0:
         bench.warn(f"{missing / 1e9:.3g} GFLOP were counted in layers that were not timed alone")
     units = {"calls": "1", "flops": "FLOP", "bytes": "B", "alone": "s", "synchronised": "s"}
-    columns = {name: [row[name] for row in rows.values()] for name in ("type", *units)}
-    bench.series("layers", {"layer": list(rows), **columns}, units)
+    bench.series("layers", {name: [row[name] for row in rows] for name in ("layer", "type", *units)}, units)
 
 
 MEASURE = Benchmark(
@@ -126,12 +128,7 @@ MEASURE = Benchmark(
     measure,
     metrics=[
         Metric("forward", "s", "lower", "of the whole batch; on a GPU its own time, launches hidden"),
-        Metric(
-            "forward_visible",
-            "s",
-            "lower",
-            "the same as a loop of passes takes it: launches show where they are slower",
-        ),
+        Metric("forward_visible", "s", "lower", "as a loop of passes takes it: launches show where they are slower"),
         Metric("layers_hidden", "s", "lower", "sum over layers, each timed alone, launches hidden"),
         Metric("layers_synchronised", "s", "lower", "sum over layers in a pass with a synchronisation after each"),
         Metric("hidden_ratio", "1", None, "layers_hidden / forward"),

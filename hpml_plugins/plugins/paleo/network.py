@@ -21,9 +21,8 @@ from hpml_plugins import Bench, HpmlError, build_model
 
 Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
-#: Of one layer alone: s of warming up, s of sampling, samples at least (of short layers each the mean of up to 200
-#: calls), and the wanted half-width of the median's interval. There are up to 140 different layers in
-#: a model, and the card is warm from the one before.
+#: Of one of up to 140 layers alone, on a card that is warm from the one before: s of warming up, s of sampling, samples
+#: at least (of short layers each the mean of up to 200 calls), and the wanted half-width of the median's interval.
 WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
 #: Passes with synchronisations: at most so many, s, at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
@@ -45,7 +44,7 @@ class Network:
         if not one.is_floating_point():
             raise HpmlError(f"model {model!r} does not take pictures: its input is {one.dtype}")
         torch.manual_seed(seed)
-        self.network = _drawn(network.to(device)).to(kind)
+        self.network = draw(network.to(device)).to(kind)
         self.images = torch.randn(batch, *one.shape[1:], device=device).to(kind)
         try:
             scores = self.forward()
@@ -79,18 +78,15 @@ class Network:
     def gradients_finite(self) -> bool:
         """Whether the loss and all gradients of the last training step are finite, and every parameter has one."""
         gradients = [parameter.grad for parameter in self.network.parameters()]
-        return bool(self.loss.isfinite()) and all(
-            gradient is not None and bool(gradient.isfinite().all()) for gradient in gradients
-        )
+        return all(values is not None and bool(values.isfinite().all()) for values in (self.loss, *gradients))
 
     def graph(self) -> Any:
         """The model as a graph of its layers. Raises HpmlError for one that torch.fx cannot trace."""
         try:
             return fx.symbolic_trace(self.network)
         except Exception as error:
-            raise HpmlError(
-                f"model {self.name!r} cannot be taken apart into layers by torch.fx: {type(error).__name__}: {error}"
-            ) from error
+            what = f"model {self.name!r} cannot be taken apart into layers by torch.fx"
+            raise HpmlError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def relative_error(found: Any, expected: Any) -> float:
@@ -98,15 +94,13 @@ def relative_error(found: Any, expected: Any) -> float:
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
-def _drawn(network: Any) -> Any:
+def draw(network: Any) -> Any:
     """The network with its weights drawn: matrices by He et al., scales 1, shifts 0."""
-    with torch.no_grad():
-        for module in network.modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                if parameter.dim() > 1:
-                    torch.nn.init.kaiming_normal_(parameter, nonlinearity="relu")
-                else:
-                    parameter.fill_(1.0 if name == "weight" else 0.0)
+    for path, parameter in network.named_parameters(remove_duplicate=False):
+        if parameter.dim() > 1:
+            torch.nn.init.kaiming_normal_(parameter, nonlinearity="relu")
+        else:
+            torch.nn.init.constant_(parameter, float(path.rpartition(".")[2] == "weight"))
     return network
 
 
@@ -173,9 +167,8 @@ def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]
         gc.enable()
     timed = [samples for samples in times.values() if samples]
     if imprecise := sum(samples.relative_precision > PRECISION for samples in timed):
-        bench.warn(
-            f"{imprecise} of {len(timed)} layers timed alone were not stable to ±{PRECISION:.0%} within {BUDGET:g} s"
-        )
+        share = f"{imprecise} of {len(timed)} layers timed alone"
+        bench.warn(f"{share} were not stable to ±{PRECISION:.0%} within {BUDGET:g} s")
     return layers, result
 
 
