@@ -28,11 +28,7 @@ SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
-    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with this package.
-
-    Writing asv's result files from the Records is not timed. The two are timed one after the other on the same
-    machine; their ratio says more than either where other work runs.
-    """
+    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with this package."""
     from hpml_plugins.store import project as project_results  # not when the plugin is loaded
 
     with tempfile.TemporaryDirectory(prefix="hpml-publish-") as folder:
@@ -80,9 +76,8 @@ def publish(project: Path, configuration: str) -> dict[str, float]:
 def make_history(project: Path, commits: int, machines: int, benchmarks: int, points: int) -> list[str]:
     """Write a git repository and `results/` into a folder that exists; returns the commits, oldest first.
 
-    asv's result files are written from the Records by `hpml_plugins.store.project`. Half of the metrics are times and
-    half throughputs. Each series has noise of 1 % with intervals of that width, and three changes of level, up or down
-    by 3 to 30 %, as the code's speed has. The same arguments give the same files.
+    Half of the metrics are times and half throughputs. Each series has noise of 1 % with intervals of that width, and
+    three changes of level, up or down by 3 to 30 %. The same arguments give the same files.
     """
     from hpml_plugins.store import record_file
 
@@ -92,7 +87,10 @@ def make_history(project: Path, commits: int, machines: int, benchmarks: int, po
     results.mkdir()
     (results / "benchmarks.json").write_text(json.dumps({each["name"]: each for each in declared} | {"version": 2}))
     for number in range(machines):
-        machine = _machine(number)
+        machine = {
+            "machine": f"node{number}", "os": "Linux", "arch": "x86_64", "cpu": "EPYC", "num_cpu": "64",
+            "ram": "512 GiB", "gpu": CARDS[number % len(CARDS)], "num_gpu": str(1 + number // len(CARDS)),
+        }  # fmt: skip
         folder = results / machine["machine"]
         (folder / "records").mkdir(parents=True)
         (folder / "machine.json").write_text(json.dumps({**machine, "version": 1}))
@@ -127,13 +125,6 @@ def _benchmark(number: int, points: int) -> dict[str, Any]:
         "param_names": ["size"],
         "params": [[str(2**place) for place in range(points)]],
     }
-
-
-def _machine(number: int) -> dict[str, str]:
-    return {
-        "machine": f"node{number}", "os": "Linux", "arch": "x86_64", "cpu": "EPYC", "num_cpu": "64", "ram": "512 GiB",
-        "gpu": CARDS[number % len(CARDS)], "num_gpu": str(1 + number // len(CARDS)),
-    }  # fmt: skip
 
 
 def _levels(number: int, benchmark: dict[str, Any], points: int, commits: int) -> list[list[float]]:

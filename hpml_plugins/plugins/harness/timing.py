@@ -71,8 +71,7 @@ GPU_TIMER = Benchmark(
 def measure_fidelity(bench: Bench, *, case: str) -> dict[str, Any]:
     """Time one step hot and cold, by ncu with warm and with emptied caches, and by do_bench.
 
-    error: hot over ncu with caches left alone, minus 1.  cold_error: cold over ncu with emptied caches, minus 1.
-    do_bench_difference: dirty over do_bench, minus 1; do_bench leaves the L2 full of dirty lines, and so does "dirty".
+    do_bench leaves the L2 full of dirty lines, and so does "dirty".
     """
     bench.progress("ncu", 0.1)
     ncu_hot, ncu_cold = time_by_ncu(case, cold=False), time_by_ncu(case, cold=True)
@@ -126,10 +125,7 @@ FIDELITY = Benchmark(
 
 
 def measure_slowdown(bench: Bench, *, kernel: str, slowdown: int) -> dict[str, Samples]:
-    """Time a kernel whose loop has `slowdown` % more iterations.
-
-    kernel: see `kernels.slowed_step`.
-    """
+    """Time a kernel, see `kernels.slowed_step`, whose loop has `slowdown` % more iterations."""
     from hpml_plugins.plugins.harness.kernels import slowed_step
 
     step = slowed_step(kernel, slowdown, bench.seed)
