@@ -49,10 +49,7 @@ def first_launch() -> None:
 
 
 def step_of(case: str) -> Callable[[], object]:
-    """The step of a case, such as `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `softmax_8192`.
-
-    Random inputs: zeros run faster than data.
-    """
+    """On random inputs: `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `attention_2048`, `softmax_8192`."""
     kind, _, size = case.rpartition("_")
     if kind == "vecadd":
         elements = int(size.rstrip("m")) * MILLION
@@ -131,11 +128,7 @@ def lengthened(iterations: int, percent: int) -> int:
 
 
 def slowed_step(kernel: str, percent: int, seed: int) -> SlowedStep:
-    """A kernel with `percent` % more iterations.
-
-    kernel: "registers" (about 30 µs), "memory" (about 1 ms) or "products" (a batch of bfloat16 products, which an H200
-    throttles).
-    """
+    """The kernel "registers" (30 µs), "memory" (1 ms) or "products" (throttled) with `percent` % more iterations."""
     torch.manual_seed(seed)
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     if kernel == "registers":

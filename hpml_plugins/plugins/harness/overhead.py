@@ -61,8 +61,7 @@ globals().update(_track_functions(Path(__file__).resolve().parent.parent))
 def measure_through_asv(bench: Bench, *, launch: str) -> Mapping[str, Any]:
     """Overhead per point of a real `asv run` whose points use torch and torchvision and do nothing.
 
-    On a node with GPUs each point makes a CUDA context.  launch: asv's launch method; "spawn" may be added by the
-    registry.  per_point: start, discovery and the one import of torch included.
+    launch: asv's launch method.  per_point: start, discovery and the one import of torch included.
     """
     bench.progress(f"{POINTS} points by {launch}", 0.1)
     seconds, measured = run_asv(POINTS, launch)

@@ -31,10 +31,7 @@ def _measure(bench: Bench, case: str, *, watch: bool = True) -> MetricSamples:
 
 
 def measure_spread(bench: Bench, *, case: str) -> dict[str, float]:
-    """Coefficients of variation of the medians of ten runs of one point, each in a process of its own.
-
-    A step that is not held down has one regime: its boost is its time.
-    """
+    """Medians, and their coefficients of variation, of ten runs of one point, each in a process of its own."""
     runs = []
     for run in range(RUNS):
         bench.progress(f"run {run + 1} of {RUNS}", run / RUNS)

@@ -69,10 +69,7 @@ GPU_TIMER = Benchmark(
 
 
 def measure_fidelity(bench: Bench, *, case: str) -> dict[str, Any]:
-    """Time one step hot and cold, by ncu with warm and with emptied caches, and by do_bench.
-
-    do_bench leaves the L2 full of dirty lines, and so does "dirty".
-    """
+    """Time one step by events, by ncu with warm and with emptied caches, and by do_bench, which leaves the L2 dirty."""
     bench.progress("ncu", 0.1)
     ncu_hot, ncu_cold = time_by_ncu(case, cold=False), time_by_ncu(case, cold=True)
 

@@ -27,8 +27,7 @@ SETTLE, LASTS, MOST_CALLS = 0.3, 1.2, 50_000
 def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
     """Time one layer over `batch` rows in single precision, hot; on a GPU the series `power` has its average power.
 
-    layer: see `steps.build`.  mode: "forward", without gradients, or "training", forward and backward with the
-    gradients of input and weights. Raises HpmlError for another layer or mode.
+    layer: see `steps.build`.  mode: see `steps.step_of`.  Raises HpmlError for another layer or mode.
     """
     import torch
 

@@ -59,10 +59,7 @@ class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is unt
 
 
 def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
-    """The step to time: the layer's output, or its gradients (of the input, then of the parameters).
-
-    Training takes random gradients of the output, made here. Raises HpmlError for another mode.
-    """
+    """The layer's output ("forward"), or gradients of input and parameters ("training"). Else raises HpmlError."""
     if mode == "forward":
 
         def forward() -> Any:
@@ -79,10 +76,10 @@ def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
 
 
 def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
-    """The largest error of output and gradients, over the norm of the exact ones; 0 where they are the same.
+    """The largest error of output and gradients, over the norm of the exact ones. `values` is left as it is.
 
-    The output and the input's gradient are those of the whole batch, of which the first `rows` are looked at; the
-    parameters' gradients are those of these rows alone, for they are sums over the batch. `values` is left as it is.
+    Of the output and the input's gradient of the whole batch the first `rows` are compared; of the parameters' gradients,
+    which are sums over the batch, those of these rows alone.
     """
     gradient, (output, of_input, *_) = _run(layer, values.detach().clone())
     few, gradient = values[:rows].detach(), gradient[:rows]
@@ -117,10 +114,9 @@ def build_vgg16(device: str, *, inplace: bool) -> Any:
 
 
 def put_in_order(network: Any, order: str) -> int:
-    """Put each pair of ReLU and max pooling into this order, the layers the same. Returns how many pairs there are.
+    """Put each pair of ReLU and max pooling into this order; returns how many there are. Raises HpmlError for others.
 
     Both take the larger of numbers, so they commute: max(0, max(a, b)) = max(max(0, a), max(0, b)).
-    Raises HpmlError for another order.
     """
     if order not in ORDERS:
         raise HpmlError(f"no order {order!r}; use one of {', '.join(ORDERS)}")
@@ -141,10 +137,7 @@ def loss(network: Any, images: Any, classes: Any) -> Any:
 
 
 def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
-    """The output without dropout, and the gradient of the first convolution's weight, by deterministic kernels.
-
-    Leaves the network in eval mode.
-    """
+    """In eval mode, by deterministic kernels: the output, and the gradient of the first convolution's weight."""
     network.eval()
     before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
     with torch.no_grad():
@@ -157,8 +150,7 @@ def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
 def peak_memory(step: Callable[[], object], device: str) -> float:
     """Bytes that torch allocated at once for one call of `step`, above what it held before.
 
-    device: "cuda", by the statistics of torch's allocator, which rounds up (512 B), or "cpu", by the allocations that
-    torch's profiler sees; it does not see those of libraries (oneDNN's scratch memory).
+    On a GPU its allocator rounds up (512 B); on a CPU libraries that allocate for themselves (oneDNN) are not seen.
     """
     step()  # what it allocates for good is not counted
     gc.collect()

@@ -18,8 +18,7 @@ PAIRS = 5
 def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) -> dict[str, Any]:
     """Time VGG16 on `batch` images of `side` × `side` in single precision, both orders alternately.
 
-    mode: "forward", in eval mode without gradients, or "training": forward, loss and backward, without an optimiser.
-    inplace: whether ReLUs overwrite their input.  Raises HpmlError for another mode.
+    mode: "forward", in eval mode, or "training", without an optimiser.  inplace: whether ReLUs overwrite their input.
     """
     if mode not in MODES:
         raise HpmlError(f"no mode {mode!r}; use one of {', '.join(MODES)}")

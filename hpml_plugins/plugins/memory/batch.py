@@ -18,8 +18,7 @@ TOLERANCE = 0.005
 def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict[str, float]:
     """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU, without optimiser.
 
-    dtype: "float32" or "bfloat16", of parameters and activations.  limit: GiB that torch's allocator may have of the
-    card, or "card". A batch at most 0.5 % (at least one image) larger has failed. Raises HpmlError for others.
+    dtype: "float32" or "bfloat16", of parameters and activations.  limit: see `set_limit`.  Else raises HpmlError.
     """
     import torch
 

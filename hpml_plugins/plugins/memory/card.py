@@ -15,8 +15,7 @@ FRESH, PATIENCE = 0.3, 10.0
 def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, float]:
     """Bytes on the cards while `model` trains by SGD with momentum, by what they are for, summed over the cards.
 
-    gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards. Gradients are kept from step
-    to step and zeroed. The parts are read from torch's snapshot at the end of a forward pass.
+    gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards.
     """
     before = memory_in_use(bench, gpus)  # first: using torch makes the CUDA context, which is to be counted
 
@@ -100,10 +99,7 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
 
 def memory_in_use(bench: Bench, gpus: int) -> list[int]:
-    """Bytes in use on each of the point's first GPUs, whoever's they are, by NVML. Makes no CUDA context.
-
-    Raises HpmlError where nobody watches the GPUs.
-    """
+    """Bytes in use on each GPU, by NVML; makes no CUDA context. Raises HpmlError where the GPUs are not watched."""
     started = time.monotonic()
     while time.monotonic() < started + PATIENCE:
         readings = [bench.telemetry.read(number) if bench.telemetry else None for number in range(gpus)]

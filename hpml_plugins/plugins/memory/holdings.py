@@ -17,10 +17,7 @@ PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activ
 
 
 class Holdings:
-    """Storages, which several tensors may share, with the part that they belong to.
-
-    Claimed tensors are kept alive, so that no address can come to mean something else.
-    """
+    """Storages, which several tensors may share, with the part that they belong to; kept alive until `release`."""
 
     def __init__(self) -> None:
         #: (device, address) → (part, bytes)
@@ -106,8 +103,7 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
 class Occupied(NamedTuple):
     """One device's memory by torch's allocator, B.
 
-    parts: part → bytes asked for; "other": of blocks that nobody claimed.  allocated: of all, rounded up.  reserved: of
-    all segments.  lost: how many claimed storages lie in no active block.
+    parts: part → bytes asked for; "other": not claimed.  allocated: rounded up.  lost: claims in no active block.
     """
 
     parts: Counter[str]
@@ -117,10 +113,7 @@ class Occupied(NamedTuple):
 
 
 def occupied(segments: Iterable[Mapping[str, Any]], claimed: Mapping[int, str]) -> Occupied:
-    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.
-
-    claimed: address → part. The allocator hands out each storage as a block that starts at its address.
-    """
+    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.  claimed: address → part."""
     parts: Counter[str] = Counter()
     reserved = allocated = 0
     missing = set(claimed)

@@ -25,8 +25,7 @@ BUDGET = 1.0
 def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
     """The most layers, alternately convolution and linear, that run forward with all kept for a backward pass.
 
-    gpus: the layers are split evenly, the second card going on where the first ends.  limit: GiB that torch may have of
-    each card, or "card".
+    gpus: the layers are split evenly, the second card going on where the first ends.  limit: see `set_limit`.
     """
     import torch
 
@@ -75,9 +74,7 @@ def shares(layers: int, devices: int) -> list[int]:
 
 
 class Stack:
-    """Any number of layers that keep their input's shape: on each device alternately convolutions of 64 to 64 channels,
-    3 × 3, and linear layers on rows, 112 to 112.
-    """
+    """Any number of layers that keep the input's shape, on each device alternately convolutions and linear layers."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         import torch

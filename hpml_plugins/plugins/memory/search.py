@@ -20,10 +20,7 @@ _OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_A
 
 @dataclass(frozen=True)
 class Found:
-    """The largest size that was seen to fit, 0 for none, and the smallest seen not to, None where none was met.
-
-    tries: each size tried and whether it fitted, in order.
-    """
+    """The largest size that fitted, 0 for none; the smallest that did not, None for none; all tries, in order."""
 
     largest: int
     too_large: int | None
@@ -74,8 +71,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Trials:
     """Runs steps that may run out of GPU memory, and gives everything back after each.
 
-    cleanup: drops what an interrupted step has left, such as gradients.  refusals: why steps failed otherwise (an
-    operator that takes no tensor of that size, say), which counts as not fitting.
+    cleanup: drops what an interrupted step has left.  refusals: why steps failed otherwise, counted as not fitting.
     """
 
     def __init__(self, devices: Sequence[int], cleanup: Callable[[], object] = lambda: None) -> None:
@@ -114,10 +110,7 @@ class Trials:
     def largest(
         self, bench: Bench, run: Callable[[int], object], what: str, allowed: float, **search: Any
     ) -> tuple[Found, list[float]]:
-        """Search for the largest size that `run` survives, and run it again: what was found, and `peaks`.
-
-        what: is counted.  allowed: B that torch's allocator may have.  search: see `largest_that_fits`.
-        """
+        """Search for the largest size that `run` survives, within `allowed` B; what was found, and its `peaks`."""
 
         def fits(size: int) -> bool:
             bench.progress(f"{size} {what}")

@@ -26,10 +26,7 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
 
 
 def measure(bench: Bench, *, model: str, ranks: int) -> dict[str, Any]:
-    """All-reduce of the float32 gradients of `model` over `ranks` GPUs of this node; over gloo where there is none.
-
-    Raises HpmlError for fewer than two ranks and for an unknown model.
-    """
+    """All-reduce of the float32 gradients of `model`, over gloo without GPUs. Raises HpmlError for a single rank."""
     if ranks < 2:
         raise HpmlError(f"{ranks} rank exchanges nothing; use two or more")
     if bench.device == "cpu" and ranks > 2:

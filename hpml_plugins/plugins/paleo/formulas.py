@@ -38,10 +38,7 @@ def find_precision(dtype: str) -> Precision:
 
 
 def published_peak(gpu: GpuType, dtype: str) -> tuple[str, float] | None:
-    """The field of gpus.yaml that a precision is compared with, and its peak in FLOP/s; None if none is published.
-
-    float64 is compared with the tensor cores' where the card has them: the libraries use them.
-    """
+    """The field of gpus.yaml that a precision is compared with (float64: tensor cores' if any), and its FLOP/s."""
     fields = ("float64_tensor", "float64") if dtype == "float64" else (dtype,)
     return next(((field, peak) for field in fields if (peak := gpu.peak(field))), None)
 

@@ -16,9 +16,8 @@ BUDGET = 0.3
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
     """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
 
-    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: of weights,
-    activations and gradients; "float32" forbids TF32. Raises HpmlError for an unknown model or precision, and for a
-    model that cannot be traced or taken apart.
+    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: of all tensors;
+    "float32" forbids TF32.  Raises HpmlError for others, and for a model that cannot be traced.
     """
     from hpml_plugins import count_model
 

@@ -31,7 +31,6 @@ PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
 class Network:
     """A model, a batch of random inputs and labels, in a precision on a device, made from the seed.
 
-    Weights are drawn by He et al.'s rule, so that numbers neither vanish nor overflow on their way through the layers.
     Raises HpmlError for an unknown model, and for one that does not take pictures or give one row of scores each.
     """
 
@@ -124,10 +123,9 @@ class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy he
 
 @dataclass(frozen=True)
 class Layer:
-    """One node that works.
+    """One node that works.  path: of its module; of a function: of the module that calls it.  leaf: is a whole module.
 
-    node: its name in the graph.  path: of its module; of a function: of the module that calls it, "" for the model.
-    leaf: whether it is a whole module.  seconds: alone, on a GPU with its launch hidden.
+    seconds: alone, on a GPU with its launch hidden.
     """
 
     node: str
@@ -137,11 +135,7 @@ class Layer:
 
 
 def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]:
-    """Time each layer alone on its own inputs of one pass; and the pass's result.
-
-    Layers of equal settings whose inputs have equal shapes are timed once. A layer runs again and again on the same
-    input, which on a GPU may then lie in the L2 cache.
-    """
+    """Time each layer alone on its own inputs of one pass, equal ones once; and the pass's result."""
     times: dict[Any, Any] = {}
     layers: list[Layer] = []
 

@@ -13,9 +13,7 @@ MODELS = ("vgg16", "googlenet", "resnet50")
 def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
     """Predict the time of one picture's forward pass and training step for every GPU type that publishes a peak.
 
-    model: as `hpml_plugins.count_model` takes it.  dtype: "float32", "float64", "tf32", "bfloat16" or "float16".
-    Raises HpmlError for an unknown model or precision; skips where the K80 of the metrics has no peak in that
-    precision, and names the other types that have none.
+    model: as `hpml_plugins.count_model` takes it.  Raises HpmlError for an unknown model or precision.
     """
     from hpml_plugins import count_model
 
