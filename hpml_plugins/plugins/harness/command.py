@@ -66,7 +66,7 @@ STARTUP = Benchmark(
         Metric("ratio", "1", "lower", "list / baseline; the target is 2"),
     ],
     requires=Requires(modules=("rich",)),
-    description="CPU time of `hpml list` beside that of importing the libraries it is made with.",
+    description="CPU time of `hpml list`, and of importing the libraries it is made with.",
     rounds=1,
 )
 

@@ -77,14 +77,10 @@ def run_asv(points: int, launch: str) -> tuple[float, int]:
         project = Path(folder)
         package = Path(hpml_plugins.__file__).parent
         shutil.copytree(package, project / "hpml_plugins", ignore=shutil.ignore_patterns("__pycache__"))
-        files = {
-            "pyproject.toml": _PYPROJECT,
-            "benchmarks/__init__.py": _SUITE,
-            ".gitignore": "env/\nresults/\n",
-        }
-        for name, text in files.items():
-            (project / name).parent.mkdir(exist_ok=True)
-            (project / name).write_text(text)
+        (project / "benchmarks").mkdir()
+        (project / "benchmarks" / "__init__.py").write_text(_SUITE)
+        (project / "pyproject.toml").write_text(_PYPROJECT)
+        (project / ".gitignore").write_text("env/\nresults/\n")
         processes.write_plugin(project / "empty.py", points, ("torch", "torchvision"))
         processes.write_registry(project, "name: empty, path: empty.py")
         processes.write_configuration(project, environment_type="node", plugins=[".hpml_plugins.asv"])

@@ -81,7 +81,7 @@ def write_registry(project: Path, *plugins: str) -> None:
 
 
 def write_configuration(project: Path, file: str = "asv.conf.json", **settings: Any) -> None:
-    """Write the asv configuration of a project, with these settings besides those that every one needs."""
+    """Write the asv configuration of a project, with further settings."""
     settings = {"version": 1, "project": "made", "repo": ".", "branches": ["main"], **settings}
     (project / file).write_text(json.dumps(settings))
 

@@ -78,8 +78,8 @@ def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
 def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
     """The largest error of output and gradients, over the norm of the exact ones. `values` is left as it is.
 
-    Of the output and the input's gradient of the whole batch the first `rows` are compared; of the parameters' gradients,
-    which are sums over the batch, those of these rows alone.
+    Output and input's gradient are those of the whole batch, of which the first `rows` are compared; the parameters'
+    gradients, which are sums over the batch, are those of these rows alone.
     """
     gradient, (output, of_input, *_) = _run(layer, values.detach().clone())
     few, gradient = values[:rows].detach(), gradient[:rows]

@@ -1,4 +1,4 @@
-"""Memory: the parts as stacked bars, the ratio and the number of layers beside the published figures."""
+"""Memory: the parts as stacked bars, the ratio and the number of layers with the published figures."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ MEMORY_LAYERS = Benchmark(
     "memory_layers",
     measure,
     metrics=[
-        Metric("layers", "1", "higher", "that fit, convolution and linear in turn"),
+        Metric("layers", "1", "higher", "that fit, alternately convolution and linear"),
         Metric("conv", "1", "higher", "convolutions among them"),
         Metric("linear", "1", "higher", "linear layers among them"),
         Metric("layer", "B", "lower", "most that torch had allocated, over the layers"),
