@@ -82,6 +82,21 @@ def test_a_built_in_plugin_imports_only_public_names(name: str) -> None:
                 assert public or node.module.startswith(own), f"{path.name}:{node.lineno} imports {node.module}"
 
 
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_plugin_measures_through_its_bench_alone(name: str) -> None:
+    """It makes no Bench of its own, uses no private name of a Bench or a Rank, and assigns to none of theirs."""
+    for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Call):
+                assert getattr(node.func, "id", "") not in ("Bench", "Rank"), where
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                of_bench = node.value.id in ("bench", "rank")
+                assert not (of_bench and node.attr.startswith("_")), where
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+            assert not [each for each in targets if ast.unparse(each).startswith("bench.")], where
+
+
 def delete_entry(registry: Path, name: str) -> None:
     lines = registry.read_text().splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.startswith("  - name:")] + [len(lines)]

@@ -6,7 +6,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -141,6 +142,25 @@ class Bench:
         from hpml_plugins.measure.energy import measure_energy
 
         return measure_energy(self, step)
+
+    @contextmanager
+    def power_limit(self, watts: float) -> Iterator[None]:
+        """Limit the power of this bench's GPU while the block runs; its own limit is restored whatever happens.
+
+        Skips the point with the reason where this user may not set it, where another process is on the GPU, and
+        without a GPU.  watts: W; 0 leaves the limit alone.
+        """
+        from hpml_plugins.measure.power_limit import hold_limit
+
+        if not watts:
+            yield
+            return
+        if self.telemetry is None or not self.telemetry.read():
+            self.skip("the GPUs are not watched here, so no power limit is set")
+        with hold_limit(self.telemetry, int(self.device.partition(":")[2] or 0), watts) as refusal:
+            if refusal:
+                self.skip(refusal)
+            yield
 
     def meter(self, interval: float = 0.2) -> Meter:
         """A context manager that measures energy, power, clocks, utilisation and memory while its block runs.

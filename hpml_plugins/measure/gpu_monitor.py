@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.measure.power_limit import LimitGuards
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import Card, GpuLost, open_cards, open_others
@@ -96,6 +97,9 @@ class Telemetry:
         self.count = count
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
         self._fast = multiprocessing.RawValue("b", 0)
+        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set (`power_limit`).
+        self.wanted_limits = multiprocessing.RawArray("d", count)
+        self.set_limits = multiprocessing.RawArray("d", count)
 
     @contextmanager
     def fast(self) -> Iterator[None]:
@@ -172,8 +176,11 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when it is over
     sampler, reported, next_look = Sampler(gpus), False, 0.0
+    in_use = sampler.seen.conditions.get("other_processes", 0) > 0
+    guards = LimitGuards([gpu.uuid for gpu in gpus])
     while True:
         sampler.measure(telemetry)
+        guards.serve(telemetry, in_use=in_use)
         if time.monotonic() >= next_look:
             sampler.look()
             next_look = time.monotonic() + sampler.interval
@@ -183,6 +190,7 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry
         if pipe.poll(telemetry.interval):
             break
     pipe.recv()
+    guards.restore()
     pipe.send(sampler.finish())
 
 

@@ -14,6 +14,8 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
+#: s that the warm-up of a round may always take.
+SHORTEST_WARM_UP = 0.3
 #: The `timer` of samples of a GPU's step that the events on its stream could not time.
 OTHER_STREAMS = "perf_counter with device synchronisation: the step works on other streams than the current one"
 
@@ -54,10 +56,14 @@ class SamplingPlan:
         )
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
-        """The plan of each of several rounds, which together take about as long and are as precise."""
+        """The plan of each of several rounds, which together take about as long and are as precise.
+
+        An unstable step, whose warm-up only ends at its limit, is warmed up less long in each.
+        """
         fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
         precision, budget = self.precision * math.sqrt(rounds), self.budget / rounds
-        return replace(self, precision=precision, budget=budget, fewest=fewest, rounds=rounds)
+        warm_up = max(min(self.warm_up, SHORTEST_WARM_UP), self.warm_up / rounds)
+        return replace(self, precision=precision, budget=budget, warm_up=warm_up, fewest=fewest, rounds=rounds)
 
 
 def warm_up(run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0) -> dict[str, str | float]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpml_plugins.measure.cpu_timer import affinity, time_on_cpu
-from hpml_plugins.measure.sampling import SamplingPlan, remarks, sample, warm_up
+from hpml_plugins.measure.sampling import SHORTEST_WARM_UP, SamplingPlan, remarks, sample, warm_up
 
 
 def source(values: Iterator[float]) -> Callable[[], list[float]]:
@@ -51,6 +51,9 @@ def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_sa
 def test_the_rounds_share_the_budget_that_a_step_asks_for() -> None:
     plan = SamplingPlan(budget=3.0).in_rounds(3)
     assert plan.budget == pytest.approx(1.0)
+    assert plan.warm_up == pytest.approx(1 / 3)
+    assert SamplingPlan(warm_up=0.1).in_rounds(3).warm_up == 0.1
+    assert SamplingPlan(warm_up=3.0).in_rounds(100).warm_up == SHORTEST_WARM_UP
     assert plan.but(budget=0.6).budget == pytest.approx(0.2)
     assert plan.but(precision=0.1).budget == plan.budget
     assert SamplingPlan().but(budget=0.6).budget == 0.6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.harness.command import LIST, PLAN, STARTUP
+from hpml_plugins.plugins.harness.energy import ENERGY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
 from hpml_plugins.plugins.harness.publish import PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
@@ -14,5 +15,6 @@ from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, T
 def hpml_benchmarks() -> list[Benchmark]:
     """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's, known slow-downs."""
     return [
-        LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH, SLOWDOWN
+        LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH, SLOWDOWN,
+        ENERGY,
     ]  # fmt: skip
