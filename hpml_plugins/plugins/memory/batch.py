@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.memory.networks import MODELS, build, make_images
+from hpml_plugins.plugins.memory.parts import MODELS
 from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
 #: Batches whose peaks tell how much an image needs, and so where the search begins.
@@ -21,6 +21,8 @@ def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict
     dtype: "float32" or "bfloat16", of parameters and activations.  limit: see `set_limit`.  Else raises HpmlError.
     """
     import torch
+
+    from hpml_plugins.plugins.memory.holdings import build, make_images
 
     if dtype not in ("float32", "bfloat16"):
         raise HpmlError(f"memory_batch has no dtype {dtype!r}; use float32 or bfloat16")

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.memory import networks
+from hpml_plugins.plugins.memory.parts import MODELS
 
 #: s in which the process that watches the cards has certainly read their memory again; s after which it is given up.
 FRESH, PATIENCE = 0.3, 10.0
@@ -21,15 +21,15 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
     import torch
 
-    from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, Recorder, occupied
+    from hpml_plugins.plugins.memory import holdings
 
     torch.manual_seed(bench.seed)
     devices = [f"cuda:{number}" for number in range(gpus)]
-    held = Holdings()
-    recorder = Recorder(networks.build(model, devices[0]), held)
+    held = holdings.Holdings()
+    recorder = holdings.Recorder(holdings.build(model, devices[0]), held)
     trained = torch.nn.DataParallel(recorder, list(range(gpus))) if gpus > 1 else recorder
-    updates = networks.build_optimiser("sgd", recorder)
-    images, classes = networks.make_images(batch, devices[0])
+    updates = holdings.build_optimiser("sgd", recorder)
+    images, classes = holdings.make_images(batch, devices[0])
 
     def forward() -> Any:
         updates.zero_grad(set_to_none=False)
@@ -57,11 +57,13 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
     rows, blocks = [], []
     for number, device in enumerate(devices):
         own = [segment for segment in segments if segment["device"] == number]
-        found = occupied(own, {at: part for (where, at), (part, _) in held.storages.items() if where == device})
+        found = holdings.occupied(
+            own, {at: part for (where, at), (part, _) in held.storages.items() if where == device}
+        )
         bench.check(found.lost == 0, "a tensor lies in no active block of torch's snapshot")
         sums = (torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))
         bench.check((found.allocated, found.reserved) == sums, "the snapshot's sums differ from torch's own")
-        counted = {part: held.nbytes(part, device) for part in PARTS}
+        counted = {part: held.nbytes(part, device) for part in holdings.PARTS}
         agree = all(found.parts[part] == size for part, size in counted.items())
         bench.check(agree, "the snapshot's parts differ from the tensors' own sizes")
         rows.append({**counted, "other": found.parts["other"]})
@@ -87,7 +89,7 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
     columns = {"gpu": list(range(gpus)), **{name: [row[name] for row in rows] for name in rows[0]}}
     bench.series("cards", columns, {"gpu": "1", **dict.fromkeys(rows[0], "B")})
 
-    theory = networks.parameter_bytes(recorder) * gpus
+    theory = holdings.parameter_bytes(recorder) * gpus
     whole = {name: sum(row[name] for row in rows) for name in rows[0]}
     same = ("parameters", "gradients", "optimiser_state", "activations", "working", "slack", "context", "card")
     return {
@@ -125,7 +127,7 @@ MEMORY_CARD = Benchmark(
         Metric("card", "B", "lower", "in use on the cards for this process, by NVML"),
         Metric("ratio", "1", "lower", "card / parameter_size"),
     ],
-    grid={"model": networks.MODELS, "batch": (256,), "gpus": (1, 2)},
+    grid={"model": MODELS, "batch": (256,), "gpus": (1, 2)},
     requires=Requires(gpus="gpus", gpu_memory=32e9, modules=("torch", "torchvision")),
     timeout=180,
     description="Parameters × 4 bytes against what cards hold in training, split by what it is for.",

@@ -1,4 +1,4 @@
-"""What memory is for: tensors by the storage behind them, each counted once, and the blocks of torch's allocator.
+"""What is trained, and what its memory is for: tensors by storage, each counted once, and torch's allocator's blocks.
 
 Imports torch: for use inside `measure`.
 """
@@ -11,9 +11,43 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+from torchvision import models
 
+from hpml_plugins import HpmlError
+from hpml_plugins.plugins.memory.parts import KEPT
+
+#: Pixels a side, and classes: ImageNet's.
+SIDE, CLASSES = 224, 1000
 #: Parts of a network's memory that tensors are claimed for, in the order in which they are claimed.
 PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activations")
+
+
+def build(model: str, device: str) -> Any:
+    """A torchvision classifier in training mode, in single precision, its random weights drawn on the device."""
+    if model not in models.list_models(module=models):
+        raise HpmlError(f"torchvision has no classifier {model!r}; see torchvision.models.list_models()")
+    with torch.device(device):
+        return models.get_model(model, weights=None).train()
+
+
+def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
+    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes, (batch,) int64."""
+    images = torch.randn(batch, 3, SIDE, SIDE, device=device, dtype=dtype)
+    return images, torch.randint(CLASSES, (batch,), device=device)
+
+
+def build_optimiser(name: str, network: Any) -> Any:
+    """SGD with momentum 0.9, or Adam, over all parameters. Raises HpmlError for another name."""
+    if name == "sgd":
+        return torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    if name == "adam":
+        return torch.optim.Adam(network.parameters(), lr=1e-4)
+    raise HpmlError(f"no optimiser {name!r}; use one of {', '.join(KEPT)}")
+
+
+def parameter_bytes(network: Any) -> int:
+    """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 = 46,758,048."""
+    return sum(4 * int(parameter.numel()) for parameter in network.parameters())
 
 
 class Holdings:

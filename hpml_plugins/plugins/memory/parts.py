@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
-from hpml_plugins.plugins.memory import networks
+
+MODELS = ("resnet18", "resnet50")
+#: Numbers that an optimiser keeps for each parameter: the momentum; Adam's first and second moment.
+KEPT = {"sgd": 1, "adam": 2}
 
 
 def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
@@ -14,33 +17,33 @@ def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str
     import torch
     from torch.nn.functional import cross_entropy
 
-    from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, saved_in_graph
+    from hpml_plugins.plugins.memory import holdings
 
     torch.manual_seed(bench.seed)
-    network = networks.build(model, bench.device)
-    updates = networks.build_optimiser(optimiser, network)
-    images, classes = networks.make_images(batch, bench.device)
+    network = holdings.build(model, bench.device)
+    updates = holdings.build_optimiser(optimiser, network)
+    images, classes = holdings.make_images(batch, bench.device)
     bench.progress("one step, so that gradients and the optimiser's state exist", 0.1)
     cross_entropy(network(images), classes).backward()
     updates.step()
 
     bench.progress("counting", 0.6)
-    held = Holdings()
+    held = holdings.Holdings()
     held.claim_training(network, updates, [images, classes])
     with held.watching():
         loss = cross_entropy(network(images), classes)
-    again = Holdings()
+    again = holdings.Holdings()
     again.claim_training(network, updates, [images, classes])
-    again.claim("activations", saved_in_graph(loss))
-    size = {part: held.nbytes(part) for part in PARTS}
+    again.claim("activations", holdings.saved_in_graph(loss))
+    size = {part: held.nbytes(part) for part in holdings.PARTS}
 
-    theory = networks.parameter_bytes(network)
+    theory = holdings.parameter_bytes(network)
     saved = again.nbytes("activations")
     bench.check(size["activations"] == saved, "saved tensors differ from those found in the graph")
     bench.check(size["parameters"] == theory, "parameters differ from 4 bytes each")
     bench.check(size["gradients"] == theory, "gradients differ from 4 bytes a parameter")
     # Adam counts its steps in a scalar of 4 bytes for each tensor of parameters.
-    spare = size["optimiser_state"] - networks.KEPT[optimiser] * theory
+    spare = size["optimiser_state"] - KEPT[optimiser] * theory
     bench.check(0 <= spare <= 8 * len(list(network.parameters())), "the optimiser's state differs from its formula")
     total = sum(size.values())
     return {
@@ -64,7 +67,7 @@ MEMORY_PARTS = Benchmark(
         Metric("total", "B", "lower", "all of these, parameters included"),
         Metric("ratio", "1", "lower", "total / parameter_size"),
     ],
-    grid={"model": networks.MODELS, "optimiser": tuple(networks.KEPT), "batch": (8,)},
+    grid={"model": MODELS, "optimiser": tuple(KEPT), "batch": (8,)},
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
     timeout=120,
     description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
