@@ -29,16 +29,8 @@ class DefinitionError(HpmlError):
     """A Benchmark, Metric, Requires or a plugin is declared wrongly."""
 
 
-class PluginError(HpmlError):
-    """A plugin does not import, or raises while being asked."""
-
-
 class UsageError(HpmlError):
     """A command was given a name or a value that does not exist."""
-
-
-class DataError(HpmlError):
-    """A data set is not there, damaged, or not what it should be."""
 
 
 class ResultError(HpmlError):
@@ -55,10 +47,6 @@ class Skipped(HpmlError):
 
 class Unwritable(HpmlError):
     """A file system refuses: full, read-only, over quota, or not permitted."""
-
-
-class RankFailed(HpmlError):
-    """A rank died, raised or hung; the point that started it counts nothing."""
 
 
 #: Errors of a file system that the user can fix, not a fault of ours.

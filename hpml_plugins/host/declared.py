@@ -63,14 +63,14 @@ class Declared(msgspec.Struct, frozen=True):
         """Every point of the grid, in asv's order."""
         return points_of(self.grid)
 
-    def is_chosen(self, params: Params) -> bool:
-        """Whether the profile measures the point."""
-        chosen = self.chosen.items()
-        return not self.left_out and all(is_one_of(params[name], values) for name, values in chosen if name in params)
-
     def chosen_points(self) -> dict[int, Params]:
         """The points that the profile measures, by their places in the grid."""
-        return {index: params for index, params in enumerate(self.points()) if self.is_chosen(params)}
+        chosen = [(name, values) for name, values in self.chosen.items() if name in self.grid]
+        return {
+            index: params
+            for index, params in enumerate(() if self.left_out else self.points())
+            if all(is_one_of(params[name], values) for name, values in chosen)
+        }
 
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""

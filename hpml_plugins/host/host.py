@@ -6,6 +6,7 @@ exits, hangs or changes its process is a value with an error.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hpml_plugins.errors import PluginError, UsageError, describe, nearest
+from hpml_plugins.errors import HpmlError, UsageError, describe, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
@@ -117,11 +118,11 @@ class _Report(msgspec.Struct, frozen=True):
     trace: str = ""
 
     @property
-    def error(self) -> PluginError | None:
+    def error(self) -> HpmlError | None:
         """The error; its trace is shown where tracebacks are."""
         if not self.fault:
             return None
-        error = PluginError(self.fault, self.where)
+        error = HpmlError(self.fault, self.where)
         if self.trace:
             error.add_note(self.trace)
         return error
@@ -135,24 +136,17 @@ def _load_in_fork(
     messages: list[bytes] = []
     since = time.monotonic()
 
-    def on_message(kind: str, payload: bytes) -> None:
+    def on_message(message: bytes) -> None:
         nonlocal since
         since = time.monotonic()
-        if kind == "plugin":
-            messages.append(payload)
+        messages.append(message)
 
-    def load(send: Send) -> None:
-        _load_all(send, registry, entries, facts, declare)
+    def watch() -> str:
+        stuck = time.monotonic() - since > limit
+        return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
-    def watch() -> None:
-        if time.monotonic() - since > limit:
-            raise TimeoutError(f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)")
-
-    try:
-        outcome = run_isolated(load, _FOREVER, on_message, watch)
-        fault = outcome.fault or "ended with exit status 0 before it reported"
-    except TimeoutError as stuck:
-        fault = str(stuck)
+    load = functools.partial(_load_all, registry, entries, facts, declare)
+    fault = run_isolated(load, _FOREVER, on_message, watch).fault or "ended with exit status 0 before it reported"
     if len(messages) == 2 * len(entries):
         reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
         return {entry.name: report for entry, report in zip(entries, reports, strict=True)}
@@ -162,7 +156,7 @@ def _load_in_fork(
     return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, facts, declare)}
 
 
-def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare) -> None:
+def _load_all(registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare, send: Send) -> None:
     """Send an empty message when a plugin is loaded, and when all are, for their data sets to be known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
@@ -171,18 +165,18 @@ def _load_all(send: Send, registry: Registry, entries: Sequence[PluginEntry], fa
         with restored():
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin, facts=facts)))
-        send("plugin", b"")
+        send(b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
     sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
     with offers.in_force(sources):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
             with restored():
                 report = _report(entry, plugin, own, declare)
-            send("plugin", report)
+            send(report)
 
 
 def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> LoadedPlugin:
-    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), registry, taken)
+    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), entry, registry, taken)
 
 
 def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare) -> bytes:

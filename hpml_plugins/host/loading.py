@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 import pluggy
 
 from hpml_plugins import hookspecs
-from hpml_plugins.errors import DefinitionError, HpmlError, PluginError, RegistryError, describe, nearest
+from hpml_plugins.errors import DefinitionError, HpmlError, RegistryError, describe, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
@@ -44,7 +44,20 @@ class LoadedPlugin:
     @functools.cached_property
     def source(self) -> dict[str, str]:
         """Where the code comes from, as every Record has it: the declared source, distribution, version, hash."""
-        return locate(self.entry, self.folder).provenance(self.entry)
+        origin = locate(self.entry, self.folder)
+        found = {"distribution": origin.distribution, "version": origin.version, "sha256": origin.sha256}
+        return {**self.entry.sources, **{key: value for key, value in found.items() if value}}
+
+    def offered(self, hook: str, kind: Any) -> list[Any]:
+        """What its hook returned, piece by piece, of a mapping its pairs; nothing where it is not in this process.
+
+        kind: of the pieces. Raises DefinitionError for another, and whatever the plugin raises.
+        """
+        answers = getattr(self.hooks, hook)() if self.hooks else ()
+        found = [each for answer in answers for each in (answer.items() if isinstance(answer, Mapping) else answer)]
+        if strange := [type(each).__name__ for each in found if not isinstance(each, kind)]:
+            raise DefinitionError(f"returned {strange[0]}, not {kind.__name__} values")
+        return found
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
@@ -57,12 +70,12 @@ def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlu
     try:
         check_pins(entry, folder)
         with redirect_stdout(sys.stderr):
-            hooks = _hooks(entry.name, _import(entry, folder))
-            return LoadedPlugin(entry, folder, where, _ask(hooks), hooks=hooks)
+            plugin = LoadedPlugin(entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder)))
+            return replace(plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark)))
     except HpmlError as error:
-        fault = error if error.where else PluginError(f"plugin {entry.name!r}: {error.what}", where)
+        fault = error if error.where else HpmlError(f"plugin {entry.name!r}: {error.what}", where)
     except (Exception, SystemExit) as error:
-        fault = PluginError(f"plugin {entry.name!r} cannot be loaded: {describe(error)}", where)
+        fault = HpmlError(f"plugin {entry.name!r} cannot be loaded: {describe(error)}", where)
         fault.__cause__ = error
     return LoadedPlugin(entry, folder, where, error=fault)
 
@@ -72,22 +85,22 @@ def _import(entry: PluginSource, folder: Path) -> Any:
         try:
             return importlib.import_module(entry.module)
         except ModuleNotFoundError as error:
-            raise PluginError(
+            raise HpmlError(
                 f"module {entry.module!r} does not import: {error}; install it or correct the name"
             ) from error
     if entry.entry_point is not None:
         found = entry_points()
         if entry.entry_point not in found.names:
             known = ", ".join(sorted(found.names)) or "none installed"
-            raise PluginError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")
+            raise HpmlError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")
         return found[entry.entry_point].load()
     path = (folder / str(entry.path)).resolve()
     if not path.is_file():
-        raise PluginError(f"no file {entry.path!r} beside the registry; correct the path")
+        raise HpmlError(f"no file {entry.path!r} beside the registry; correct the path")
     name = f"hpml_file_{entry.name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginError(f"{entry.path!r} is not a Python file")
+        raise HpmlError(f"{entry.path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution, as import does: dataclasses and pickling look the module up
     try:
@@ -104,36 +117,26 @@ def _hooks(name: str, module: Any) -> Any:
     manager.register(module, name)
     manager.check_pending()
     if not manager.get_hookcallers(module):
-        raise PluginError("implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`")
+        raise HpmlError("implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`")
     return manager.hook
 
 
-def _ask(hooks: Any) -> tuple[Benchmark, ...]:
-    answers = hooks.hpml_benchmarks()
-    benchmarks = tuple(benchmark for answer in answers for benchmark in answer)
-    for benchmark in benchmarks:
-        if not isinstance(benchmark, Benchmark):
-            raise DefinitionError(f"hpml_benchmarks returned {type(benchmark).__name__}, not Benchmark values")
-    return benchmarks
-
-
-def apply_registry(plugin: LoadedPlugin, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
-    """Check the names of a plugin's benchmarks and apply the registry's grids and timeout; faults end in `error`.
+def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
+    """Check the names of a plugin's benchmarks and apply its entry's grids and timeout; faults end in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
     if plugin.error:
         return plugin
-    name, at = plugin.entry.name, partial(registry.at, plugin.entry.name)
-    entry = registry.entry(name)
+    name, at = entry.name, partial(registry.at, entry.name)
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):
-            raise PluginError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
+            raise HpmlError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
         for each in benchmarks:
             if each in taken:
                 other = f"benchmark {each!r} is offered by plugin {taken[each]!r} and by {name!r}"
-                raise PluginError(f"{other}; rename or disable one", plugin.where)
+                raise HpmlError(f"{other}; rename or disable one", plugin.where)
         _override_grids(entry, benchmarks, at)
         for profile, choice in entry.profiles.items():
             _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))

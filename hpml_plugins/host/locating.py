@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins import __version__
-from hpml_plugins.errors import PluginError
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.registry import PluginSource
 
 GROUP = "hpml"
@@ -29,11 +29,6 @@ class Origin:
     sha256: str = ""
     distribution: str = ""
     version: str = ""
-
-    def provenance(self, source: PluginSource) -> dict[str, str]:
-        """What goes into every Record: the source as declared, the distribution and its version, the hash."""
-        found = {"distribution": self.distribution, "version": self.version, "sha256": self.sha256}
-        return {**source.sources, **{key: value for key, value in found.items() if value}}
 
 
 def locate(source: PluginSource, folder: Path) -> Origin:
@@ -102,18 +97,18 @@ def _digest(file: Path) -> str:
 
 
 def check_pins(source: PluginSource, folder: Path) -> None:
-    """Raise PluginError, with what was expected, what was found and how to fix it, where a pin does not hold."""
+    """Raise HpmlError, with what was expected, what was found and how to fix it, where a pin does not hold."""
     if source.version is None and source.sha256 is None:
         return
     origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
-        raise PluginError(
+        raise HpmlError(
             f"pinned to version {source.version}, found {found}; not imported: install that version, or read what "
             "changed and correct `version:`"
         )
     if source.sha256 is not None and source.sha256 != origin.sha256:
-        raise PluginError(
+        raise HpmlError(
             f"pinned to sha256 {source.sha256}, found {origin.sha256 or 'no file'}; not imported: "
             "put the file back, or read what changed and correct `sha256:`"
         )

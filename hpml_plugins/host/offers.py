@@ -6,14 +6,14 @@ order; if two offer the same name, the first one is used and a problem names bot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError, PluginError, describe
+from hpml_plugins.errors import DefinitionError, HpmlError, describe
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.data_source import LoadableData, use_sources
@@ -44,34 +44,23 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
-    def call(hook: str, check: Callable[[Any], None]) -> list[Any]:
+    def call(hook: str, kind: type) -> list[Any]:
         try:
-            answers = list(items(plugin, hook))
-            for answer in answers:
-                check(answer)
+            answers = plugin.offered(hook, kind)
+            if hook == "hpml_node_facts":
+                _check_facts(answers)
         except (Exception, SystemExit) as error:
-            problems.append(
-                str(PluginError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where))
-            )
+            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where)))
             return []
         return answers
 
     return Offers(
-        gpu_types=call("hpml_gpu_types", lambda each: _check_kind(each, GpuType)),
-        published=call("hpml_published", lambda each: _check_kind(each, msgspec.Struct)),
-        data={
-            each.name: plugin.entry.source for each in call("hpml_data", lambda each: _check_kind(each, LoadableData))
-        },
-        facts=dict(call("hpml_node_facts", _check_fact)) if facts else {},
+        gpu_types=call("hpml_gpu_types", GpuType),
+        published=call("hpml_published", msgspec.Struct),
+        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData)},
+        facts=dict(call("hpml_node_facts", tuple)) if facts else {},
         problems=problems,
     )
-
-
-def items(plugin: LoadedPlugin, hook: str) -> Iterator[Any]:
-    """What a plugin's hook returned, piece by piece; of a mapping its pairs. Raises what the plugin raises."""
-    if plugin.hooks is not None:
-        for answer in getattr(plugin.hooks, hook)():
-            yield from answer.items() if isinstance(answer, Mapping) else answer
 
 
 def merge(offered: Sequence[tuple[str, Offers]]) -> Offers:
@@ -104,35 +93,29 @@ def load_sources(
 ) -> dict[str, LoadableData]:
     """The data sets of these names, from the plugins that offer them, which are loaded.
 
-    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named. A
-    broken plugin gives none: the point is skipped.
+    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named, except
+    for what a plugin before it in the registry offers too. A broken plugin gives none: the point is skipped.
     """
-    loaded = {own.entry.name: own} if own else {}
-    offered = {name: offers.data[name] for name in names if name in offers.data}
-    if own:  # another plugin's of the same name stands where that plugin comes first in the registry
-        offered = {name: own.entry for name in own_sources(own) if name not in offers.data} | offered
-        offered |= {name: entry for name, entry in offers.data.items() if entry.name == own.entry.name}
     found: dict[str, LoadableData] = {}
-    for name, entry in offered.items():
-        plugin = loaded[entry.name] = loaded.get(entry.name) or load_plugin(entry, folder)
-        found |= {each: source for each, source in own_sources(plugin).items() if each == name}
+    if own:
+        first = {name for name, entry in offers.data.items() if entry.name != own.entry.name}
+        found = {name: source for name, source in own_sources(own).items() if name not in first}
+    for name in names:
+        if name in offers.data and name not in found:
+            sources = own_sources(load_plugin(offers.data[name], folder))
+            found |= {name: sources[name]} if name in sources else {}
     return found
 
 
 def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
     """Name → data set, of those that a plugin brings; none where asking raises."""
     try:
-        return {source.name: source for source in items(plugin, "hpml_data") if isinstance(source, LoadableData)}
-    except Exception:
+        return {source.name: source for source in plugin.offered("hpml_data", LoadableData)}
+    except (Exception, SystemExit):
         return {}  # named when the plugins were asked
 
 
-def _check_kind(value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise DefinitionError(f"returned {type(value).__name__}, not {kind.__name__} values")
-
-
-def _check_fact(pair: Any) -> None:
-    key, value = pair
-    if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-        raise DefinitionError(f"fact {key!r} is {type(value).__name__}, not text, a number or a bool")
+def _check_facts(facts: list[Any]) -> None:
+    for key, value in facts:
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
+            raise DefinitionError(f"fact {key!r} is {type(value).__name__}, not text, a number or a bool")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: `send(kind, payload)`: what the isolated function reports with, any number of times.
-Send = Callable[[str, bytes], None]
+#: `send(message)`: what the isolated function reports with, any number of times.
+Send = Callable[[bytes], None]
 #: How much of what the process printed is kept when it dies, B.
 OUTPUT_TAIL = 8000
 #: s between two looks at whether the process lives: waking more often would disturb what it measures.
@@ -42,23 +42,27 @@ _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail."""
+    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail.
+
+    left: whether it left processes behind, which were ended.
+    """
 
     fault: str
     output: str
+    left: bool
 
 
 def run_isolated(
     function: Callable[[Send], None],
     timeout: float,
-    on_message: Callable[[str, bytes], None],
-    watch: Callable[[], None] = lambda: None,
+    on_message: Callable[[bytes], None],
+    watch: Callable[[], str] = lambda: "",
 ) -> ProcessOutcome:
     """Run `function(send)` in a forked process with its own process group.
 
     timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
     keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; what it raises ends the group and is raised here.
+    watch: called in this process again and again while it waits; a fault that it returns ends the group.
     """
     receiver, sender = multiprocessing.Pipe(duplex=False)
     with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
@@ -76,9 +80,7 @@ def run_isolated(
         finally:
             left = _end_all(process)
             receiver.close()
-        if left and not fault:
-            on_message("warning", b"the benchmark left processes behind; they were ended")
-        return ProcessOutcome(fault, _tail(output))
+        return ProcessOutcome(fault, _tail(output), left and not fault)
 
 
 def _child(
@@ -97,7 +99,7 @@ def _child(
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable(2)
-    function(lambda kind, payload: sender.send_bytes(kind.encode() + b"\0" + payload))
+    function(sender.send_bytes)
     sender.close()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,8 +111,8 @@ def _listen(
     process: multiprocessing.process.BaseProcess,
     receiver: Connection,
     timeout: float,
-    on_message: Callable[[str, bytes], None],
-    watch: Callable[[], None],
+    on_message: Callable[[bytes], None],
+    watch: Callable[[], str],
 ) -> str:
     deadline = time.monotonic() + timeout
     given = os.environ.get(LIMIT_VARIABLE, "")
@@ -125,20 +127,21 @@ def _listen(
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"
-        watch()
+        if fault := watch():
+            return fault
         try:
             if not receiver.poll(min(remaining, LISTENING)):
                 # A grandchild may hold the pipe open after the process died: its death is what counts.
                 if process.exitcode is not None and not receiver.poll(0):
                     return _fault(process.exitcode)
                 continue
-            kind, _, payload = receiver.recv_bytes().partition(b"\0")
+            message = receiver.recv_bytes()
         except (EOFError, OSError):
             process.join(max(0.0, deadline - time.monotonic()))
             if process.exitcode is None:
                 return f"timed out after {timeout:g} s"
             return _fault(process.exitcode)
-        on_message(kind.decode(), payload)
+        on_message(message)
 
 
 def _count_processes() -> int:

@@ -214,7 +214,7 @@ class Bench:
         nodes: over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node gets its GPU
         i. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start them on this node, each an MPI
         process that may use mpi4py too; where there is no mpirun or no mpi4py the point is skipped with the reason.
-        Returned values travel by pickle; leave tensors on the CPU.  Raises RankFailed naming the rank that died,
+        Returned values travel by pickle; leave tensors on the CPU.  Raises HpmlError naming the rank that died,
         raised or hung, and how; CheckFailed or Skipped where a rank's `check` or `skip` did.
         """
         from hpml_plugins.measure.ranks.launch import run_ranks
@@ -288,7 +288,10 @@ class Bench:
         lengths = {column: len(values) for column, values in columns.items()}
         if len(set(lengths.values())) > 1:
             raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
-        plain = {column: [_plain(value) for value in values] for column, values in columns.items()}
+        plain = {
+            column: [str(value) if isinstance(value, str) else float(value) for value in values]
+            for column, values in columns.items()
+        }
         try:
             self.attached[name] = Series(plain, dict(units or {}))
         except ValueError as error:
@@ -332,7 +335,3 @@ class Bench:
             return importlib.import_module(name)
         except ImportError as error:
             self.skip(f"module {name} does not import: {error}")
-
-
-def _plain(value: float | str) -> float | str:
-    return str(value) if isinstance(value, str) else float(value)

@@ -44,10 +44,6 @@ class Move(NamedTuple):
     calls: float = 0.0
 
 
-class Stalled(Exception):
-    """The counter does not move under load."""
-
-
 def measure_energy(bench: Bench, step: Step) -> Samples | None:
     """See Bench.energy."""
     kind, _, number = bench.device.partition(":")
@@ -62,19 +58,17 @@ def measure_energy(bench: Bench, step: Step) -> Samples | None:
         idle = bench.once("idle_power", lambda: idle_power(counter.moved))
         try:
             moves, settled = under_load(run_on(step, wait, counter.moved))
-        except Stalled:
+        except StopIteration:
             bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
-    windows = split(moves)
-    powers = [(end.energy - start.energy) / (end.at - start.at) for start, end in windows]
-    gross = [(end.energy - start.energy) / (end.calls - start.calls) for start, end in windows]
-    seconds = [(end.at - start.at) / (end.calls - start.calls) for start, end in windows]
+    pairs = split(moves)
+    windows = [(end.at - start.at, end.energy - start.energy, end.calls - start.calls) for start, end in pairs]
     return Samples.of(
-        [max(0.0, energy - idle * time) for energy, time in zip(gross, seconds, strict=True)],
+        [max(0.0, energy - idle * seconds) / calls for seconds, energy, calls in windows],
         "J",
         idle_power=idle,
-        power=statistics.median(powers),
-        gross=statistics.median(gross),
+        power=statistics.median(energy / seconds for seconds, energy, _ in windows),
+        gross=statistics.median(energy / calls for _, energy, calls in windows),
         counter_step=statistics.median(end.at - start.at for start, end in itertools.pairwise(moves)),
         calls=round(moves[-1].calls - moves[0].calls),
         stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
@@ -96,7 +90,7 @@ def idle_power(moved: Moved) -> float:
 
 
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
-    """Call the step again and again; yields each move of the counter. Raises Stalled."""
+    """Call the step again and again; yields each move of the counter, until it does not move any more under load."""
     batch, calls, started = 1, 0, time.monotonic()
     last, seen = moved(), started
     while started - seen < LONGEST_STEP:
@@ -112,11 +106,10 @@ def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
         if ended - started < BATCH / 2:
             batch *= 2
         started = ended
-    raise Stalled
 
 
 def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
-    """The moves of a round's windows under settled load, and whether it did settle."""
+    """The moves of a round's windows under settled load, and whether it did settle. Raises StopIteration."""
     seen = [next(moves)]
     start = seen[0].at
     settled = False
@@ -141,12 +134,12 @@ def is_settled(moves: list[Move]) -> bool:
 
 
 def split(moves: list[Move]) -> list[tuple[Move, Move]]:
-    """Windows of at least WINDOW, each from one move of the counter to another; what is left over joins the last."""
+    """Windows of at least WINDOW, each from one move of the counter to another; what is left over is dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:
             ends.append(move)
-    return list(itertools.pairwise(ends)) or [(moves[0], moves[-1])]
+    return list(itertools.pairwise(ends))
 
 
 def _synchronizer(device: str) -> Step:

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.power_limit import LimitGuards
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
-from hpml_plugins.node.nvml import Card, GpuLost, open_cards, open_others
+from hpml_plugins.node.nvml import Card, open_cards, open_others
 
 #: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
@@ -94,7 +95,6 @@ class Telemetry:
     """The last reading of each watched GPU, in memory that the watching process shares with those that measure."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
         self._fast = multiprocessing.RawValue("b", 0)
         #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set (`power_limit`).
@@ -140,12 +140,12 @@ class GpuMonitor:
             self._process.start()
             theirs.close()
 
-    def check(self) -> None:
-        """Raise GpuLost once a card is."""
-        if self._process is not None:
-            with suppress(OSError, EOFError):  # it died: `finish` says so
-                if self._pipe.poll():
-                    raise GpuLost(self._pipe.recv())
+    def check(self) -> str:
+        """Why what is measured does not count, once that is known; empty before."""
+        with suppress(OSError, EOFError):  # it died: `finish` says so
+            if self._process is not None and self._pipe.poll():
+                return str(self._pipe.recv())
+        return ""
 
     def finish(self) -> Seen:
         """What was seen."""
@@ -210,7 +210,7 @@ class Sampler:
             self._cards = open_cards(gpus)
             with suppress(Exception):  # of others nothing is promised
                 self._others = open_others(gpus)
-        except GpuLost as lost:
+        except HpmlError as lost:
             self.seen.fault = lost.what
         except Exception as error:
             self.seen.warnings.append(f"measured without watching the GPU: {error}")
@@ -218,7 +218,6 @@ class Sampler:
         self._reasons = 0
         #: Of a card that does not count how long it throttled: since when it is known, and how long by its reasons.
         self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
-        self._readings = [Reading(0.0, 0.0) for _ in self._cards]
         self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
@@ -231,7 +230,7 @@ class Sampler:
         if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
             self._slow_at = time.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled, last = time.monotonic(), card.throttled(), self._readings[number]
+            now, throttled, last = time.monotonic(), card.throttled(), telemetry.read(number) or Reading(0.0, 0.0)
             if throttled is None:
                 before, total = self._throttled[number]
                 throttled = total + (now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0)
@@ -248,8 +247,7 @@ class Sampler:
             if slow:
                 row = card.row()
                 found |= {name: row[name] or 0.0 for name in ("utilization", "memory_utilization", "memory_used")}
-            self._readings[number] = last._replace(**found)
-            telemetry.write(number, self._readings[number])
+            telemetry.write(number, last._replace(**found))
 
     def look(self) -> None:
         """Take one row of each GPU."""

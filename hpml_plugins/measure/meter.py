@@ -12,21 +12,11 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 
-from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
+from hpml_plugins.measure.gpu_monitor import UNITS, Reading, Telemetry
 
-#: s between two looks of a meter.
-INTERVAL = 0.2
-UNITS = {
-    "time": "s",
-    "sm_clock": "Hz",
-    "utilization": "1",
-    "memory_utilization": "1",
-    "power": "W",
-    "memory_used": "B",
-}
 RAPL = Path("/sys/class/powercap")
 
 
@@ -83,13 +73,13 @@ class EnergyCounter:
             self.problem = f"{error.filename}: {error.strerror}"
 
 
-class Meter:
+class Meter(AbstractContextManager["Meter"]):
     """What the processor did while a block ran; see Bench.meter. All but `columns` is there after the block.
 
     seconds: how long the block took.  energy: J.  columns: what was sampled.
     """
 
-    def __init__(self, telemetry: Telemetry | None, *, gpus: int, interval: float = INTERVAL) -> None:
+    def __init__(self, telemetry: Telemetry | None, *, gpus: int, interval: float) -> None:
         self.seconds = 0.0
         self.energy: float | None = None
         self.columns: dict[str, list[float]] = {}
@@ -105,9 +95,7 @@ class Meter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         if not self.columns:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
-from hpml_plugins.isolation import ProcessOutcome, Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
@@ -26,7 +26,6 @@ from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.node import gpus_used, unmet
-from hpml_plugins.node.nvml import GpuLost
 
 
 @dataclass(frozen=True)
@@ -70,32 +69,30 @@ def measure_point(
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
-    warnings: list[str] = []
 
-    def on_message(kind: str, payload: bytes) -> None:
-        if kind == "answer":
-            answers.append(msgspec.json.decode(payload, type=Record))
-        elif kind == "warning":
-            warnings.append(payload.decode())
-        elif kind == "progress" and progress:
-            progress(*msgspec.json.decode(payload))
+    def on_message(message: bytes) -> None:
+        told = msgspec.json.decode(message, type=Record | tuple[str, float | None])
+        if isinstance(told, Record):
+            answers.append(told)
+        elif progress:
+            progress(*told)
 
     limit = timeout or benchmark.timeout
     deadline = clock + limit
     watched = gpus_used(benchmark, params, context.node) if context.watch else 0
     monitor = GpuMonitor(context.node.gpus[:watched])
     try:
-        try:
-            outcome = run_isolated(
-                lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
-                limit,
-                on_message,
-                monitor.check,
-            )
-        except GpuLost as lost:
-            answers, outcome = [], ProcessOutcome(lost.what, "")
-        measured = answers[-1] if answers else replace(record, reason=outcome.fault or "reported nothing")
-        measured = _with_what_was_seen(replace(measured, warnings=measured.warnings + warnings), monitor.finish())
+        outcome = run_isolated(
+            lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
+            limit,
+            on_message,
+            monitor.check,
+        )
+        fault = outcome.fault or ("" if answers else "reported nothing")
+        measured = replace(record, reason=fault) if fault else answers[-1]
+        if outcome.left:
+            measured.warnings.append("the benchmark left processes behind; they were ended")
+        measured = _with_what_was_seen(measured, monitor.finish())
     finally:
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
@@ -117,7 +114,7 @@ def _measure_here(
         gpus=gpus_used(benchmark, params, context.node),
         seed=context.seed,
         plan=context.plan.in_rounds(context.rounds),
-        report=lambda text, share: send("progress", msgspec.json.encode((text, share))),
+        report=lambda text, share: send(msgspec.json.encode((text, share))),
         deadline=deadline,
         telemetry=telemetry,
         shared=context.scratch / record.point if context.scratch and context.rounds > 1 else None,
@@ -148,7 +145,7 @@ def _measure_here(
         data=bench.used_data,
         work=bench.declared_work,
     )
-    send("answer", msgspec.json.encode(record))
+    send(msgspec.json.encode(record))
 
 
 def to_metrics(
@@ -173,7 +170,7 @@ def to_metrics(
         value = returned[name]
         if value is None:
             continue
-        samples = value if isinstance(value, Samples) else _plain(name, value)
+        samples = _as_samples(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
         if bad := [number for number in samples.values + samples.boost if not math.isfinite(number)]:
@@ -195,8 +192,7 @@ def _rates(
     for of, work in works.items():
         if returned.get(of) is None:
             raise ResultError(f"work is declared of {of!r}, which measure did not return")
-        value = returned[of]
-        time = value if isinstance(value, Samples) else _plain(of, value)
+        time = _as_samples(of, returned[of])
         for metric in benchmark.metrics:
             if metric.name not in returned and (amount := work.amount(metric.unit)):
                 found[metric.name] = (amount / time).note(work=of)
@@ -222,9 +218,9 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     return replace(record, status="failed", reason=f"{seen.fault}{own}", metrics={})
 
 
-def _plain(name: str, value: object) -> Samples:
+def _as_samples(name: str, value: object) -> Samples:
     try:
-        return Samples((float(value),))  # type: ignore[arg-type]
+        return value if isinstance(value, Samples) else Samples((float(value),))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 

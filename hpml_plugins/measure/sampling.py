@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hpml_plugins.errors import ResultError
 from hpml_plugins.model.samples import Samples
@@ -36,24 +37,13 @@ class SamplingPlan:
     most: int = 2000
     rounds: int = 1
 
-    def but(
-        self,
-        *,
-        precision: float | None = None,
-        budget: float | None = None,
-        warm_up: float | None = None,
-        fewest: int | None = None,
-    ) -> SamplingPlan:
-        """The same plan with what is given replaced. precision: 0 spends the whole budget.  budget: s, of all rounds
-        together.
+    def but(self, *, budget: float | None = None, **changes: Any) -> SamplingPlan:
+        """The same plan with what is given and not None replaced. budget: s, of all rounds together.
+
+        changes: of the other fields. A precision of 0 spends the whole budget.
         """
-        return replace(
-            self,
-            precision=self.precision if precision is None else precision,
-            budget=self.budget if budget is None else budget / self.rounds,
-            warm_up=self.warm_up if warm_up is None else warm_up,
-            fewest=self.fewest if fewest is None else fewest,
-        )
+        given = {name: value for name, value in changes.items() if value is not None}
+        return replace(self, budget=self.budget if budget is None else budget / self.rounds, **given)
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise.

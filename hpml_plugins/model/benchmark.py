@@ -91,7 +91,8 @@ class Benchmark:
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        where = _place(self.measure)
+        code = getattr(self.measure, "__code__", None)
+        where = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
         check_name("benchmark", self.name, where)
         for fault in _faults(self):
             raise DefinitionError(f"benchmark {self.name!r}: {fault}", where)
@@ -159,8 +160,3 @@ def check_name(kind: str, name: str, where: str = "") -> None:
     """Raise DefinitionError for what cannot be a name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(f"{kind} name {name!r} must be lower-case letters, digits and _ (asv's names)", where)
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""

@@ -22,7 +22,7 @@ class LoadableData(Protocol):
         """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at file names only."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
-        """The data set in memory; nothing is downloaded. Raises DataError where it is missing or damaged.
+        """The data set in memory; nothing is downloaded. Raises HpmlError where it is missing or damaged.
 
         progress: called with a description of each slow step. The data set has `take(train, test, seed)`, which selects
         that many samples by the seed (None: all), and `facts()`, which a Record stores: digest, sizes, which part.

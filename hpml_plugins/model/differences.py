@@ -42,9 +42,9 @@ def differences(a: Record, b: Record) -> list[Confounder]:
         Confounder(f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b)))
         for name in sorted(a.data.keys() & b.data.keys())
     ]
-    if any(each.name == "host" and each.a and each.b and each.a != each.b for each in found):
-        found = [each for each in found if each.name != "boot"]  # another host was booted another time
     told = [each for each in found if each.a and each.b and each.a != each.b]
+    if "host" in (each.name for each in told):
+        told = [each for each in told if each.name != "boot"]  # another host was booted another time
     return [*told, *_conditions(a, b)]
 
 
@@ -148,7 +148,7 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     "CUDA": _node_fact("cuda"),
     "Python": _node_fact("python"),
     "NCCL": _info("nccl"),
-    "cores": lambda record: str(record.node.get("num_cpu") or ""),
+    "cores": _node_fact("num_cpu"),
     "other processes on the card": lambda record: _spell(record.conditions.get("other_processes")),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",
     "regime": _regime,

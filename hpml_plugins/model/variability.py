@@ -154,17 +154,17 @@ class Difference:
         return self.ratio if self.direction == "higher" else 1 / self.ratio
 
 
-def compare_values(pairs: Sequence[tuple[Values, Values, str]], margin: float = MARGIN) -> list[Difference]:
+def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
     """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
 
-    SAME: the 95 % interval of the ratio lies within the margin.  BETTER, WORSE: it does not, and the difference would
+    SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and the difference would
     arise from equal things too seldom; counts by any difference.  AMBIGUOUS: neither can be said, or no direction is
     better.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(*pair) for pair in pairs]
     adjusted = iter(correct([each.p for each in raw if each.p is not None]))
-    return [_judged(each, next(adjusted) if each.p is not None else 1.0, margin) for each in raw]
+    return [_judged(each, next(adjusted) if each.p is not None else 1.0) for each in raw]
 
 
 def correct(p_values: Sequence[float]) -> list[float]:
@@ -194,9 +194,9 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     return Difference("AMBIGUOUS", ratio, ratio / factor, ratio * factor, p, direction=direction)
 
 
-def _judged(found: Difference, adjusted: float, margin: float) -> Difference:
+def _judged(found: Difference, adjusted: float) -> Difference:
     verdict = found.verdict
-    if found.low is not None and found.high is not None and 1 - margin <= found.low < found.high <= 1 + margin:
+    if found.low is not None and found.high is not None and 1 - MARGIN <= found.low < found.high <= 1 + MARGIN:
         verdict = "SAME"
     elif adjusted < ERROR_RATE and found.times is not None:
         verdict = "BETTER" if found.times > 1 else "WORSE"

@@ -59,17 +59,14 @@ class Roof:
     """The measured roof of a machine: the highest rates in its Records of steps that were declared to look for them."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._flop: dict[tuple[bool, str], float] = {}
-        self._bytes: dict[bool, float] = {}
+        self._highest: dict[tuple[bool, str], float] = {}
         for record in records:
             for name, work in record.work.items():
                 if work.roof and (seconds := record.median(name)):
-                    on_gpu, seconds = work.gpus > 0, seconds * max(1, work.gpus)
-                    self._bytes[on_gpu] = max(self._bytes.get(on_gpu, 0.0), work.bytes / seconds)
-                    key = on_gpu, work.dtype
-                    self._flop[key] = max(self._flop.get(key, 0.0), work.flop / seconds)
+                    for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
+                        key, rate = (work.gpus > 0, kind), amount / seconds / max(1, work.gpus)
+                        self._highest[key] = max(self._highest.get(key, 0.0), rate)
 
     def limit(self, work: DeclaredWork) -> Limit:
         """That of the device that the work ran on."""
-        on_gpu = work.gpus > 0
-        return Limit(self._flop.get((on_gpu, work.dtype)), self._bytes.get(on_gpu))
+        return Limit(*(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes")))

@@ -26,10 +26,6 @@ _INSTANT_POWER = 186
 _THROTTLING = (0, 1)
 
 
-class GpuLost(HpmlError):
-    """A card fell away while it was measured; nothing that was measured meanwhile counts."""
-
-
 class Found(msgspec.Struct, frozen=True):
     """The GPUs in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering."""
 
@@ -124,9 +120,9 @@ class Card:
         nvml, memory = self._nvml, self._ask("GetMemoryInfo")
         ecc, mig = self._ask("GetEccMode"), self._ask("GetMigMode")
         return Gpu(
-            name=_text(nvml.nvmlDeviceGetName(self._handle)),
+            name=nvml.nvmlDeviceGetName(self._handle),
             memory=float(memory.total) if memory else 0.0,
-            uuid=_text(self._ask("GetUUID") or ""),
+            uuid=self._ask("GetUUID") or "",
             power_limit=self._number(1e-3, "GetEnforcedPowerLimit") or 0.0,
             max_sm_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_SM) or 0.0,
             max_memory_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_MEM) or 0.0,
@@ -142,7 +138,7 @@ class Card:
         if bus is None:
             return None
         # NVML writes the domain with eight digits, the system with four.
-        place = Path("/sys/bus/pci/devices", _text(bus).lower()[-12:], "numa_node")
+        place = Path("/sys/bus/pci/devices", bus.lower()[-12:], "numa_node")
         try:
             node = int(place.read_text())
         except (OSError, ValueError):
@@ -172,7 +168,7 @@ class Card:
 def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
     """These GPUs through NVML, open until this process ends: it must not fork one that uses CUDA (`gpu_monitor`).
 
-    Raises GpuLost for one that is gone, and whatever NVML raises where it refuses.
+    Raises HpmlError for one that is gone, and whatever NVML raises where it refuses.
     """
     import pynvml
 
@@ -183,7 +179,7 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
             cards.append(Card(pynvml, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), gpu, number))
         except Exception as error:
             if why := _why_lost(error, f"GPU {number} ({gpu.name})", gpu):
-                raise GpuLost(why) from None
+                raise HpmlError(why) from None
             raise
     return cards
 
@@ -195,8 +191,8 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
     known, others = {gpu.uuid for gpu in gpus}, []
     for number in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        if (uuid := _text(pynvml.nvmlDeviceGetUUID(handle))) not in known:
-            others.append(Card(pynvml, handle, Gpu(_text(pynvml.nvmlDeviceGetName(handle)), uuid=uuid), number))
+        if (uuid := pynvml.nvmlDeviceGetUUID(handle)) not in known:
+            others.append(Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number))
     return others
 
 
@@ -206,9 +202,7 @@ def read_gpus() -> Found:
     A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
     """
     answers: list[bytes] = []
-    outcome = run_isolated(
-        lambda send: send("found", msgspec.json.encode(_read_gpus())), PATIENCE, lambda _, told: answers.append(told)
-    )
+    outcome = run_isolated(lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append)
     return msgspec.json.decode(answers[0], type=Found) if answers else Found(problem=f"NVML: {outcome.fault}")
 
 
@@ -227,7 +221,7 @@ def _read_gpus() -> Found:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         return Found(
             gpus=tuple(Card(pynvml, handle).gpu for handle in handles),
-            driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+            driver=pynvml.nvmlSystemGetDriverVersion(),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
     except pynvml.NVMLError as error:
@@ -257,7 +251,3 @@ def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:
         f"{label} is lost: NVML says {state!r}; dmesg has an Xid that says why, and "
         "nvidia-smi --gpu-reset or a reboot may bring it back"
     )
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

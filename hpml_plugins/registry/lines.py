@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,14 +83,12 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
 
 
 def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
-    from msgspec import inspect  # takes a tenth of a command's start, and only errors need it
-
     message, _, spelled = str(error).partition(" - at `")
     path: list[str | int] = [
         int(index) if index else key for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled.rstrip("`"))
     ]
     if unknown := re.search(r"unknown field `(.+)`", message):
-        known = _keys(inspect.type_info(shape), path)
+        known = {key for each in msgspec.json.schema(shape)["$defs"].values() for key in each.get("properties", ())}
         return RegistryError(f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}", lines.at((*path, unknown[1])))
     if missing := re.search(r"missing required field `(.+)`", message):
         return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
@@ -99,25 +96,6 @@ def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> Re
         message += "; put it in quotes"
     at = ".".join(str(part) for part in path)
     return RegistryError(f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path)))
-
-
-def _keys(shape: Any, path: Sequence[str | int]) -> list[str]:
-    """The keys that the mapping at that path may have. shape: of `msgspec.inspect`."""
-    from msgspec import inspect
-
-    if isinstance(shape, inspect.Metadata):
-        return _keys(shape.type, path)
-    if isinstance(shape, inspect.UnionType):
-        return [key for kind in shape.types for key in _keys(kind, path)]
-    if isinstance(shape, inspect.StructType):
-        if not path:
-            return [field.encode_name for field in shape.fields]
-        return [key for field in shape.fields if field.encode_name == path[0] for key in _keys(field.type, path[1:])]
-    if isinstance(shape, inspect.ListType) and path:
-        return _keys(shape.item_type, path[1:])
-    if isinstance(shape, inspect.DictType) and path:
-        return _keys(shape.value_type, path[1:])
-    return []
 
 
 def _check_events(text: str, name: str) -> None:

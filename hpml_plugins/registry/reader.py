@@ -137,10 +137,6 @@ class Registry:
         named = (name for entry in self.plugins for name in entry.profiles)
         return list(dict.fromkeys([EVERYTHING, *named]))
 
-    def entry(self, plugin: str) -> PluginEntry:
-        """The plugin's entry."""
-        return self.plugins[self._places[plugin]]
-
     def at(self, plugin: str, *path: str) -> str:
         """`file:line` of a plugin's entry, or of the value at that path in it."""
         return self.lines.at(("plugins", self._places[plugin], *path))

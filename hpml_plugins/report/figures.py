@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hpml_plugins.errors import PluginError, describe
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
@@ -28,28 +28,24 @@ class Drawable:
     plugin: str
     figure: Figure
     table: Table
-    error: PluginError | None = None
+    error: HpmlError | None = None
     note: str = ""
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
-    """The figures of a plugin. Raises PluginError when it raises, or offers what is no Figure."""
+    """The figures of a plugin. Raises HpmlError when it raises, or offers what is no Figure."""
     name = plugin.entry.name
-    if plugin.hooks is None:
-        return []
     try:
-        figures = [figure for answer in plugin.hooks.hpml_figures() for figure in answer]
+        figures = plugin.offered("hpml_figures", Figure)
     except Exception as error:
-        raise PluginError(f"hpml_figures of plugin {name!r}: {describe(error)}", plugin.where) from error
+        raise HpmlError(f"hpml_figures of plugin {name!r}: {describe(error)}", plugin.where) from error
     own = {benchmark.name for benchmark in plugin.benchmarks}
     seen: set[str] = set()
     for figure in figures:
-        if not isinstance(figure, Figure):
-            raise PluginError(f"hpml_figures of plugin {name!r} returned {type(figure).__name__}, not Figures")
         if figure.name in seen:
-            raise PluginError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
+            raise HpmlError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
         if strangers := [each for each in figure.benchmarks if each not in own]:
-            raise PluginError(
+            raise HpmlError(
                 f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is none of its "
                 f"benchmarks ({', '.join(sorted(own))})",
                 plugin.where,
@@ -72,7 +68,7 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
             table = figure.table(own) if own else Table({})
             yield Drawable(plugin.entry.name, figure, table, note=_note(own))
         except Exception as error:
-            fault = PluginError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
+            fault = HpmlError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
 
@@ -99,7 +95,7 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     """The figure as a file of this form: "svg", "png" or "pdf". None for a figure that is a table alone.
 
     A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a sheet that is left
-    empty gives None too. Raises PluginError, with the figure's name, for what cannot be drawn.
+    empty gives None too. Raises HpmlError, with the figure's name, for what cannot be drawn.
     """
     figure = drawable.figure
     try:
@@ -107,7 +103,7 @@ def render(drawable: Drawable, form: str) -> bytes | None:
             return _converted(complete(figure.chart, drawable.table, figure.title), form)
         return _drawn(drawable, form) if figure.draw else None
     except Exception as error:
-        raise PluginError(
+        raise HpmlError(
             f"figure {figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
         ) from error
 

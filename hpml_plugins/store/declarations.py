@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+
+from hpml_plugins.store.asv_results import value_of
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
@@ -94,12 +95,9 @@ def sorted_values(spellings: Iterable[str]) -> list[str]:
     """Values of a parameter, as Python's repr: numbers by size, then the others by name."""
 
     def key(spelling: str) -> tuple[int, float, str]:
-        try:
-            number = ast.literal_eval(spelling)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            number = None
-        is_number = isinstance(number, int | float) and number == number
-        return (0, number, spelling) if is_number else (1, 0.0, spelling)
+        value = value_of(spelling)
+        is_number = isinstance(value, int | float) and value == value
+        return (0, float(value), spelling) if is_number else (1, 0.0, spelling)
 
     return sorted(spellings, key=key)
 
@@ -121,9 +119,9 @@ def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[st
 def _rank(entry: Any) -> tuple[Any, ...]:
     declaration = _declaration(entry)
     if not declaration:
-        return False, (), (), _canonical(entry)
+        return False, (), (), json.dumps(entry, sort_keys=True)
     rest = {key: value for key, value in entry.items() if key != "params"}
-    return True, _version(declaration.version), declaration.param_names, _canonical(rest)
+    return True, _version(declaration.version), declaration.param_names, json.dumps(rest, sort_keys=True)
 
 
 def _version(text: str) -> tuple[int, Any]:
@@ -140,7 +138,3 @@ def _spell(entry: Any) -> str:
     if not declaration:
         return repr(entry)[:100]
     return f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

@@ -26,16 +26,6 @@ from hpml_plugins.store.records import RECORDS, decode_file
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
-@dataclass
-class MergeReport:
-    """What a merge did. records: new ones, by machine.  files: written.  conflicts: decided.  skipped: left alone."""
-
-    records: dict[str, int] = field(default_factory=dict)
-    files: list[Path] = field(default_factory=list)
-    conflicts: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-
 def find_results(folder: Path) -> Path:
     """The results folder that is meant: the folder itself, or `results` in it. Raises UsageError for neither."""
     for found in (folder, folder / "results"):
@@ -45,13 +35,13 @@ def find_results(folder: Path) -> Path:
     raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
 
 
-def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> MergeReport:
+def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> Merge:
     """Put the union of all into one results folder; the others are only read.
 
     A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
     a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
     """
-    merge = _Merge(into, dry_run, MergeReport())
+    merge = Merge(into, dry_run)
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
@@ -60,17 +50,20 @@ def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False,
                 for place in places:
                     merge.add(source / place, into / place)
     if not dry_run:
-        merge.report.files += project(into, force=True)
-    return merge.report
+        merge.files += project(into, force=True)
+    return merge
 
 
 @dataclass
-class _Merge:
-    """One merge under way."""
+class Merge:
+    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.  skipped: left alone."""
 
     into: Path
     dry_run: bool
-    report: MergeReport
+    records: dict[str, int] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     def find(self, source: Path) -> list[Path]:
         """The files of a results folder by machine, Records first; everything else is named and left alone."""
@@ -80,11 +73,11 @@ class _Merge:
             if any(part.startswith(".") for part in place.parts) or place.suffix == ".damaged":
                 continue
             if (source / place).is_symlink():  # it may point at anything of this machine
-                self.report.skipped.append(f"{source / place}: a symbolic link; ignored")
+                self.skipped.append(f"{source / place}: a symbolic link; ignored")
             elif any(place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS):
                 found.append(place)
             elif not (source / place).is_dir():
-                self.report.skipped.append(f"{source / place}: not a result; ignored")
+                self.skipped.append(f"{source / place}: not a result; ignored")
         return found
 
     def lock(self, name: str) -> Lock:
@@ -106,11 +99,11 @@ class _Merge:
             else:
                 joined, decided = join_results(measured_here(target.parent, target.name), ours, theirs), []
         except HpmlError as error:
-            self.report.skipped.append(str(error) if error.where else f"{source}: {error}")
+            self.skipped.append(str(error) if error.where else f"{source}: {error}")
             return
-        self.report.conflicts += [f"{target}: {each}" for each in decided]
+        self.conflicts += [f"{target}: {each}" for each in decided]
         if joined != ours:
-            self.report.files.append(target)
+            self.files.append(target)
             if not self.dry_run:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
                 text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
@@ -129,30 +122,26 @@ class _Merge:
         theirs = self._lines(source)
         foreign = {line for line, record in theirs.items() if record.machine != machine}
         if foreign:
-            self.report.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
+            self.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
         ours = {} if target.is_symlink() else self._lines(target)
         joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
         new = len(joined) - len(ours)
         if not new:
             return
-        self.report.records[machine] = self.report.records.get(machine, 0) + new
-        self.report.conflicts += [f"{target}: {each}" for each in _contradictions(joined.values())]
-        self.report.files.append(target)
+        self.records[machine] = self.records.get(machine, 0) + new
+        self.conflicts += [f"{target}: {each}" for each in _contradictions(joined.values())]
+        self.files.append(target)
         if not self.dry_run:
             ordered = sorted(joined, key=lambda line: (joined[line].started, line))
             atomic_write(target, b"".join(ordered))
 
     def _lines(self, path: Path) -> dict[bytes, Record]:
         """The complete lines of a file of Records; what is none is reported and left out."""
-
-        def damaged(damage: object) -> None:
-            self.report.skipped.append(str(damage))
-
-        return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), damaged))
+        return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), self.skipped.append))
 
     def _put_aside(self, target: Path, problem: str) -> None:
         aside = target.with_name(f"{target.name}.damaged")
-        self.report.skipped.append(f"{problem}; renamed to {aside.name}")
+        self.skipped.append(f"{problem}; renamed to {aside.name}")
         if not self.dry_run:
             target.replace(aside)
 

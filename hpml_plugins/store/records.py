@@ -124,11 +124,6 @@ def ask_git(repository: Path, *words: str) -> str:
         return ""
 
 
-def age(record: Record, order: Mapping[str, int]) -> tuple[int, float]:
-    """Sorts Records by the commit's position in history, then by when they were started. Unknown commits come first."""
-    return order.get(record.commit, -1), record.started
-
-
 def current_records(
     records: Iterable[Record], versions: Mapping[str, str] | None, order: Mapping[str, int]
 ) -> list[Record]:
@@ -138,11 +133,15 @@ def current_records(
     benchmarks and versions are left out. None: every version is a point of its own.  order: see `commit_order`.
     Sorted by machine and benchmark; the points of a benchmark in the order in which they were first met.
     """
+
+    def age(record: Record) -> tuple[int, float]:
+        return order.get(record.commit, -1), record.started
+
     found: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record.status != "ok" or (versions is not None and versions.get(record.benchmark) != record.version):
             continue
         key = (record.machine, record.benchmark, record.point)
-        if key not in found or age(record, order) >= age(found[key], order):
+        if key not in found or age(record) >= age(found[key]):
             found[key] = record
     return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))

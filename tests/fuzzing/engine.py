@@ -231,9 +231,9 @@ def fuzz(kind: Kind, run: Callable[[Trial], None], folder: Path, timeout: float)
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
         trial = Trial(kind, folder)
         run(trial)
-        send("counts", msgspec.msgpack.encode(trial.finish()))
+        send(msgspec.msgpack.encode(trial.finish()))
 
-    outcome = run_isolated(here, timeout, lambda name, payload: told.append(payload) if name == "counts" else None)
+    outcome = run_isolated(here, timeout, told.append)
     assert told, f"{kind.name}: {outcome.fault}\n{outcome.output}"
     return msgspec.msgpack.decode(told[-1], type=Counts)
 

@@ -53,7 +53,8 @@ def _read_registry(data: bytes, folder: Path) -> str:
     assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
     for entry in registry.enabled:
-        fitted = apply_registry(LoadedPlugin(entry, registry.at(entry.name), (_toy(),)), registry, taken)
+        plugin = LoadedPlugin(entry, registry.folder, registry.at(entry.name), (_toy(),))
+        fitted = apply_registry(plugin, entry, registry, taken)
         if fitted.error and "toy" in entry.grid:
             raise fitted.error
     return "read"

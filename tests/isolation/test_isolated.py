@@ -27,7 +27,7 @@ RUNNER = """
         (folder / "partial").rename(folder / "pid")
         time.sleep(60)
 
-    outcome = run_isolated(wait, 60, lambda kind, payload: None)
+    outcome = run_isolated(wait, 60, lambda message: None)
     (folder / "outcome").write_text(outcome.fault)
 """
 
@@ -63,12 +63,12 @@ def test_who_is_ended_alone_failed(tmp_path: Path, number: signal.Signals, told:
 
 
 def test_what_a_function_sends_arrives_before_its_end() -> None:
-    told: list[tuple[str, bytes]] = []
+    told: list[bytes] = []
 
     def here(send: Send) -> None:
-        send("number", b"7")
+        send(b"7")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    outcome = run_isolated(here, 30, lambda kind, payload: told.append((kind, payload)))
-    assert told == [("number", b"7")]
+    outcome = run_isolated(here, 30, told.append)
+    assert told == [b"7"]
     assert outcome.fault == "died of SIGTERM"

@@ -1,4 +1,4 @@
-"""`tile_access` once more in plain Python, for numba's simulator, which cannot run code that is made as machine code.
+"""`tile_kernel.make_access` in plain Python, for numba's simulator, which cannot run made machine code.
 
 Every access is held against its bounds and its border.
 """
@@ -19,16 +19,13 @@ class PlainAccess:
         self.kind, self.tile = kind, kind.tile
         self.number = np.dtype(kind.dtype).type
 
-    def zeros(self) -> list[Any]:
-        return [self.number(0)] * (self.tile.high * self.tile.wide)
-
     def fetch_a(self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int) -> list[Any]:
-        down = self.tile.threads // self.kind.a_line
-        return self._fetch(self.kind.a_loads, down, x, at, step, row, rows, column, columns)
+        down = self.tile.threads // self.kind.a.line
+        return self._fetch(self.kind.a.loads, down, x, at, step, row, rows, column, columns)
 
     def fetch_b(self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int) -> list[Any]:
-        down = self.tile.threads // self.kind.b_line
-        return self._fetch(self.kind.b_loads, down, x, at, step, row, rows, column, columns)
+        down = self.tile.threads // self.kind.b.line
+        return self._fetch(self.kind.b.loads, down, x, at, step, row, rows, column, columns)
 
     def _fetch(
         self, loads: int, down: int, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int
@@ -47,12 +44,12 @@ class PlainAccess:
         return values
 
     def put_a(self, shared: Any, at: int, values: list[Any]) -> None:
-        down = self.tile.threads // self.kind.a_line
-        self._put(self.kind.a_loads, down, self.kind.a_pitch, self.kind.a_turned, shared, at, values)
+        down = self.tile.threads // self.kind.a.line
+        self._put(self.kind.a.loads, down, self.kind.a.pitch, self.kind.a.turned, shared, at, values)
 
     def put_b(self, shared: Any, at: int, values: list[Any]) -> None:
-        down = self.tile.threads // self.kind.b_line
-        self._put(self.kind.b_loads, down, self.kind.b_pitch, self.kind.b_turned, shared, at, values)
+        down = self.tile.threads // self.kind.b.line
+        self._put(self.kind.b.loads, down, self.kind.b.pitch, self.kind.b.turned, shared, at, values)
 
     def _put(self, loads: int, down: int, pitch: int, turned: bool, shared: Any, at: int, values: list[Any]) -> None:
         for i in range(loads):
@@ -64,8 +61,8 @@ class PlainAccess:
         tile, kind = self.tile, self.kind
         sums = list(sums)
         for level in range(tile.depth):
-            left = [a[a_at + level * kind.a_pitch + self._row(i)] for i in range(tile.high)]
-            right = [b[b_at + level * kind.b_pitch + self._column(j)] for j in range(tile.wide)]
+            left = [a[a_at + level * kind.a.pitch + self._row(i)] for i in range(tile.high)]
+            right = [b[b_at + level * kind.b.pitch + self._column(j)] for j in range(tile.wide)]
             for i in range(tile.high):
                 for j in range(tile.wide):
                     sums[i * tile.wide + j] += left[i] * right[j]

@@ -14,15 +14,8 @@ from hpml_plugins import Benchmark, HpmlError, Node, Record, Samples
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins.allreduce import hpml_benchmarks
-from hpml_plugins.plugins.allreduce.buffers import PERIOD, Buffers, value
-from hpml_plugins.plugins.allreduce.choice import logging_to, parse_choice, read_choice
-from hpml_plugins.plugins.allreduce.formulas import (
-    COLLECTIVES,
-    algorithm_bandwidth,
-    bus_bandwidth,
-    bus_factor,
-    size_in_bytes,
-)
+from hpml_plugins.plugins.allreduce.collectives import COLLECTIVES, bandwidths, bus_factor, size_in_bytes
+from hpml_plugins.plugins.allreduce.nccl_log import logging_to, read_choice
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -78,9 +71,9 @@ def test_the_bus_factors_by_hand(collective: str, ranks: int, factor: float) -> 
 
 
 def test_the_bandwidths_by_hand() -> None:
-    assert algorithm_bandwidth(1_000_000, 0.002) == 5e8  # 1 MB in 2 ms
-    assert bus_bandwidth("all_reduce", 1_000_000, 0.002, 4) == 7.5e8  # times 3 / 2
-    assert bus_bandwidth("all_gather", 800, Samples.of([2.0, 4.0], "s"), 2).values == (200.0, 100.0)
+    # 1 MB in 2 ms, times 3 / 2
+    assert bandwidths("all_reduce", 1_000_000, 0.002, 4) == {"algorithm_bandwidth": 5e8, "bus_bandwidth": 7.5e8}
+    assert bandwidths("all_gather", 800, Samples.of([2.0, 4.0], "s"), 2)["bus_bandwidth"].values == (200.0, 100.0)
 
 
 def test_one_rank_and_an_unknown_collective_have_no_bus_bandwidth() -> None:
@@ -90,7 +83,9 @@ def test_one_rank_and_an_unknown_collective_have_no_bus_bandwidth() -> None:
         bus_factor("all_to_all", 2)
 
 
-def buffers(collective: str, index: int = 0, count: int = 2, elements: int = 6, *, in_place: bool) -> Buffers:
+def buffers(collective: str, index: int = 0, count: int = 2, elements: int = 6, *, in_place: bool) -> Any:
+    from hpml_plugins.plugins.allreduce.buffers import Buffers
+
     rank: Any = SimpleNamespace(index=index, count=count, device="cpu")
     return Buffers(rank, collective, 4 * elements, in_place=in_place)
 
@@ -111,6 +106,8 @@ def test_a_collective_that_does_nothing_is_seen_in_every_element_that_should_cha
 def test_the_expected_results_by_hand() -> None:
     import torch
 
+    from hpml_plugins.plugins.allreduce.buffers import value
+
     # Rank 0 sends place i: i. Rank 1 sends 3 i + 1.
     assert [value(0, i) for i in range(6)] == [0, 1, 2, 3, 4, 5]
     assert [value(1, i) for i in range(6)] == [1, 4, 7, 10, 13, 16]
@@ -129,6 +126,8 @@ def test_the_expected_results_by_hand() -> None:
 
 
 def test_a_result_shifted_by_a_power_of_two_is_seen() -> None:
+    from hpml_plugins.plugins.allreduce.buffers import PERIOD, value
+
     made = buffers("broadcast", elements=4096, in_place=True)
     made.fill()
     assert made.wrong() == 0
@@ -149,16 +148,17 @@ def test_a_size_that_ranks_cannot_share_is_refused() -> None:
         buffers("all_reduce", elements=5, in_place=True)
 
 
-def test_nccls_choice_is_that_of_the_last_of_the_largest_calls() -> None:
-    lines = LOG.splitlines()
-    assert parse_choice(lines, "all_reduce") == {"algorithm": "RING", "protocol": "LL128", "channels": 16}
-    assert parse_choice(lines, "all_gather") == {"algorithm": "RING", "protocol": "SIMPLE", "channels": 24}
-    assert parse_choice(lines, "broadcast") == {}
+def test_nccls_choice_is_that_of_the_last_of_the_largest_calls(tmp_path: Path) -> None:
+    (tmp_path / "nccl.71").write_text(LOG)
+    folder = str(tmp_path)
+    assert read_choice(folder, "all_reduce") == {"algorithm": "RING", "protocol": "LL128", "channels": 16}
+    assert read_choice(folder, "all_gather") == {"algorithm": "RING", "protocol": "SIMPLE", "channels": 24}
+    assert read_choice(folder, "broadcast") == {}
 
 
-def test_the_numbers_that_older_nccl_logs_are_named() -> None:
-    line = "node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 41.2"
-    assert parse_choice([line], "all_reduce") == {"algorithm": "RING", "protocol": "SIMPLE"}
+def test_the_numbers_that_older_nccl_logs_are_named(tmp_path: Path) -> None:
+    (tmp_path / "nccl.71").write_text("node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 41.2")
+    assert read_choice(str(tmp_path), "all_reduce") == {"algorithm": "RING", "protocol": "SIMPLE"}
 
 
 def test_the_log_is_asked_for_only_where_the_node_asks_for_none(tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_the_other_collectives_over_gloo_are_checked_and_timed(collective: str, 
 
 
 def test_a_spoilt_all_reduce_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpml_plugins.plugins.allreduce import steps
+    from hpml_plugins.plugins.allreduce import buffers
 
-    whole = steps.step_of
+    whole = buffers.step_of
 
-    def all_but_the_last_element(rank: Any, made: Buffers) -> Any:
+    def all_but_the_last_element(rank: Any, made: buffers.Buffers) -> Any:
         do = whole(rank, made)
 
         def step() -> None:
@@ -212,7 +212,7 @@ def test_a_spoilt_all_reduce_gives_no_number(node: Node, monkeypatch: pytest.Mon
 
         return step
 
-    monkeypatch.setattr(steps, "step_of", all_but_the_last_element)  # the ranks are forked: they see it
+    monkeypatch.setattr(buffers, "step_of", all_but_the_last_element)  # the ranks are forked: they see it
     record = measured("allreduce_gloo", node, size="1KiB", ranks=2)
     assert record.status == "failed"
     assert record.reason.endswith("check failed: all_reduce differs from its float64 reference in 1 elements")

@@ -1,4 +1,4 @@
-"""The figures of `mlp`: tables by hand, the exercise's own beside them, every chart drawn."""
+"""The figures of `mlp`: tables by hand, the coursework's own beside them, every chart drawn."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from charted import picture
 
 from hpml_plugins import Record, Series
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.mlp import figures as tables
+from hpml_plugins.plugins.mlp import charts as tables
 from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures
-from hpml_plugins.plugins.mlp.phases import LAUNCHING, ORDER
+from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 
@@ -103,7 +103,7 @@ def test_a_figure_without_records_is_empty(name: str) -> None:
     assert len(FIGURES[name].table([])) == 0
 
 
-def test_the_exercise_s_times_stand_below_ours() -> None:
+def test_the_coursework_s_times_stand_below_ours() -> None:
     own, theirs = tables.phases([phases()]).rows()
     assert (own["machine"], theirs["machine"]) == ("m", tables.PUBLISHED)
     assert theirs["forward GEMM 1"] == pytest.approx(470.879e-6)
@@ -140,7 +140,7 @@ def test_numpy_s_precision_stands_beside_the_network_s() -> None:
 def test_the_phases_are_stacked_with_the_whole_batch_as_a_mark() -> None:
     drawn = picture(FIGURES["phases"], [phases()])
     assert {"all-reduce", "copying images host to device", "whole batch"} <= drawn.texts
-    assert len(drawn.marks["point"]) == 2  # ours and the exercise's
+    assert len(drawn.marks["point"]) == 2  # ours and the coursework's
 
 
 def test_a_roof_is_a_curve_for_each_machine_and_points_bear_their_batch() -> None:

@@ -15,7 +15,19 @@ import pytest
 
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.mlp import gemm
-from hpml_plugins.plugins.mlp.tiles import FEW, ITEM, TILES, VARIANTS, Kind, Tile, flops, kind_of, tune, worth_trying
+from hpml_plugins.plugins.mlp.tiles import (
+    FEW,
+    ITEM,
+    TILES,
+    VARIANTS,
+    WARP_COLUMNS,
+    WARP_ROWS,
+    Kind,
+    Tile,
+    kind_of,
+    tune,
+    worth_trying,
+)
 
 #: Small, and as the large ones: whole warps, several accesses and groups a thread.
 SMALL = Tile(64, 64, 8, 8, 8)
@@ -61,8 +73,7 @@ import sys
 from numba import cuda, types
 from numba.cuda.extending import intrinsic
 from hpml_plugins.plugins.mlp.tiles import Kind, Tile
-from hpml_plugins.plugins.mlp.tile_access import make_access
-from hpml_plugins.plugins.mlp.tile_kernel import make_kernel
+from hpml_plugins.plugins.mlp.tile_kernel import make_access, make_kernel
 
 for dtype, tile, width in (("float32", Tile(128, 128, 8, 8, 8), 4), ("float64", Tile(128, 64, 8, 8, 4), 2)):
     kind = Kind(tile, "nn", dtype, width, False)
@@ -121,15 +132,11 @@ def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: An
     import numba
     from numba.extending import intrinsic
 
-    from hpml_plugins.plugins.mlp.tile_access import make_access
+    from hpml_plugins.plugins.mlp.tile_kernel import make_access
 
     access, tile = make_access(kind, intrinsic), kind.tile
-    zeros, multiply_add, write = access.zeros, access.multiply_add, access.write
+    multiply_add, write = access.multiply_add, access.write
     fetch_a, fetch_b, put_a, put_b = access.fetch_a, access.fetch_b, access.put_a, access.put_b
-
-    @numba.njit  # type: ignore[untyped-decorator]
-    def nothing() -> Any:
-        return zeros()
 
     @numba.njit  # type: ignore[untyped-decorator]
     def stage(a: Any, of_a: Any, put_at_a: Any, shared_a: Any, b: Any, of_b: Any, put_at_b: Any, shared_b: Any) -> None:
@@ -153,16 +160,16 @@ def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: An
             row, column, rows, columns, put = level + down, first + right, k, extent, down * pitch + right
         return (row * columns + column, step * columns, row, rows, column, columns), put
 
-    shared_a = np.zeros(tile.depth * kind.a_pitch, kind.dtype)
-    shared_b = np.zeros(tile.depth * kind.b_pitch, kind.dtype)
+    shared_a = np.zeros(tile.depth * kind.a.pitch, kind.dtype)
+    shared_b = np.zeros(tile.depth * kind.b.pitch, kind.dtype)
     number = np.dtype(kind.dtype).type
     across = tile.columns // tile.wide
     for top, left in itertools.product(range(0, m, tile.rows), range(0, n, tile.columns)):
-        sums = [nothing()] * tile.threads
+        sums = [(number(0),) * (tile.high * tile.wide)] * tile.threads
         for level in range(0, k, tile.depth):
             for thread in range(tile.threads):
-                of_a, at_a = place(thread, kind.a_line, kind.a_turned, top, level, m, kind.a_pitch, kind.a_loads)
-                of_b, at_b = place(thread, kind.b_line, kind.b_turned, left, level, n, kind.b_pitch, kind.b_loads)
+                of_a, at_a = place(thread, kind.a.line, kind.a.turned, top, level, m, kind.a.pitch, kind.a.loads)
+                of_b, at_b = place(thread, kind.b.line, kind.b.turned, left, level, n, kind.b.pitch, kind.b.loads)
                 stage(a, of_a, at_a, shared_a, b, of_b, at_b, shared_b)
             for thread in range(tile.threads):
                 read_a, read_b = thread // across * kind.lanes, thread % across * kind.lanes
@@ -201,35 +208,52 @@ def test_the_made_code_is_right_on_the_cpu(
         assert (c[m * n :] == 7).all()  # nothing is written beyond C
 
 
+def flaw(kind: Kind) -> str:
+    """Why it cannot be compiled; empty where it can."""
+    tile, threads = kind.tile, kind.tile.threads
+    for extent, part, warp in ((tile.rows, tile.high, WARP_ROWS), (tile.columns, tile.wide, WARP_COLUMNS)):
+        if extent % part or part % kind.lanes or extent // part % warp:
+            return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
+    for extent, operand in ((tile.rows, kind.a), (tile.columns, kind.b)):
+        if threads % operand.line or operand.loads * threads * kind.width != extent * tile.depth:
+            return f"{tile}: {threads} threads cannot share out a tile of {extent} × {tile.depth}"
+    return ""
+
+
+def shared_bytes(kind: Kind) -> int:
+    """Shared memory of a block, B: two stages of A and B."""
+    return 2 * kind.tile.depth * (kind.a.pitch + kind.b.pitch) * ITEM[kind.dtype]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_tile_can_be_shared_out_in_every_variant_and_width(dtype: Any) -> None:
     lanes = 16 // ITEM[dtype]
     for tile, variant, width in itertools.product((*TILES[dtype], *FEW[dtype]), VARIANTS, (lanes, 1)):
-        assert Kind(tile, variant, dtype, width, True).flaw() == ""
-        assert tile.shared_bytes(dtype) <= 48 * 1024  # what a block has without asking for more
+        assert flaw(Kind(tile, variant, dtype, width, True)) == ""
+        assert shared_bytes(Kind(tile, variant, dtype, width, True)) <= 48 * 1024  # what a block has without asking
 
 
 def test_a_tile_by_hand() -> None:
     tile = Tile(128, 128, 8, 8, 8)
     assert tile.threads == 16 * 16
-    # Two stages of 8 rows of 128 + 4 of A and of B, 4 B each.
-    assert tile.shared_bytes("float32") == 2 * 8 * 2 * 132 * 4
-    assert tile.blocks(4096, 4096) == 32 * 32
+    assert tile.blocks(4096, 4096) == (32, 32)
     # 1500 × 10 in tiles of 128 × 128: 12 blocks of 16,384 for 15,000.
     assert tile.waste(1500, 10) == pytest.approx(12 * 128 * 128 / 15_000)
     kind = Kind(tile, "nn", "float32", 4, False)
+    # Two stages of 8 rows of 128 + 4 of A and of B, 4 B each.
+    assert shared_bytes(kind) == 2 * 8 * 2 * 132 * 4
     # A tile of A is 128 × 8 = 1024 elements: one access of 4 for each of 256 threads, two in line.
-    assert (kind.a_loads, kind.a_line, kind.a_turned) == (1, 2, True)
+    assert (kind.a.loads, kind.a.line, kind.a.turned) == (1, 2, True)
     # B lies as it is wanted: 128 columns are 32 accesses.
-    assert (kind.b_loads, kind.b_line, kind.b_turned) == (1, 32, False)
+    assert (kind.b.loads, kind.b.line, kind.b.turned) == (1, 32, False)
     assert str(Tile(128, 128, 8, 8, 8, 128)) == "128x128x8, 8x8 a thread, 128 registers"
 
 
 def test_tiles_that_cannot_be_shared_out_say_why() -> None:
-    assert Kind(Tile(64, 64, 8, 4, 4), "nn", "float32", 4, False).flaw() == (
+    assert flaw(Kind(Tile(64, 64, 8, 4, 4), "nn", "float32", 4, False)) == (
         "64x64x8, 4x4 a thread: 256 threads cannot share out a tile of 64 × 8"
     )
-    assert "whole accesses and warps" in Kind(Tile(64, 64, 8, 2, 4), "nn", "float32", 4, False).flaw()
+    assert "whole accesses and warps" in flaw(Kind(Tile(64, 64, 8, 2, 4), "nn", "float32", 4, False))
 
 
 @pytest.mark.parametrize(
@@ -270,32 +294,32 @@ def test_the_fastest_tile_is_chosen_and_wasteful_ones_are_not_tried() -> None:
 
 
 def test_flops_of_a_product_by_hand() -> None:
-    assert flops(2, 3, 4) == 48  # 2 · 3 sums of 4 multiply-adds, 2 FLOP each
-    assert gemm.parsed("1500x10x512") == (1500, 10, 512)
+    assert gemm.flops(2, 3, 4) == 48  # 2 · 3 sums of 4 multiply-adds, 2 FLOP each
+    assert gemm.parse_shape("1500x10x512") == (1500, 10, 512)
     with pytest.raises(HpmlError, match="shape '4096' is not spelled m x n x k"):
-        gemm.parsed("4096")
+        gemm.parse_shape("4096")
 
 
 def test_a_wrong_product_gives_no_number(node: Any) -> None:
     import torch
 
     from hpml_plugins import Bench
-    from hpml_plugins.plugins.mlp.plain_product import by_torch
+    from hpml_plugins.plugins.mlp.network import multiply_by_torch
 
     bench = Bench(node, {})
     a, b = gemm.operands(40, 30, 20, "tn", "float32", 0, "cpu")
     assert (tuple(a.shape), tuple(b.shape)) == ((20, 40), (20, 30))
     c = torch.empty(40, 30)
-    by_torch(c, a, b, "tn")
-    gemm.check(bench, by_torch, c, a, b, "tn")
+    multiply_by_torch(c, a, b, "tn")
+    gemm.check_product(bench, multiply_by_torch, c, a, b, "tn")
     assert len(bench.checks) == 2
     c[39, 29] += 1e-2
     with pytest.raises(HpmlError, match="check failed: the product differs from float64's"):
-        gemm.check(bench, by_torch, c, a, b, "tn")
+        gemm.check_product(bench, multiply_by_torch, c, a, b, "tn")
     c[39, 29] -= 1e-2
 
     def forgets_c(c: Any, a: Any, b: Any, variant: Any, alpha: float, beta: float) -> None:
-        by_torch(c, a, b, variant, alpha)
+        multiply_by_torch(c, a, b, variant, alpha)
 
     with pytest.raises(HpmlError, match="C differs from float64's"):
-        gemm.check(bench, forgets_c, c, a, b, "tn")
+        gemm.check_product(bench, forgets_c, c, a, b, "tn")

@@ -14,13 +14,13 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins import roofline
-from hpml_plugins.plugins.roofline import counters, dtypes, formulas, names, work
-from hpml_plugins.plugins.roofline.kernel_benchmark import KERNEL
-from hpml_plugins.plugins.roofline.model_benchmark import MODEL
+from hpml_plugins.plugins.roofline import counting, formulas
+from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL, best
+from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
@@ -30,12 +30,13 @@ def bench(node: Node, gpus: int = 0, **params: Any) -> Bench:
     return Bench(node, params, gpus=gpus, plan=SHORT)
 
 
-def test_the_hooks_offer_four_benchmarks_and_their_figures() -> None:
+def test_the_hooks_offer_five_benchmarks_and_their_figures() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(roofline)
     (offered,) = manager.hook.hpml_benchmarks()
-    assert [item.name for item in offered] == ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul"]
+    names = ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul", "roof_power"]
+    assert [item.name for item in offered] == names
     (figures,) = manager.hook.hpml_figures()
     assert [figure.name for figure in figures] == ["roofline", "roofs", "points", "kernels", "tensor_cores"]
 
@@ -78,17 +79,17 @@ def test_a_product_of_matrices_has_two_flop_a_multiply_add() -> None:
 
 def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> None:
     kernels = [
-        {SASS.format("ffma"): 2048.0**3, SASS.format("fmul"): 5.0, counters.READ: 100.0, counters.WRITTEN: 20.0},
+        {SASS.format("ffma"): 2048.0**3, SASS.format("fmul"): 5.0, counting.READ: 100.0, counting.WRITTEN: 20.0},
         {
             SASS.format("hfma"): 10.0,
             SASS.format("hadd"): 3.0,
             SASS.format("dfma"): 7.0,
             "sm__ops_path_tensor_src_bf16_dst_fp32.sum": 1000.0,
-            counters.READ: 1.0,
-            counters.WRITTEN: 2.0,
+            counting.READ: 1.0,
+            counting.WRITTEN: 2.0,
         },
     ]
-    counts = counters.add_up(kernels)
+    counts = counting.add_up(kernels)
     # first: 2 · 8,589,934,592 + 5; second: 4 · 10 + 2 · 3 + 2 · 7 + 1000 = 1060, of which 60 outside tensor cores
     assert counts.flop_of_kernels == [17_179_869_189, 1060]
     assert (counts.flop, counts.flop_outside_tensor_cores) == (17_179_870_249, 17_179_869_249)
@@ -98,21 +99,21 @@ def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> N
 
 
 def test_what_a_card_does_not_tell_is_not_taken_for_zero() -> None:
-    counts = counters.add_up([{SASS.format("ffma"): 1.0}])
+    counts = counting.add_up([{SASS.format("ffma"): 1.0}])
     assert counts.nbytes is None
     assert not counts.sees_tensor_cores
 
 
 def test_packed_float32_is_asked_for_where_there_is_some() -> None:
     packed = SASS.format("ffma2")
-    assert packed in counters.counters("10.0")
-    assert packed not in counters.counters("9.0")
-    assert packed not in counters.counters("")
-    assert len(set(counters.counters("9.0"))) == len(counters.counters("9.0")) == 9 + 4 + 2
+    assert packed in counting.counters("10.0")
+    assert packed not in counting.counters("9.0")
+    assert packed not in counting.counters("")
+    assert len(set(counting.counters("9.0"))) == len(counting.counters("9.0")) == 9 + 4 + 2
 
 
 def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
-    every, own = set(counters.counters("9.0")), set(counters.counters("9.0", "bfloat16"))
+    every, own = set(counting.counters("9.0")), set(counting.counters("9.0", "bfloat16"))
     assert own < every
     assert {name for name in own if "tensor" in name} == {"sm__ops_path_tensor_src_bf16_dst_fp32.sum"}
     assert every - own == {name for name in every if "tensor" in name and "bf16" not in name}
@@ -120,7 +121,7 @@ def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
 
 def test_half_precision_has_one_counter_from_hopper_on() -> None:
     def asked(capability: str) -> set[str]:
-        return {name for name in counters.counters(capability, "float16") if "tensor" in name}
+        return {name for name in counting.counters(capability, "float16") if "tensor" in name}
 
     assert asked("9.0") == asked("10.0") == {"sm__ops_path_tensor_src_fp16.sum"}
     assert asked("8.0") == {f"sm__ops_path_tensor_src_fp16_dst_{kind}.sum" for kind in ("fp16", "fp32")}
@@ -138,7 +139,7 @@ def test_half_precision_has_one_counter_from_hopper_on() -> None:
     ],
 )
 def test_a_precision_that_the_node_lacks_has_its_reason(dtype: str, device: str, capability: str, reason: str) -> None:
-    assert dtypes.lacks(dtype, device, capability) == reason
+    assert formulas.lacks(dtype, device, capability) == reason
 
 
 def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> None:
@@ -153,7 +154,7 @@ def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> No
 
 
 def test_unknown_names_are_told_the_known_ones(node: Node) -> None:
-    with pytest.raises(HpmlError, match="no classifier 'resnet81'; near: resnet18"):
+    with pytest.raises(HpmlError, match="no classifier 'resnet81'; did you mean 'resnet18'"):
         MODEL.measure(bench(node), model="resnet81", step="train", dtype="float32", batch=1)
     with pytest.raises(HpmlError, match="no step 'backward'; use one of forward, train"):
         MODEL.measure(bench(node), model="resnet18", step="backward", dtype="float32", batch=1)
@@ -162,12 +163,12 @@ def test_unknown_names_are_told_the_known_ones(node: Node) -> None:
     for name in ("gather", "matmul_float32", "matmul_int4_64", "matmul_64", "fma_float32"):
         with pytest.raises(HpmlError, match=f"no kernel '{name}'; use scale, triad"):
             KERNEL.measure(bench(node), kernel=name)
-    assert names.parse("matmul_tf32_8192") == ("matmul", "tf32", 8192)
+    assert formulas.parse("matmul_tf32_8192") == ("matmul", "tf32", 8192)
 
 
 def test_every_kernel_and_precision_of_the_grids_is_known() -> None:
-    assert all(names.parse(str(kernel)) for kernel in KERNEL.grid["kernel"])
-    assert {*MODEL.grid["dtype"], *MATMUL.grid["dtype"]} <= set(dtypes.LEAST_CAPABILITY)
+    assert all(formulas.parse(str(kernel)) for kernel in KERNEL.grid["kernel"])
+    assert {*MODEL.grid["dtype"], *MATMUL.grid["dtype"]} <= set(formulas.LEAST_CAPABILITY)
 
 
 def test_resnet18_on_the_cpu_is_estimated_and_says_so(node: Node) -> None:
@@ -197,7 +198,7 @@ def test_a_training_step_has_about_three_times_the_flop_and_lowers_the_loss(node
 def test_estimated_bytes_are_inputs_and_results_and_no_views() -> None:
     import torch
 
-    from hpml_plugins.plugins.roofline.estimating import estimate
+    from hpml_plugins.plugins.roofline.steps import estimate
 
     a, b, bias = torch.ones(30, 20), torch.ones(20, 10), torch.ones(10)
 
@@ -210,25 +211,25 @@ def test_estimated_bytes_are_inputs_and_results_and_no_views() -> None:
 
 
 def test_kernels_agree_with_float64_and_have_the_formulas_work() -> None:
-    from hpml_plugins.plugins.roofline.kernels import kernel
+    from hpml_plugins.plugins.roofline.steps import kernel_step
 
     # of 4096 · 16 elements: FLOP and bytes an element
     for name, flop, nbytes in (("scale", 1, 8), ("triad", 2, 12), ("relu", 0, 8), ("softmax", 5, 8)):
-        built = kernel(name, "cpu", seed=1, elements=2**16)
+        built = kernel_step(name, "cpu", seed=1, elements=2**16)
         built.run()
         assert built.error() < 1e-6
-        assert (built.flop, built.nbytes) == (flop * 2**16, nbytes * 2**16)
-    built = kernel("matmul_float32_64", "cpu", seed=1)
+        assert built.estimate() == (flop * 2**16, nbytes * 2**16)
+    built = kernel_step("matmul_float32_64", "cpu", seed=1)
     built.run()
     assert built.error() < 1e-6
     # 2 · 64³ and 3 · 64² · 4 B
-    assert (built.flop, built.nbytes) == (524_288, 49_152)
+    assert built.estimate() == (524_288, 49_152)
 
 
 def test_a_wrong_result_is_seen() -> None:
-    from hpml_plugins.plugins.roofline.kernels import kernel
+    from hpml_plugins.plugins.roofline.steps import kernel_step
 
-    built = kernel("matmul_float32_64", "cpu", seed=1)
+    built = kernel_step("matmul_float32_64", "cpu", seed=1)
     built.run()
     for cell in built.run.__closure__ or ():
         if cell.cell_contents.shape == (64, 64):
@@ -245,10 +246,11 @@ def test_a_kernel_on_the_cpu_takes_the_formulas_and_says_so(node: Node) -> None:
 
 
 def test_the_roof_is_measured_on_a_cpu(node: Node) -> None:
-    copied = COPY.measure(bench(node), mebibytes=8)
-    moved = [2 * 8 * 2**20 / seconds for seconds in copied["time"].values]  # medians of few samples need not agree
-    assert copied["bandwidth"].values == pytest.approx(moved)
-    assert copied["best"].values == (max(copied["bandwidth"].values),)
+    used = bench(node)
+    copied = to_metrics(COPY, COPY.measure(used, mebibytes=8), used.declared_work)
+    moved = [2 * 8 * 2**20 / seconds for seconds in copied["time"].samples]  # medians of few samples need not agree
+    assert copied["bandwidth"].samples == pytest.approx(moved)
+    assert copied["best"].samples == [max(copied["bandwidth"].samples)]
 
 
 def test_the_best_sample_keeps_its_dimension() -> None:
@@ -262,8 +264,17 @@ def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyP
     values = MATMUL.measure(used, dtype="float32")
     sizes, rates = (used.attached["sizes"].columns[name] for name in ("size", "rate"))
     assert sizes == [16, 256]
-    assert (values["size"], values["rate"].median) == (sizes[rates.index(max(rates))], max(rates))
-    assert values["best"].median >= values["rate"].median
+    metrics = to_metrics(MATMUL, values, used.declared_work)
+    assert (values["size"], metrics["rate"].median) == (sizes[rates.index(max(rates))], pytest.approx(max(rates)))
+    assert values["best"].median >= metrics["rate"].median
+    work = used.declared_work["time"]
+    assert (work.flop, work.dtype, work.roof) == (2 * values["size"] ** 3, "float32", True)
+
+
+def test_no_power_limit_is_set_unless_an_operator_asks_for_one(gpu_node: Node) -> None:
+    assert POWER.grid["watts"] == [0]
+    with pytest.raises(Skipped, match="no power limit is set"):
+        Bench(gpu_node, {}, gpus=1).power_limit(400).__enter__()
 
 
 def test_later_rounds_time_the_best_size_of_matmul_alone(
@@ -277,14 +288,14 @@ def test_later_rounds_time_the_best_size_of_matmul_alone(
 
 
 def test_later_rounds_do_not_count_again(gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ncu(tmp_path, f"VALUES = {{{counters.READ!r}: '8', {counters.WRITTEN!r}: '2'}}\n{COUNTING}", monkeypatch)
+    ncu(tmp_path, f"VALUES = {{{counting.READ!r}: '8', {counting.WRITTEN!r}: '2'}}\n{COUNTING}", monkeypatch)
     rounds = [Bench(gpu_node, {}, gpus=1, shared=tmp_path / "point") for _ in range(2)]
-    first = work.count(rounds[0], ["kernel", "scale", "0"])
+    first = counting.count(rounds[0], "kernel", ["scale", "cuda", 0])
     (tmp_path / "ncu").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert first is not None
     assert first.nbytes == 10
-    assert (work.count(rounds[1], ["kernel", "scale", "0"]), rounds[1].warnings) == (first, [])
+    assert (counting.count(rounds[1], "kernel", ["scale", "cuda", 0]), rounds[1].warnings) == (first, [])
 
 
 def ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,14 +318,13 @@ def test_counts_and_their_source_come_from_ncu(gpu_node: Node, tmp_path: Path, m
     values = {
         SASS.format("ffma"): "8,589,934,592",
         "sm__ops_path_tensor_src_tf32_dst_fp32.sum": "0",
-        counters.READ: "33554432",
-        counters.WRITTEN: "16777216",
+        counting.READ: "33554432",
+        counting.WRITTEN: "16777216",
     }
     ncu(tmp_path, f"VALUES = {values}\n{COUNTING}", monkeypatch)
     used = bench(gpu_node, gpus=1)
-    counts = work.count(used, ["kernel", "matmul_float32_2048", "0"])
-    done = work.settle(used, counts, lambda: pytest.fail("estimated"))
-    work.attach(used, counts)
+    counts = counting.count(used, "kernel", ["matmul_float32_2048", "cuda", 0])
+    done = counting.settle(used, counts, lambda: pytest.fail("estimated"))
     assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (2 * 2048**3, 50_331_648, "ncu", "ncu")
     assert used.attached["operations"].columns["ffma"] == [2048**3]
     assert used.warnings == []
@@ -331,7 +341,7 @@ VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.su
 {COUNTING}
 """
     ncu(tmp_path, script, monkeypatch)
-    counts = work.count(bench(gpu_node, gpus=1), ["kernel", "scale", "0"])
+    counts = counting.count(bench(gpu_node, gpus=1), "kernel", ["scale", "cuda", 0])
     assert counts is not None
     assert counts.flop == 3 + 4
 
@@ -348,7 +358,7 @@ def test_without_permission_the_estimate_is_taken_and_the_reason_is_said(
 ) -> None:
     ncu(tmp_path, script, monkeypatch)
     used = bench(gpu_node, gpus=1)
-    done = work.settle(used, work.count(used, ["kernel", "scale", "0"]), lambda: (10.0, 5.0))
+    done = counting.settle(used, counting.count(used, "kernel", ["scale", "cuda", 0]), lambda: (10.0, 5.0))
     assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (10.0, 5.0, "estimate", "estimate")
     (said,) = used.warnings
     assert said.startswith("FLOP and bytes are estimated, not counted: ")
@@ -357,10 +367,10 @@ def test_without_permission_the_estimate_is_taken_and_the_reason_is_said(
 
 def test_flop_are_estimated_where_tensor_cores_cannot_be_seen_and_bytes_still_counted(gpu_node: Node) -> None:
     used = bench(gpu_node, gpus=1)
-    counts = counters.add_up([{SASS.format("ffma"): 1.0, counters.READ: 60.0, counters.WRITTEN: 4.0}])
-    done = work.settle(used, counts, lambda: (1280.0, 999.0))
+    counts = counting.add_up([{SASS.format("ffma"): 1.0, counting.READ: 60.0, counting.WRITTEN: 4.0}])
+    done = counting.settle(used, counts, lambda: (1280.0, 999.0))
     assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (1280.0, 64.0, "estimate", "ncu")
-    values = work.metrics(done, Samples.of([2.0], "s"))
+    values = counting.metrics(done, Samples.of([2.0], "s"))
     # 1280 FLOP / 64 B = 20 FLOP/B; 1280 / 2 s = 640 FLOP/s
     assert (values["intensity"].median, values["rate"].median) == (20.0, 640.0)
     assert values["intensity"].info["source"] == "ncu and estimate"

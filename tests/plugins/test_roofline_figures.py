@@ -8,8 +8,8 @@ from charted import picture
 
 from hpml_plugins import Figure, Record, Series
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.roofline import figures as tables
-from hpml_plugins.plugins.roofline.figures import FIGURES
+from hpml_plugins.plugins.roofline import charts as tables
+from hpml_plugins.plugins.roofline.charts import FIGURES
 from hpml_plugins.report.tables import as_text
 
 UNITS = {

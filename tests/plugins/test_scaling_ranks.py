@@ -13,8 +13,7 @@ import pytest
 from hpml_plugins import Node, Record
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks
-from hpml_plugins.plugins.scaling.ddp import Job, share_of
-from hpml_plugins.plugins.scaling.workloads import SMALL
+from hpml_plugins.plugins.scaling.jobs import SMALL, Job
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -127,12 +126,12 @@ def test_one_process_alone_is_timed(node: Node) -> None:
 def test_bf16_computes_in_bf16_and_reduces_float32() -> None:
     import torch
 
-    from hpml_plugins.plugins.scaling.training import Pool, gradient, make_module
+    from hpml_plugins.plugins.scaling.training import gradient, make_batches, make_module
 
     module = make_module(SMALL, "bf16", "cpu", seed=0)
     seen = []
     module.model.stem[0].register_forward_hook(lambda *given: seen.append(given[2].dtype))
-    assert gradient(module, *Pool(SMALL, 4, "cpu", 0).take(), seed=0).dtype == torch.float32
+    assert gradient(module, *next(make_batches(SMALL, 4, "cpu", 0)), seed=0).dtype == torch.float32
     assert seen == [torch.bfloat16]
 
 
@@ -161,7 +160,7 @@ def test_four_ranks_hand_over_as_much_each_as_two(node: Node) -> None:
 def test_what_dataparallel_moves_is_what_is_not_on_the_first_gpu() -> None:
     import torch
 
-    from hpml_plugins.plugins.scaling.traffic import foreign_bytes
+    from hpml_plugins.plugins.scaling.wire import foreign_bytes
 
     # Two chunks of 2×3 float32, one elsewhere: 24 B.
     chunks = [torch.zeros(2, 3), torch.zeros(2, 3, device="meta")]
@@ -174,7 +173,7 @@ def test_the_copies_of_dataparallel_are_counted_by_kind(monkeypatch: pytest.Monk
     import torch
     from torch.nn.parallel import comm
 
-    from hpml_plugins.plugins.scaling.traffic import counted_copies
+    from hpml_plugins.plugins.scaling.wire import counted_copies
 
     # Three GPUs are played by the CPU and "meta": what is tested is the counting, not the copying.
     monkeypatch.setattr(comm, "broadcast_coalesced", lambda tensors, devices: [list(tensors)] * len(devices))
@@ -227,9 +226,9 @@ def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -
 def test_a_batch_that_cannot_be_shared_out_is_refused() -> None:
     from hpml_plugins import HpmlError
 
-    assert share_of(512, 4) == 128
+    assert Job(SMALL, 512, "float32", 4, "strong").share == 128
     with pytest.raises(HpmlError, match="a batch of 10 cannot be shared out evenly over 4"):
-        share_of(10, 4)
+        Job(SMALL, 10, "float32", 4, "strong")
 
 
 def test_a_trace_is_kept_only_where_a_folder_is_named(
@@ -251,7 +250,7 @@ def test_a_trace_is_kept_only_where_a_folder_is_named(
 def test_a_job_travels_to_spawned_ranks() -> None:
     import pickle
 
-    job = Job(SMALL, 32, 32, "float32")
+    job = Job(SMALL, 32, "float32", 2)
     assert pickle.loads(pickle.dumps(job)) == job
 
 
@@ -259,16 +258,15 @@ def test_a_job_travels_to_spawned_ranks() -> None:
 def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right: bool) -> None:
     from types import SimpleNamespace
 
-    from hpml_plugins.plugins.scaling.training import Captured, Pool, Trainer, make_module, tolerance
+    from hpml_plugins.plugins.scaling.training import TOLERANCE, Trainer, make_batches, make_module
 
-    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), Pool(SMALL, 16, "cpu", seed=0), lr=0.1)
+    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), make_batches(SMALL, 16, "cpu", seed=0), lr=0.1)
     trainer.step()
-    captured = Captured.__new__(Captured)  # capturing needs a GPU; what is tested is the comparison
-    captured.trainer, (captured.images, captured.labels) = trainer, trainer.pool.take()
+    trainer.images, trainer.labels = next(trainer.batches)
 
     def replay() -> None:
         for _ in range(replays):
-            trainer.train_on(captured.images, captured.labels)
+            trainer.train_on(trainer.images, trainer.labels)
 
-    captured.graph = SimpleNamespace(replay=replay)
-    assert (captured.differs() < tolerance("float32")) is right
+    trainer.graph = SimpleNamespace(replay=replay)  # capturing needs a GPU; what is tested is the comparison
+    assert (trainer.replay_error() < TOLERANCE["float32"]) is right

@@ -10,67 +10,59 @@ import pytest
 import torch
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.tta import spread, tricks
-from hpml_plugins.plugins.tta.benchmarks import DATA, RECIPES, SHARED_RECIPES
+from hpml_plugins.plugins.tta import recipes, tricks
+from hpml_plugins.plugins.tta.optimising import falling_share
 from hpml_plugins.plugins.tta.recipes import VARIABLE, Schedule, merged, read_recipe, recipe_names
-from hpml_plugins.plugins.tta.schedules import falling_share, share_of_peak
+from hpml_plugins.plugins.tta.time_to_accuracy import (
+    DATA,
+    RECIPES,
+    SHARED_RECIPES,
+    success_interval,
+    variation_interval,
+)
 
 TIMES = (10.0, 12.0, 11.0, 13.0, 14.0)  # mean 12, squares of deviations 4 + 0 + 1 + 1 + 4 = 10, variance 10 / 4
-
-
-def test_the_coefficient_of_variation_is_the_deviation_over_the_mean() -> None:
-    assert spread.coefficient_of_variation(TIMES) == pytest.approx(math.sqrt(2.5) / 12)
-    assert spread.coefficient_of_variation((3.0,)) == 0
-
-
-@pytest.mark.parametrize(
-    ("share", "degrees", "value"),
-    # Any table of the chi-square distribution.
-    [(0.975, 4, 11.143), (0.025, 4, 0.484), (0.95, 1, 3.841), (0.975, 19, 32.852), (0.025, 19, 8.907)],
-)
-def test_chi_square_quantiles_are_those_of_the_tables(share: float, degrees: int, value: float) -> None:
-    assert spread.chi_square_quantile(share, degrees) == pytest.approx(value, abs=5e-4)
 
 
 def test_the_interval_of_the_variation_is_vangels() -> None:
     # k² = 2.5 / 144 = 0.0173611, n = 5, u = 11.1433 and 0.48442.
     # (13.1433 / 5 − 1) k² + 11.1433 / 4 = 0.028275 + 2.785825 = 2.814100; 0.131762 / √2.814100 = 0.078545
     # (2.48442 / 5 − 1) k² + 0.48442 / 4 = −0.008735 + 0.121105 = 0.112370; 0.131762 / √0.112370 = 0.393063
-    low, high = spread.variation_interval(TIMES)
+    low, high = variation_interval(TIMES)
     assert low == pytest.approx(0.078545, rel=1e-4)
     assert high == pytest.approx(0.393063, rel=1e-4)
 
 
 def test_the_interval_holds_the_true_variation_as_often_as_it_says() -> None:
     drawn = 10 + 0.5 * torch.randn(2000, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    intervals = [spread.variation_interval(values) for values in drawn.tolist()]
+    intervals = [variation_interval(values) for values in drawn.tolist()]
     held = sum(low <= 0.05 <= high for low, high in intervals) / len(intervals)
     assert 0.935 < held < 0.965  # three standard errors of 0.95 over 2000 are 0.0146
 
 
 def test_one_run_has_no_interval() -> None:
     with pytest.raises(ValueError, match="one value has no spread"):
-        spread.variation_interval((1.0,))
+        variation_interval((1.0,))
 
 
 def test_a_very_wide_spread_has_no_upper_end() -> None:
-    assert spread.variation_interval((0.01, 10.0, 0.01))[1] == math.inf
+    assert variation_interval((0.01, 10.0, 0.01))[1] == math.inf
 
 
 def test_the_share_of_success_has_wilsons_interval() -> None:
     # 5 of 5, z² = 3.841459: middle (1 + 3.841459 / 10) / (1 + 3.841459 / 5) = 1.384146 / 1.768292 = 0.782759;
     # reach 1.959964 / 1.768292 · √(3.841459 / 100) = 1.108394 · 0.195996 = 0.217241
-    low, high = spread.success_interval(5, 5)
+    low, high = success_interval(5, 5)
     assert (low, high) == (pytest.approx(0.565518, abs=1e-6), 1.0)
 
 
 def test_schedules_at_hand() -> None:
-    assert share_of_peak(Schedule("constant"), 7, 10) == 1
-    assert share_of_peak(Schedule("linear"), 5, 20) == 0.75
-    assert share_of_peak(Schedule("cosine"), 10, 20) == pytest.approx(0.5)
+    assert Schedule("constant").share_of_peak(7, 10) == 1
+    assert Schedule("linear").share_of_peak(5, 20) == 0.75
+    assert Schedule("cosine").share_of_peak(10, 20) == pytest.approx(0.5)
     cycle = Schedule("one_cycle", rise=0.25, start=0.2, end=0.04)
     # Up: 0.2 + 0.8 · 0.1 / 0.25 = 0.52 at a tenth; the peak at a quarter; down: 1 − 0.96 · 0.5 / 0.75 = 0.36 at 0.75.
-    assert [share_of_peak(cycle, step, 100) for step in (0, 10, 25, 75)] == pytest.approx([0.2, 0.52, 1.0, 0.36])
+    assert [cycle.share_of_peak(step, 100) for step in (0, 10, 25, 75)] == pytest.approx([0.2, 0.52, 1.0, 0.36])
     assert [falling_share(step, 10) for step in (0, 5, 10, 15)] == [1, 0.5, 0, 0]
     assert falling_share(3, 0) == 1
 
@@ -134,17 +126,17 @@ def test_tricks_are_measured_alone_then_added_up_none_of_them_twice() -> None:
     lab = read_recipe("lab", "cifar10")
     found = list(tricks.rows(lab, "cuda", compiled=True))
     assert [(name, kind) for name, kind, _ in found] == [
-        ("lab", "alone"), *((name, "alone") for name in tricks.read_tricks()),
+        ("lab", "alone"), *((name, "alone") for name in recipes.read_tricks()),
         ("+ precision", "together"), ("+ channels_last", "together"), ("+ on_device", "together"),
         ("+ graph", "together"), ("+ compile", "together"), ("+ batch", "together"),
     ]  # fmt: skip
     last = found[-1][2]
     assert (last.batch, last.precision, last.graph, last.compile) == (8 * 128, "bfloat16", True, "default")
     assert not any(recipe.compile for *_, recipe in tricks.rows(lab, "cuda", compiled=False))
-    everything = tricks.with_trick(lab, "all")
+    everything = recipes.with_trick(lab, "all")
     assert (everything.batch, everything.compile, everything.on_device) == (128, "default", True)
-    assert tricks.with_trick(lab, "graphed").compile == ""
+    assert recipes.with_trick(lab, "graphed").compile == ""
     prints = [recipe.fingerprint() for *_, recipe in tricks.rows(lab, "cpu", compiled=True)]
     assert len(prints) == len(set(prints)) < len(found)
     with pytest.raises(HpmlError, match="tta has no trick 'luck'"):
-        tricks.with_trick(lab, "luck")
+        recipes.with_trick(lab, "luck")

@@ -15,11 +15,13 @@ from charted import picture
 from PIL import Image
 
 from hpml_plugins import HpmlError, Node, Record, load_data
+from hpml_plugins.measure import meter
 from hpml_plugins.measure.bench import Bench
-from hpml_plugins.plugins.tta import ddp, hpml_benchmarks, hpml_figures, meter, out_of_distribution, running, runset
-from hpml_plugins.plugins.tta.measuring import counting, measure_tta, metrics_of, seed_of
+from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
 from hpml_plugins.plugins.tta.recipes import read_recipe
-from hpml_plugins.plugins.tta.running import Run
+from hpml_plugins.plugins.tta.runs import Run
+from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of, seed_of
+from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
@@ -34,7 +36,7 @@ def libraries_are_loaded() -> None:
 
 @pytest.fixture(autouse=True)
 def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(runset.VARIABLE, str(tmp_path / "runs"))
+    monkeypatch.setenv(runs.VARIABLE, str(tmp_path / "runs"))
     for name in (out_of_distribution.OWN, out_of_distribution.CIFAR101):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "runs"
@@ -42,8 +44,12 @@ def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def a_run(seed: int = 1, **changes: Any) -> Run:
     made: dict[str, Any] = {"reached": True, "time": 2.0, "epochs": 4.0, "accuracy": 0.96, "load": 0.5, "train": 1.0}
-    made |= {"evaluate": 0.5, "apart": 0.96, **changes}
+    made |= {"evaluate": 0.5, "plain_accuracy": 0.96, **changes}
     return Run(seed=seed, **made)
+
+
+def facts(setup: float = 0.0) -> dict[str, float]:
+    return {"images": 1442.0, "loading": 0.0, "setup": setup}
 
 
 # -- numbers made of runs
@@ -55,9 +61,9 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     runs = [
         a_run(),
         a_run(2, time=4.0, train=3.0, epochs=8.0),
-        a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, apart=0.9),
+        a_run(3, time=9.0, train=8.0, reached=False, accuracy=0.9, plain_accuracy=0.9),
     ]
-    found = metrics_of(bench, read_recipe("modern", "digits"), runs, 7.0, 1442)
+    found = metrics_of(bench, read_recipe("modern", "digits"), runs, facts(7.0))
     assert found["time"].values == (2.0, 4.0)  # type: ignore[union-attr]
     assert (found["mean_time"], found["deviation"]) == (3.0, pytest.approx(2**0.5))
     assert found["variation"].values == (pytest.approx(2**0.5 / 3),)  # type: ignore[union-attr]
@@ -77,14 +83,17 @@ def test_where_the_mean_must_reach_it_every_run_counts() -> None:
 
 
 def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
-    runs = [a_run(accuracy=0.9, apart=0.9, reached=False), a_run(2, accuracy=0.91, apart=0.91, reached=False)]
+    runs = [
+        a_run(accuracy=0.9, plain_accuracy=0.9, reached=False),
+        a_run(2, accuracy=0.91, plain_accuracy=0.91, reached=False),
+    ]
     with pytest.raises(HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, 0.0, 1442)
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())
 
 
 def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
     with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(apart=0.94)], 0.0, 1442)
+        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts())
 
 
 def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
@@ -94,32 +103,32 @@ def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
 # -- interrupted sets
 
 
-def test_a_set_goes_on_behind_the_runs_that_are_done(tmp_path: Path) -> None:
+def test_a_set_goes_on_behind_the_runs_that_are_done(kept_runs: Path) -> None:
     about = {"recipe": "a", "runs": "3"}
-    first = runset.RunSet(about, tmp_path)
+    first = runs.RunSet(about)
     first.add(a_run(1))
-    first.add(a_run(2, energy=5.0, elsewhere={"blur": 0.5}))
-    again = runset.RunSet(about, tmp_path)
-    assert (again.resumed, again.runs) == (2, first.runs)
-    assert runset.RunSet({**about, "recipe": "b"}, tmp_path).runs == []
+    first.add(a_run(2, energy=5.0, out_of_distribution={"blur": 0.5}))
+    again = runs.RunSet(about)
+    assert (len(again.runs), again.runs) == (2, first.runs)
+    assert runs.RunSet({**about, "recipe": "b"}).runs == []
     again.finish()
-    assert runset.RunSet(about, tmp_path).runs == []
-    assert list(tmp_path.iterdir()) == []
+    assert runs.RunSet(about).runs == []
+    assert list(kept_runs.iterdir()) == []
 
 
-def test_a_damaged_or_foreign_file_is_no_set(tmp_path: Path) -> None:
-    kept = runset.RunSet({"recipe": "a"}, tmp_path)
+def test_a_damaged_or_foreign_file_is_no_set() -> None:
+    kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
     whole = kept.path.read_bytes()
     kept.path.write_bytes(whole[:-5])
-    assert runset.RunSet({"recipe": "a"}, tmp_path).runs == []
+    assert runs.RunSet({"recipe": "a"}).runs == []
     kept.path.write_bytes(whole.replace(b'"recipe":"a"', b'"recipe":"c"'))
-    assert runset.RunSet({"recipe": "a"}, tmp_path).runs == []
+    assert runs.RunSet({"recipe": "a"}).runs == []
 
 
-def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    kept = runset.RunSet({"recipe": "a"}, tmp_path / "file")
+def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(kept_runs: Path) -> None:
+    kept_runs.write_text("")
+    kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
     assert "an interrupted set will not be resumed" in kept.problem
     assert len(kept.runs) == 1
@@ -128,7 +137,7 @@ def test_where_nothing_can_be_kept_the_set_says_so_and_goes_on(tmp_path: Path) -
 def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, made = running.run, 0
+    whole, made = runs.run, 0
 
     def dies(*args: Any) -> Run:
         nonlocal made
@@ -139,12 +148,12 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
             os.kill(os.getpid(), 9)
         return whole(*args)
 
-    monkeypatch.setattr(running, "run", dies)  # the point is forked: it sees it
+    monkeypatch.setattr(runs, "run", dies)  # the point is forked: it sees it
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert record.status == "failed" and "SIGKILL" in record.reason
     (file,) = kept_runs.iterdir()
-    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())["runs"]]
-    monkeypatch.setattr(running, "run", whole)
+    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())[1]]
+    monkeypatch.setattr(runs, "run", whole)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert (record.status, record.reason) == ("ok", "")
     assert any(text.startswith("resumed: 2 of 3 runs") for text in record.warnings)
@@ -156,8 +165,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
 def test_a_set_that_fails_its_checks_is_not_found_again(
     node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    whole = running.run
-    monkeypatch.setattr(running, "run", lambda *args: msgspec.structs.replace(whole(*args), apart=0.5))
+    monkeypatch.setattr(Trainer, "plain_accuracy", lambda *args: 0.5)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 1}, Context(node))
     assert record.status == "failed" and "plain evaluation" in record.reason
     assert list(kept_runs.iterdir()) == []
@@ -166,7 +174,7 @@ def test_a_set_that_fails_its_checks_is_not_found_again(
 
 def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) -> None:
     bench = Bench(node, {}, deadline=time.monotonic() - 1)
-    with pytest.raises(HpmlError, match="0 of 2 runs are done and time is over; measure again to go on behind them"):
+    with pytest.raises(HpmlError, match="0 of 2 runs are done and time is over; measure again to resume the set"):
         measure_tta(bench, **FAST, runs=2)
 
 
@@ -184,7 +192,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     ]
     import_before_fork(["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(runset.VARIABLE, str(tmp_path_factory.mktemp("runs")))
+        patch.setenv(runs.VARIABLE, str(tmp_path_factory.mktemp("runs")))
+        patch.setattr(meter, "RAPL", Path("/nowhere"))
         return [measure_point(BENCHMARKS[name], params, Context(node, machine="here")) for name, params in points]
 
 
@@ -197,7 +206,7 @@ def test_a_set_is_checked_and_kept_whole(records: list[Record]) -> None:
     assert all(load + train + judge == pytest.approx(time) for load, train, judge, time in parts)
     assert min(record.metrics["accuracy"].samples) > 0.95
     assert record.metrics["time"].samples == runs.columns["time"]
-    assert "energy" not in runs.columns  # a CPU does not tell: a zero would be a measurement
+    assert "energy" not in runs.columns  # a CPU without RAPL does not tell: a zero would be a measurement
     assert record.data["digits"]["train"] == 1442
     kinds = record.series["elsewhere"].columns["images"]
     assert kinds == ["blur", "noise", "contrast"] * 2
@@ -247,11 +256,11 @@ def test_ranks_train_together_and_end_with_the_same_network(node: Node) -> None:
 
 
 def test_a_recipe_whose_update_is_not_shared_is_refused_on_ranks(node: Node) -> None:
-    with pytest.raises(HpmlError, match="recipe 'fast' cannot be shared out"):
-        ddp.measure_ddp_cpu(Bench(node, {}), recipe="fast", data="digits", runs=1, ranks=2)
+    with pytest.raises(HpmlError, match="recipe 'fast' cannot run on several ranks"):
+        measure_ddp_cpu(Bench(node, {}), recipe="fast", data="digits", runs=1, ranks=2)
 
 
-# -- images from elsewhere
+# -- other images
 
 
 def test_shifts_are_what_they_say_and_the_same_each_time() -> None:
@@ -281,7 +290,7 @@ def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path
     (tmp_path / "cat").mkdir()
     with pytest.raises(HpmlError, match="folder 'cat' is no class of digits; use 0, 1, 2"):
         out_of_distribution.read_folder(tmp_path, data)
-    with pytest.raises(HpmlError, match="no such folder"):
+    with pytest.raises(HpmlError, match="No such file or directory"):
         out_of_distribution.read_folder(tmp_path / "none", data)
 
 
@@ -309,32 +318,19 @@ def test_the_record_says_which_pictures_were_used(
     Image.new("L", (8, 8), 7).save(tmp_path / "5" / "a.png")
     monkeypatch.setenv(out_of_distribution.OWN, str(tmp_path))
     bench = Bench(node, {})
-    out_of_distribution.Elsewhere(bench, load_data("digits"))
+    out_of_distribution.other_images(bench, load_data("digits"))
     first = bench.used_data["own images"]
     assert first["test"] == 1 and bench.warnings == []
     Image.new("L", (8, 8), 9).save(tmp_path / "5" / "a.png")
-    out_of_distribution.Elsewhere(bench, load_data("digits"))
+    out_of_distribution.other_images(bench, load_data("digits"))
     assert bench.used_data["own images"]["fingerprint"] != first["fingerprint"]
 
 
 def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
-    out_of_distribution.Elsewhere(bench, load_data("digits"))
-    assert len(bench.warnings) == 1 and "no such folder" in bench.warnings[0]
-
-
-# -- the meter
-
-
-def test_the_meter_sees_a_busy_cpu(node: Node) -> None:
-    seen = meter.Meter(Bench(node, {}), interval=0.01)
-    with seen:
-        while len(seen.columns.get("core", ())) < 3:
-            sum(range(10_000))
-    assert seen.mean("core") is not None and max(seen.columns["core"]) > 0
-    assert seen.columns["time"] == sorted(seen.columns["time"])
-    assert seen.mean("power") is None and seen.problem == ""
+    out_of_distribution.other_images(bench, load_data("digits"))
+    assert len(bench.warnings) == 1 and "No such file or directory" in bench.warnings[0]
 
 
 # -- pages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,12 +11,10 @@ import torch
 
 from hpml_plugins import DataSet, HpmlError, Split, load_data
 from hpml_plugins.plugins.tta.images import Loaded, OnDevice
-from hpml_plugins.plugins.tta.networks import build, product_of_patches, trimmed_convolution
+from hpml_plugins.plugins.tta.networks import build, logits_over_views, product_of_patches, trimmed_convolution
 from hpml_plugins.plugins.tta.optimising import Muon, Optimiser, orthogonalised
 from hpml_plugins.plugins.tta.recipes import Augment, Network, Recipe, read_recipe
 from hpml_plugins.plugins.tta.training import Phase, Trainer
-from hpml_plugins.plugins.tta.views import seen
-from hpml_plugins.plugins.tta.workers import Crew
 
 
 def pictures(count: int, shape: tuple[int, int, int] = (3, 8, 8)) -> DataSet:
@@ -30,9 +29,9 @@ def recipe(**changes: Any) -> Recipe:
 
 def test_a_batch_is_cropped_and_flipped_as_drawn() -> None:
     data = pictures(12)  # normalised with mean 0 and deviation 1 / 255: values stay what they were
-    feed = OnDevice(data, recipe(batch=4, augment=Augment(2, "zero", "random")), "cpu", torch.float32)
+    feed = OnDevice(data, recipe(batch=4, augment=Augment(2, "zero", "random")), "cpu")
     feed.start(1)
-    feed.start_epoch(1, 0)
+    next(feed.epoch(1, 0))
     images, labels = feed.take(torch.tensor([2]))
     assert images.is_contiguous(memory_format=torch.channels_last)
     wide = torch.nn.functional.pad(data.train.images.float(), (2, 2, 2, 2))
@@ -49,27 +48,27 @@ def test_a_batch_is_cropped_and_flipped_as_drawn() -> None:
 
 def test_an_epoch_has_each_image_once_and_ranks_share_it() -> None:
     data, plain = pictures(13), recipe(batch=3, augment=Augment())
-    alone = OnDevice(data, plain, "cpu", torch.float32)
-    alone.start_epoch(5, 0)
+    alone = OnDevice(data, plain, "cpu")
+    next(alone.epoch(5, 0))
     assert alone.steps == 4 and len(alone._order.unique()) == 12
-    pair = [OnDevice(data, plain, "cpu", torch.float32, index, 2) for index in range(2)]
+    pair = [OnDevice(data, plain, "cpu", index, 2) for index in range(2)]
     for feed in pair:
-        feed.start_epoch(5, 0)
+        next(feed.epoch(5, 0))
     assert [feed.steps for feed in pair] == [2, 2]
     assert not set(pair[0]._order.tolist()) & set(pair[1]._order.tolist())
     first = alone._order.clone()
-    alone.start_epoch(5, 1)
+    next(alone.epoch(5, 1))
     assert not torch.equal(alone._order, first)
-    alone.start_epoch(5, 0)
+    next(alone.epoch(5, 0))
     assert torch.equal(alone._order, first)
 
 
 def test_alternating_flips_turn_every_image_over_from_epoch_to_epoch() -> None:
-    feed = OnDevice(pictures(40), recipe(batch=4, augment=Augment(0, "zero", "alternating")), "cpu", torch.float32)
+    feed = OnDevice(pictures(40), recipe(batch=4, augment=Augment(0, "zero", "alternating")), "cpu")
     feed.start(3)
     flips = []
     for epoch in range(3):
-        feed.start_epoch(3, epoch)
+        next(feed.epoch(3, epoch))
         flips.append(feed._flips.clone())
     assert torch.equal(flips[0], ~flips[1]) and torch.equal(flips[0], flips[2])
     assert 8 < int(flips[0].sum()) < 32
@@ -79,10 +78,10 @@ def test_the_loader_gives_normalised_batches_and_says_how_long_it_was_waited_for
     data = load_data("digits").take(64, 64)
     feed = Loaded(data, recipe(batch=16, augment=Augment()), "cpu")
     feed.start(1)
-    batches = list(feed.epoch(1, 0))
+    batches = [feed.take(None)[0].clone() for _ in feed.epoch(1, 0)]
     assert len(batches) == feed.steps == 4
     assert feed.waited > 0
-    everything = torch.cat([images for images, _ in batches])
+    everything = torch.cat(batches)
     assert everything.sum() == pytest.approx(float(data.normalize(data.train.images).sum()), rel=1e-3)
 
 
@@ -108,8 +107,7 @@ def test_muon_keeps_the_norm_and_steps_along_the_orthogonal_momentum() -> None:
         # The first momentum is the gradient, Nesterov's 1.5 of it, which being made orthogonal forgets its length.
         update = orthogonalised(1.5 * weight.grad.reshape(1, 4, 18), 3).reshape(4, 2, 3, 3)
         assert torch.allclose(weight.detach(), old * (2.0 / old.norm()) - 0.1 * update, atol=1e-6)
-    muon.reset()
-    assert not any(buffer.any() for buffer in muon.buffers)
+    assert all(buffer.any() for buffer in muon.buffers)
 
 
 def test_rates_are_read_from_the_table_of_each_group() -> None:
@@ -211,9 +209,9 @@ def test_views_are_weighted_as_said() -> None:
     by_hand = [
         corner(view) + corner(view.flip(-1)) for view in (images, moved[:, :, :4, :4], moved[:, :, 2:, 2:])
     ]  # fmt: skip
-    assert torch.equal(seen(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2]))
-    assert torch.equal(seen(images, 2, corner)[0], torch.tensor([3.0]))
-    assert torch.equal(seen(images, 1, corner)[0], torch.tensor([0.0]))
+    assert torch.equal(logits_over_views(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2]))
+    assert torch.equal(logits_over_views(images, 2, corner)[0], torch.tensor([3.0]))
+    assert torch.equal(logits_over_views(images, 1, corner)[0], torch.tensor([0.0]))
 
 
 @pytest.fixture(scope="module")
@@ -245,14 +243,14 @@ def test_a_seed_gives_the_same_run_whatever_ran_before(trainer: Trainer) -> None
     assert not torch.equal(weights, others)
     again = trained(trainer, 1)
     assert torch.equal(again[1], weights) and again[2] == accuracy
-    assert trainer.accuracy_apart() == accuracy
+    assert trainer.plain_accuracy() == accuracy
     assert accuracy > 0.3  # a tenth is chance
 
 
 def test_nothing_that_a_graph_would_know_is_replaced_between_runs(trainer: Trainer) -> None:
     def places() -> list[int]:
-        feed, optimiser = trainer.on_device, trainer.optimiser
-        assert feed is not None and optimiser.muon is not None
+        feed, optimiser = trainer.feed, trainer.optimiser
+        assert isinstance(feed, OnDevice) and optimiser.muon is not None
         momenta = [state["momentum_buffer"] for state in optimiser.sgd.state.values()]
         rates = [group["lr"] for group in optimiser.sgd.param_groups]
         own = [feed.padded, feed.labels, feed._order, feed._moves, feed._flips, trainer.number, optimiser._tables]
@@ -266,7 +264,8 @@ def test_nothing_that_a_graph_would_know_is_replaced_between_runs(trainer: Train
     assert places() == before
     assert int(trainer.number) == 0
     momenta = [state["momentum_buffer"] for state in trainer.optimiser.sgd.state.values()]
-    assert not any(momentum.any() for momentum in momenta)
+    assert trainer.optimiser.muon is not None
+    assert not any(momentum.any() for momentum in (*momenta, *trainer.optimiser.muon.buffers))
 
 
 def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: Trainer) -> None:
@@ -282,4 +281,4 @@ def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: T
 
 def test_too_few_images_for_a_batch_are_said() -> None:
     with pytest.raises(HpmlError, match="no batch of 150 for each of 2 in 200 images"):
-        Trainer(recipe(batch=150), load_data("digits").take(200, 100), "cpu", Crew(0, 2))
+        Trainer(recipe(batch=150), load_data("digits").take(200, 100), "cpu", SimpleNamespace(index=0, count=2))  # type: ignore[arg-type]

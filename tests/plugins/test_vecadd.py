@@ -11,12 +11,11 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import CheckFailed
-from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
-from hpml_plugins.plugins.vecadd.launches import LAUNCHES, shape
-from hpml_plugins.plugins.vecadd.unified import too_much
-from hpml_plugins.plugins.vecadd.vectors import bandwidth, bytes_moved, is_sum, vectors
+from hpml_plugins.plugins.vecadd.cuda_programs import LAUNCHES, shape, too_much
+from hpml_plugins.plugins.vecadd.vectors import bytes_moved, is_sum, vectors
 
 SHORT = SamplingPlan(budget=0.05, fewest=3)
 
@@ -24,8 +23,7 @@ IN_THE_SIMULATOR = """
 import sys
 from numba import cuda
 from hpml_plugins.plugins.vecadd.cuda_kernels import launcher
-from hpml_plugins.plugins.vecadd.launches import LAUNCHES
-from hpml_plugins.plugins.vecadd.unified import too_much
+from hpml_plugins.plugins.vecadd.cuda_programs import LAUNCHES
 from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
 
 for elements in map(int, sys.argv[1:]):
@@ -44,21 +42,22 @@ import sys
 from numba import cuda
 from numba.cuda.simulator.cudadrv.devicearray import managed_array
 from hpml_plugins import Bench, Node
-from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.plugins import vecadd
-from hpml_plugins.plugins.vecadd import device, on_cuda, unified
+from hpml_plugins.plugins.vecadd import cuda_kernels, cuda_programs
 
 cuda.managed_array = managed_array
-device.LENGTHS = (1, 255, 257)
-on_cuda.MILLION = unified.MILLION = 1003
+cuda_kernels.LENGTHS = (1, 255, 257)
+cuda_programs.MILLION = 1003
 benchmark = {each.name: each for each in vecadd.hpml_benchmarks()}[sys.argv[1]]
 params = {"millions": 1, **dict(pair.split("=") for pair in sys.argv[2:])}
 node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
 bench = Bench(node, params, plan=SamplingPlan(budget=0.05, warm_up=0.01, fewest=3))
 given = benchmark.measure(bench, **params)
-assert set(given) == {metric.name for metric in benchmark.metrics}, given
-assert given["bandwidth"].values == tuple(1003 * 12 / seconds for seconds in given["time"].values)
-parts = {"vecadd_cuda": on_cuda.PHASES, "vecadd_unified": unified.PHASES}[sys.argv[1]]
+metrics = to_metrics(benchmark, given, bench.declared_work)
+assert set(metrics) == {metric.name for metric in benchmark.metrics}, given
+assert metrics["bandwidth"].samples == [1003 * 12 / seconds for seconds in given["time"].values]
+parts = {"vecadd_cuda": cuda_programs.EXPLICIT_PHASES, "vecadd_unified": cuda_programs.UNIFIED_PHASES}[sys.argv[1]]
 known = [given[name].values for name in parts if name in given]
 assert all(total >= sum(laps) > 0 for total, laps in zip(given["total"].values, zip(*known))), given
 print(*bench.checks, given["time"].info["blocks"], given["time"].info["threads"], sep="; ")
@@ -89,8 +88,8 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
 
 def test_the_bandwidth_by_hand() -> None:
     assert bytes_moved(1_000_000) == 12_000_000  # 4 B of a, 4 B of b, 4 B of c
-    assert bandwidth(1_000_000, 0.004) == 3e9  # 12 MB in 4 ms
-    assert bandwidth(1_000_000, Samples.of([0.004, 0.002], "s")).values == (3e9, 6e9)
+    assert bytes_moved(1_000_000) / 0.004 == 3e9  # 12 MB in 4 ms
+    assert (bytes_moved(1_000_000) / Samples.of([0.004, 0.002], "s")).values == (3e9, 6e9)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_launches_that_would_outlast_the_point_are_refused_before_they_begin() -
     code = (
         "from hpml_plugins import Bench\n"
         "from hpml_plugins.errors import Skipped\n"
-        "from hpml_plugins.plugins.vecadd.device import refuse_what_cannot_end\n"
+        "from hpml_plugins.plugins.vecadd.cuda_programs import refuse_what_cannot_end\n"
         "told = []\n"
         "import time\n"
         "bench = Bench(None, {}, deadline=time.monotonic() + 100, report=lambda text, share: told.append(text))\n"
@@ -151,10 +150,10 @@ def test_launches_that_would_outlast_the_point_are_refused_before_they_begin() -
 @pytest.mark.parametrize("implementation", ["numpy", "loop", "parallel"])
 @pytest.mark.parametrize("elements", [1, 255, 257, 1_000_003])
 def test_each_cpu_implementation_is_right_for_any_length(implementation: str, elements: int) -> None:
-    from hpml_plugins.plugins.vecadd.cpu_kernels import ADDITIONS
+    from hpml_plugins.plugins.vecadd.cpu import addition
 
     a, b, c = vectors(elements, seed=1)
-    ADDITIONS[implementation](a, b, c)
+    addition(implementation)(a, b, c)
     assert is_sum(a, b, c)
 
 
@@ -187,19 +186,22 @@ def test_a_million_elements_are_measured(node: Node, implementation: str) -> Non
     bench = Bench(node, {}, plan=SHORT)
     given = VECADD_CPU.measure(bench, millions=1, implementation=implementation)
     assert given["time"].median > 0
-    assert given["bandwidth"].values == tuple(12e6 / seconds for seconds in given["time"].values)
+    bandwidth = to_metrics(VECADD_CPU, given, bench.declared_work)["bandwidth"].samples
+    assert bandwidth == [12e6 / seconds for seconds in given["time"].values]
     assert bench.checks == ["sum differs from NumPy's"]
     assert (given["time"].info["threads"] == 1) == (implementation != "parallel") or os.cpu_count() == 1
 
 
 def test_a_spoilt_addition_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpml_plugins.plugins.vecadd import cpu_kernels
+    from hpml_plugins.plugins.vecadd import cpu
+
+    add = cpu.addition("numpy")
 
     def spoilt(a: object, b: object, c: object) -> None:
-        cpu_kernels.with_numpy(a, b, c)
+        add(a, b, c)
         c[-1] += 1  # type: ignore[index]
 
-    monkeypatch.setitem(cpu_kernels.ADDITIONS, "loop", spoilt)
+    monkeypatch.setattr(cpu, "addition", lambda implementation: spoilt)
     with pytest.raises(CheckFailed, match="differs from NumPy"):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="loop")
 
@@ -229,22 +231,22 @@ from types import SimpleNamespace
 import numpy
 from numba import cuda
 from cuda.bindings import driver
-from hpml_plugins.plugins.vecadd import prefetch
+from hpml_plugins.plugins.vecadd import cuda_kernels
 
 cuda.get_current_device = lambda: SimpleNamespace(id=3)
 calls = []
 def enqueue(pointer, count, location, flags, stream):
     calls.append((pointer == vector.ctypes.data, count, location.type.name, location.id, flags, int(stream)))
     return (answer,)
-prefetch._driver = lambda: (driver, enqueue)
+driver.cuMemPrefetchAsync_v2 = enqueue
 vector = numpy.zeros(1003, numpy.float32)
 answer = driver.CUresult.CUDA_SUCCESS
-prefetch.prefetch_to([vector], prefetch.GPU)
-prefetch.prefetch_to([vector], prefetch.CPU)
+cuda_kernels.prefetch([vector], to_gpu=True)
+cuda_kernels.prefetch([vector], to_gpu=False)
 print(*calls, sep="\\n")
 answer = driver.CUresult.CUDA_ERROR_INVALID_DEVICE
 try:
-    prefetch.prefetch_to([vector], prefetch.GPU)
+    cuda_kernels.prefetch([vector], to_gpu=True)
 except RuntimeError as error:
     print("INVALID_DEVICE" in str(error))
 """

@@ -8,26 +8,26 @@ import pytest
 
 from hpml_plugins import Bench, HpmlError, Node
 from hpml_plugins.errors import CheckFailed, Skipped
-from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.vecadd import VECADD_CPU, cpp
+from hpml_plugins.measure import SamplingPlan, to_metrics
+from hpml_plugins.plugins.vecadd import VECADD_CPU, cpu
 
 SHORT = SamplingPlan(budget=0.05, fewest=3)
-needs_compiler = pytest.mark.skipif(cpp.find_compiler() is None, reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ compiler")
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = cpp.find_compiler()
+    compiler = cpu.find_compiler()
     assert compiler
-    return cpp.build(compiler, tmp_path_factory.mktemp("built"))
+    return cpu.build(compiler, tmp_path_factory.mktemp("built"))
 
 
 @needs_compiler
 @pytest.mark.parametrize("elements", [1, 255, 257, 1_000_003])
 def test_the_program_adds_what_numpy_adds(program: Path, elements: int) -> None:
     seed = 2**40 + 7  # longer than the program's 32 bits
-    samples, checksum = cpp.run(program, elements, seed, budget=0.0, fewest=4, most=9)
-    assert checksum == cpp.checksum(elements, seed) != cpp.checksum(elements, seed + 1)
+    samples, checksum = cpu.run(program, elements, seed, SamplingPlan(budget=0.0, fewest=4, most=9))
+    assert checksum == cpu.checksum(elements, seed) != cpu.checksum(elements, seed + 1)
     assert len(samples) == 4
     assert samples.info["stopped"] == "budget"
 
@@ -36,23 +36,23 @@ def test_the_inputs_and_the_checksum_by_hand() -> None:
     import numpy as np
 
     # Element 0 of a with seed 0 hashes 0, and every step of the mixer keeps it: a[0] = 0.
-    assert cpp.inputs(np.arange(1, dtype=np.uint32), 0, seed=0).tolist() == [0.0]
+    assert cpu.inputs(np.arange(1, dtype=np.uint32), 0, seed=0).tolist() == [0.0]
     # b[0] hashes 1: · 0x7FEB352D, xor its upper 17 bits, · 0x846CA68B, xor its upper half; then 24 bits of it.
     x = 1 * 0x7FEB352D
     x = (x ^ x >> 15) * 0x846CA68B % 2**32
     x ^= x >> 16
     b = np.float32((x >> 8) / 2**24)
-    assert cpp.inputs(np.arange(1, dtype=np.uint32), 1, seed=0).tolist() == [b]
-    assert cpp.checksum(1, seed=0) == int(b.view(np.uint32)) * 1
+    assert cpu.inputs(np.arange(1, dtype=np.uint32), 1, seed=0).tolist() == [b]
+    assert cpu.checksum(1, seed=0) == int(b.view(np.uint32)) * 1
 
 
 @needs_compiler
 def test_a_program_is_built_once_and_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
-    compiler = cpp.find_compiler()
+    compiler = cpu.find_compiler()
     assert compiler
-    first = cpp.build(compiler, tmp_path / "cache")
+    first = cpu.build(compiler, tmp_path / "cache")
     made = first.stat().st_mtime_ns
-    assert cpp.build(compiler, tmp_path / "cache") == first
+    assert cpu.build(compiler, tmp_path / "cache") == first
     assert (first.stat().st_mtime_ns, [path.name for path in first.parent.iterdir()]) == (made, [first.name])
 
 
@@ -62,9 +62,9 @@ def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(
 ) -> None:
     broken = tmp_path / "broken.cpp"
     broken.write_text("int main() { return nothing; }\n")
-    monkeypatch.setattr(cpp, "SOURCE", broken)
+    monkeypatch.setattr(cpu, "SOURCE", broken)
     with pytest.raises(HpmlError, match=r"does not compile broken\.cpp: .*"):
-        cpp.build(str(cpp.find_compiler()), tmp_path / "cache")
+        cpu.build(str(cpu.find_compiler()), tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -72,7 +72,7 @@ def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(
 def test_a_folder_that_cannot_be_made_is_named_with_the_mend(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HpmlError, match=r"cannot build into .*file.cache.*XDG_CACHE_HOME"):
-        cpp.build(str(cpp.find_compiler()), tmp_path / "file" / "cache")
+        cpu.build(str(cpu.find_compiler()), tmp_path / "file" / "cache")
 
 
 @needs_compiler
@@ -81,7 +81,8 @@ def test_the_point_of_the_program_is_measured(node: Node, tmp_path: Path, monkey
     bench = Bench(node, {}, plan=SHORT, seed=3)
     given = VECADD_CPU.measure(bench, millions=1, implementation="cpp")
     assert len(given["time"]) >= 3
-    assert given["bandwidth"].values == tuple(12e6 / seconds for seconds in given["time"].values)
+    bandwidth = to_metrics(VECADD_CPU, given, bench.declared_work)["bandwidth"].samples
+    assert bandwidth == [12e6 / seconds for seconds in given["time"].values]
     assert bench.checks == ["sum differs from NumPy's"]
     assert given["time"].info["flags"] == "-O3 -std=c++17"
 
@@ -89,8 +90,8 @@ def test_the_point_of_the_program_is_measured(node: Node, tmp_path: Path, monkey
 @needs_compiler
 def test_a_program_that_adds_wrong_gives_no_number(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "wrong.cpp"
-    wrong.write_text(cpp.SOURCE.read_text().replace("a[i] + b[i]", "a[i] - b[i]"))
-    monkeypatch.setattr(cpp, "SOURCE", wrong)
+    wrong.write_text(cpu.SOURCE.read_text().replace("a[i] + b[i]", "a[i] - b[i]"))
+    monkeypatch.setattr(cpu, "SOURCE", wrong)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(CheckFailed, match="differs from NumPy"):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="cpp")

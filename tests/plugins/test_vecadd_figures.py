@@ -8,7 +8,7 @@ from charted import picture
 
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.vecadd.figures import FIGURES as ALL
+from hpml_plugins.plugins.vecadd.charts import FIGURES as ALL
 
 FIGURES = {figure.name: figure for figure in ALL}
 UNITS = {"bandwidth": "B/s", "copy_bandwidth": "B/s", "vs_torch": "1"}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from hpml_plugins import Bench, Node, Record
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.vecadd.rows import Row, rows
-from hpml_plugins.plugins.vecadd.runs import Stopwatch, repeat
+from hpml_plugins.plugins.vecadd.charts import programs
+from hpml_plugins.plugins.vecadd.cuda_programs import repeat, time_laps
 
 
 def record(benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: object) -> Record:
@@ -40,29 +41,31 @@ def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_
         machine="other",
         metrics={"time": [1.0], "bandwidth": [1e8]},
     )
-    on_cpu, on_gpu, other = rows([GRID, elsewhere, CPP])
-    assert on_cpu == Row("h200-x1", "CPU", {"implementation": "cpp"}, 10, 0.009, 0.009, 13e9, 1.0)
+    on_cpu, on_gpu, other = programs([GRID, elsewhere, CPP]).rows()
+    assert tuple(on_cpu.values()) == ("h200-x1", "CPU", "cpp", "host memory", 10, 0.009, 0.009, 13e9, 1.0)
     # 9 ms of the CPU over 4.5 ms of the whole run, not over 40 µs of the kernel
-    assert on_gpu == Row("h200-x1", "explicit", {"launch": "grid", "memory": "pinned"}, 10, 0.0045, 4e-5, 3e12, 2.0)
-    assert (other.machine, other.speedup) == ("other", 1.0)
+    assert tuple(on_gpu.values()) == ("h200-x1", "explicit", "grid", "pinned", 10, 0.0045, 4e-5, 3e12, 2.0)
+    assert (other["machine"], other["speedup"]) == ("other", 1.0)
 
 
 def test_without_a_cpp_program_numbas_loop_is_the_baseline_and_without_either_there_is_none() -> None:
     loop = record(
         "vecadd_cpu", {"millions": 10, "implementation": "loop"}, metrics={"time": [0.009], "bandwidth": [2e10]}
     )
-    assert [row.speedup for row in rows([GRID, loop])] == [1.0, 2.0]
-    assert [row.speedup for row in rows([GRID])] == [None]
+    assert programs([GRID, loop]).columns["speedup"] == [1.0, 2.0]
+    assert programs([GRID]).columns["speedup"] == [None]
 
 
 def test_laps_follow_one_another_and_hold_what_was_waited_for() -> None:
-    watch = Stopwatch(wait=lambda: time.sleep(0.01))
-    watch.lap("first")
-    time.sleep(0.02)
-    watch.lap("second")
-    assert list(watch.laps) == ["first", "second"]
-    assert watch.laps["first"] >= 0.01
-    assert watch.laps["second"] >= 0.03
+    def run() -> Iterator[str]:
+        yield "first"
+        time.sleep(0.02)
+        yield "second"
+
+    laps = time_laps(run(), wait=lambda: time.sleep(0.01))
+    assert list(laps) == ["first", "second"]
+    assert laps["first"] >= 0.01
+    assert laps["second"] >= 0.03
 
 
 def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
@@ -82,5 +85,8 @@ def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
     assert samples["total"].values == (5.0, 6.0, 7.0)
     assert samples["total"].info["stopped"] == "budget"
     # three values: the interval is the smallest and the largest, ±1 s of 6 s
-    assert bench.warnings == ["total: the median is known to ±16.7%, not ±0.5%, after 3 samples (budget)"]
+    assert bench.warnings == [
+        "total: the median is known to ±16.7%, not ±0.5%, after 3 samples, 3 of them effective (budget)",
+        "total: unstable, coefficient of variation 17%",
+    ]
     assert told == ["run 1 of at least 3", "run 2 of at least 3", "run 3 of at least 3"]

@@ -9,22 +9,14 @@ import sys
 import pytest
 
 from hpml_plugins.plugins.vecadd import tuned
-from hpml_plugins.plugins.vecadd.configurations import (
-    CACHINGS,
-    SHAPES,
-    Configuration,
-    kernels,
-    launches_of,
-    resident_blocks,
-    tune,
-)
+from hpml_plugins.plugins.vecadd.tuned import CACHINGS, SHAPES, Configuration, kernels, launches_of, tune
 
 # The instructions themselves are not the simulator's: here one access is a loop over its elements.
 IN_THE_SIMULATOR = """
 import warnings
 from numba import cuda
-from hpml_plugins.plugins.vecadd.configurations import SHAPES, Configuration
-from hpml_plugins.plugins.vecadd.tuned_kernel import make_kernel
+from hpml_plugins.plugins.vecadd.cuda_kernels import make_kernel
+from hpml_plugins.plugins.vecadd.tuned import SHAPES, Configuration
 from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
 
 warnings.simplefilter("ignore")
@@ -51,11 +43,49 @@ for width, unroll in SHAPES:
             print(width, unroll, elements, resident, "right" if is_sum(a, b, c) else "wrong")
 """
 
+# The simulator has no occupancy either, and its arrays are NumPy's. The search is of three configurations.
+TUNED_IN_THE_SIMULATOR = """
+from types import SimpleNamespace
+from numba import cuda
+from hpml_plugins import Bench, Node
+from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.plugins.vecadd import cuda_kernels, tuned
+from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
+
+def make_add_wide(width, unroll, caching):
+    def add_wide(a, b, c, first, step):
+        for place in range(first, first + unroll * step, step):
+            for i in range(place, place + width):
+                c[i] = a[i] + b[i]
+    return add_wide
+
+jit = cuda.jit
+def jit_with_occupancy(function):
+    kernel = jit(function)
+    held = SimpleNamespace(max_cooperative_grid_blocks=lambda threads: 2)
+    type(kernel).overloads = property(lambda self: {0: held})
+    return kernel
+
+cuda_kernels.make_add_wide = make_add_wide
+cuda_kernels.LENGTHS = tuned.LENGTHS = (1, 255, 257)
+tuned.SHAPES, tuned.CACHINGS, tuned.THREADS = ((4, 2),), ("default",) * 2, (32,)
+cuda.jit, cuda.as_cuda_array = jit_with_occupancy, lambda array: array
+cuda.get_current_device = lambda: SimpleNamespace(compute_capability=(6, 0))
+node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
+bench = Bench(node, {}, plan=SamplingPlan(budget=0.02, warm_up=0.01, fewest=3))
+a, b, c = on_gpu = [cuda.to_device(vector) for vector in vectors(1003, seed=1)]
+step, info = tuned._tuned(bench, on_gpu)
+step()
+assert is_sum(*(array.copy_to_host() for array in on_gpu))
+assert bench.warnings == []
+assert len(bench.checks) == len(set(bench.checks)) == len(bench.attached["tuning"].columns["time"])
+print(info.pop("grid"), info.pop("blocks"), info.pop("threads"), info.pop("configuration"), info, sep="; ")
+"""
+
 TO_PTX = """
 import sys
 from numba import cuda, types
-from hpml_plugins.plugins.vecadd.tuned_kernel import make_kernel
-from hpml_plugins.plugins.vecadd.wide_access import make_add_wide
+from hpml_plugins.plugins.vecadd.cuda_kernels import make_add_wide, make_kernel
 
 vector = types.float32[::1]
 for width, unroll, caching in ((1, 4, "default"), (2, 2, "streaming"), (4, 1, "default"), (4, 2, "bypass")):
@@ -82,6 +112,16 @@ def test_the_kernel_writes_every_element_once_for_any_shape_length_and_grid_in_t
     assert done.returncode == 0, done.stderr
     verdicts = [line.split()[-1] for line in done.stdout.splitlines()]
     assert verdicts == ["right"] * (len(SHAPES) * 6 * 2)
+
+
+def test_the_search_checks_times_and_describes_its_configurations_in_the_simulator() -> None:
+    done = run(TUNED_IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
+    assert done.returncode == 0, done.stderr
+    grid, blocks, threads, configuration, info = done.stdout.strip().split("; ")
+    # 4 · 2 · 32 = 256 elements a block: four blocks in one pass over 1003, of which two are held at once
+    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (threads, blocks) == ("256", "1")
+    assert configuration == f"2 × 4 float32, {threads} threads, {grid}, default"
+    assert info == str({"width": 4, "unroll": 2, "caching": "default", "configurations": 3})
 
 
 def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:
@@ -116,21 +156,6 @@ def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:
 )
 def test_the_blocks_of_a_configuration(configuration: Configuration, elements: int, blocks: int) -> None:
     assert configuration.blocks(elements, most=2112) == blocks
-
-
-@pytest.mark.parametrize(
-    ("threads", "registers", "blocks"),
-    [
-        (256, 32, 132 * 8),  # 2048 threads / 256; registers: 65536 / (8 warps · 1024) = 8
-        (1024, 32, 132 * 2),
-        (256, 33, 132 * 6),  # 33 · 32 = 1056 → 1280 a warp: 65536 // 1280 = 51 warps, 6 blocks of 8
-        (1024, 64, 132 * 1),  # 64 · 32 = 2048 a warp: 32 warps, one block
-        (32, 16, 132 * 32),  # no more than 32 blocks on a multiprocessor
-    ],
-)
-def test_how_many_blocks_an_h200_holds_at_once(threads: int, registers: int, blocks: int) -> None:
-    limits = {"multiprocessors": 132, "threads_each": 2048, "registers_each": 65536, "blocks_each": 32}
-    assert resident_blocks(threads, registers, **limits) == blocks
 
 
 def test_the_search_finds_the_best_launch_of_the_best_kernel() -> None:
@@ -173,19 +198,6 @@ def test_every_kernel_and_launch_is_listed_once() -> None:
     assert len(set(kernels(CACHINGS))) == len(SHAPES) * len(CACHINGS)
     launches = launches_of(Configuration(4, 2))
     assert len({Configuration(4, 2), *launches}) == 8  # four block sizes, two grids
-
-
-def test_the_comparison_takes_turns_and_divides_the_peers_time_by_ones_own() -> None:
-    asked: list[str] = []
-    own, peer = (lambda: None), (lambda: None)
-
-    def seconds(step: object) -> float:
-        asked.append("own" if step is own else "peer")
-        return 2.0 if step is own else 3.0
-
-    ratio = tuned.speed_against(own, peer, seconds, rounds=3)
-    assert asked == ["own", "peer", "peer", "own", "own", "peer"]
-    assert ratio.values == (1.5, 1.5, 1.5)  # 3 s of the peer over 2 s of one's own: 1.5 times as fast
 
 
 def test_what_was_tried_becomes_columns_of_numbers() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from hpml_plugins.errors import RankFailed, UsageError, describe
+from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import describe_exit, end_with_parent
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
@@ -126,7 +126,7 @@ class _Processes:
         for index in silent:
             how = describe_exit(codes[index] or 0) or "ended with exit status 0 before its function returned"
             # What its end made others report meanwhile is not what came first.
-            self._group.leave(index, RankResult(error=RankFailed(f"rank {index} {how}"), at=time.time() - LAST_WORDS))
+            self._group.leave(index, RankResult(error=HpmlError(f"rank {index} {how}"), at=time.time() - LAST_WORDS))
         return None in codes and not silent and not any(codes)
 
     def end(self) -> str:
@@ -194,7 +194,7 @@ def _pickled(group: RankGroup, *order: Any) -> bytes:
 
 
 def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit: float) -> None:
-    """Until the ranks have ended, or one failed. Raises RankFailed when the time is up."""
+    """Until the ranks have ended, or one failed. Raises HpmlError when the time is up."""
     shown = b""
     running = True
     while running:
@@ -204,15 +204,15 @@ def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit:
                 bench.progress(*json.loads(progress))
                 shown = progress
         if running and time.time() >= group.end:
-            raise RankFailed(f"ranks timed out after {limit:.3g} s: {_where(group)}")
+            raise HpmlError(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
-def _no_result(index: int, output: str) -> RankFailed:
+def _no_result(index: int, output: str) -> HpmlError:
     """For a rank that left no result: what mpirun says of the one that took the others down, or the last words."""
     if died := _DIED.search(output):
-        return RankFailed(f"rank {died[1]} {describe_exit(-int(died[2]))}")
+        return HpmlError(f"rank {died[1]} {describe_exit(-int(died[2]))}")
     lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
-    return RankFailed(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
+    return HpmlError(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
 
 
 def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:

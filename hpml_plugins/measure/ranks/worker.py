@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import CheckFailed, HpmlError, RankFailed, Skipped, describe
+from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
 from hpml_plugins.measure.ranks.group import RankGroup, RankResult
@@ -87,11 +87,11 @@ def _error(index: int, error: BaseException) -> HpmlError:
     if isinstance(error, CheckFailed):
         return CheckFailed(f"rank {index}: {error.what}")
     if isinstance(error, HpmlError):
-        return RankFailed(f"rank {index}: {error.what}")
+        return HpmlError(f"rank {index}: {error.what}")
     traceback.print_exception(error)
     if isinstance(error, SystemExit):
-        return RankFailed(f"rank {index}: exited: {error.code}")
-    return RankFailed(f"rank {index}: {out_of_gpu_memory(error) or describe(error)}")
+        return HpmlError(f"rank {index}: exited: {error.code}")
+    return HpmlError(f"rank {index}: {out_of_gpu_memory(error) or describe(error)}")
 
 
 def main(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""A collective's buffers on one rank: filled with known numbers and poison, and held against the expected result.
+"""A collective's buffers on one rank, and the call on them. Imports torch: imported on the ranks only.
 
 Every element is a whole number below 1021 that depends on its place and its rank. Sums over up to 16 thousand ranks
 are below 2^24 and so exact in float32: what comes out must equal the float64 reference, in whatever order it was added.
@@ -6,8 +6,12 @@ are below 2^24 and so exact in float32: what comes out must equal the float64 re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import torch
+import torch.distributed as dist
 
 from hpml_plugins import HpmlError, Rank
 
@@ -16,6 +20,7 @@ FLOAT32 = 4  # B
 CHUNK = 1 << 22
 #: A prime, so that no power of two of elements repeats the pattern: a piece in the wrong place is seen.
 PERIOD = 1021
+NCCL_FLOAT32, NCCL_SUM = 7, 0  # ncclFloat32, ncclSum
 
 
 def value(rank: Any, place: Any) -> Any:
@@ -31,40 +36,32 @@ class Buffers:
     """
 
     def __init__(self, rank: Rank, collective: str, nbytes: int, *, in_place: bool) -> None:
-        import torch
-
-        self.torch = torch
         self.rank = rank
         self.collective = collective
         self.in_place = in_place
-        whole = nbytes // FLOAT32
-        self.piece, left = divmod(whole, rank.count)
-        if left or whole * FLOAT32 != nbytes:
+        if nbytes % (FLOAT32 * rank.count):
             raise HpmlError(f"{nbytes} B of float32 cannot be shared out evenly over {rank.count} ranks")
-        large = self._empty(whole)
-        own = large.narrow(0, rank.index * self.piece, self.piece) if in_place else None
-        if collective == "all_gather":
-            self.send, self.receive = self._empty(self.piece) if own is None else own, large
-        elif collective == "reduce_scatter":
-            self.send, self.receive = large, self._empty(self.piece) if own is None else own
+        whole = nbytes // FLOAT32
+        self.piece = whole // rank.count
+        large = torch.empty(whole, device=rank.device)
+        in_pieces = collective in ("all_gather", "reduce_scatter")
+        if in_place:
+            other = large.narrow(0, rank.index * self.piece, self.piece) if in_pieces else large
         else:
-            self.send, self.receive = large, large if in_place else self._empty(whole)
+            other = torch.empty(self.piece if in_pieces else whole, device=rank.device)
+        self.send, self.receive = (other, large) if collective == "all_gather" else (large, other)
 
     def fill(self) -> None:
         """Fresh input, and NaN wherever only the collective may put a number."""
         self.receive.fill_(float("nan"))
         if self.collective != "broadcast" or self.rank.index == 0:
-            self._each_chunk(self.send, lambda chunk, places: chunk.copy_(value(self.rank.index, places)))
+            for chunk, places in _chunks(self.send):
+                chunk.copy_(value(self.rank.index, places))
 
     def wrong(self) -> int:
         """How many received elements differ from the float64 reference."""
-        differ = self.torch.zeros((), dtype=self.torch.int64, device=self.receive.device)
-
-        def compare(chunk: Any, places: Any) -> None:
-            differ.add_((chunk.double() != self._expected(places).double()).sum())
-
-        self._each_chunk(self.receive, compare)
-        return int(differ.item())
+        pairs = ((chunk.double(), self._expected(places).double()) for chunk, places in _chunks(self.receive))
+        return sum(int((found != expected).sum()) for found, expected in pairs)
 
     def _expected(self, places: Any) -> Any:
         if self.collective == "broadcast":
@@ -75,11 +72,53 @@ class Buffers:
             places = places + self.rank.index * self.piece
         return sum(value(rank, places) for rank in range(self.rank.count))
 
-    def _each_chunk(self, buffer: Any, do: Callable[[Any, Any], object]) -> None:
-        for start in range(0, buffer.numel(), CHUNK):
-            chunk = buffer[start : start + CHUNK]
-            places = self.torch.arange(start, start + chunk.numel(), dtype=self.torch.int64, device=buffer.device)
-            do(chunk, places)
 
-    def _empty(self, elements: int) -> Any:
-        return self.torch.empty(elements, dtype=self.torch.float32, device=self.rank.device)
+def _chunks(buffer: Any) -> Iterator[tuple[Any, Any]]:
+    """The buffer in pieces of CHUNK elements, each with its elements' places."""
+    for start in range(0, buffer.numel(), CHUNK):
+        chunk = buffer[start : start + CHUNK]
+        yield chunk, torch.arange(start, start + chunk.numel(), device=buffer.device)
+
+
+def step_of(rank: Rank, buffers: Buffers) -> Callable[[], object]:
+    """One collective on these buffers: torch.distributed's own, where that can do it. Called by all ranks alike."""
+    send, receive = buffers.send, buffers.receive
+    if buffers.collective == "all_gather":
+        return lambda: dist.all_gather_into_tensor(receive, send)
+    if buffers.collective == "reduce_scatter":
+        return lambda: dist.reduce_scatter_tensor(receive, send)
+    if buffers.collective == "broadcast":
+        return lambda: dist.broadcast(send, 0)
+    return (lambda: dist.all_reduce(send)) if buffers.in_place else _all_reduce_out_of_place(rank, send, receive)
+
+
+class _UniqueId(ctypes.Structure):
+    _fields_ = (("internal", ctypes.c_char * 128),)
+
+
+def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[], object]:
+    """ncclAllReduce over a communicator of its own, on torch's current stream: torch.distributed reduces in place only.
+
+    torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN macro must be
+    defined").  Source: NCCL API, nccl.h.
+    """
+    nccl = ctypes.CDLL("libnccl.so.2")  # torch has loaded it: the name gives the same library again, wherever it lies
+    nccl.ncclGetErrorString.restype = ctypes.c_char_p
+
+    def call(name: str, *args: Any) -> None:
+        if status := getattr(nccl, name)(*args):
+            raise HpmlError(f"{name}: {nccl.ncclGetErrorString(status).decode()}")
+
+    unique = _UniqueId()
+    if rank.index == 0:
+        call("ncclGetUniqueId", ctypes.byref(unique))
+    unique = _UniqueId.from_buffer_copy(rank.share(bytes(unique)))
+    communicator = ctypes.c_void_p()
+    call("ncclCommInitRank", ctypes.byref(communicator), rank.count, unique, rank.index)
+    pointers = (ctypes.c_void_p(send.data_ptr()), ctypes.c_void_p(receive.data_ptr()))
+    how = (ctypes.c_size_t(send.numel()), NCCL_FLOAT32, NCCL_SUM, communicator)
+
+    def step() -> None:
+        call("ncclAllReduce", *pointers, *how, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+    return step

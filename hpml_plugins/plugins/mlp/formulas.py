@@ -1,200 +1,197 @@
-"""What a batch computes and passes on, and how long that should take: one pure function each.
+"""What a batch computes and communicates, and how long that should take.
 
-D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, each of which has B / p images. A multiply-add
-is 2 FLOP. Source of the counts: the exercise's questions 2.3 to 2.5 (Project Final Assignment, a neural network in CUDA
-and MPI, with its solution); what is ours says so.
+D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a number. A
+multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework (Project Final Assignment,
+a neural network in CUDA and MPI, with its solution); formulas that are ours say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
+from typing import Literal
 
 from hpml_plugins import HpmlError
+from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
+
+#: The tiled kernel, or torch's product.
+Product = Literal["own", "torch"]
+#: Who reduces gradients: MPI through the host, as the document does; MPI on GPU memory; NCCL; gloo through the host.
+Way = Literal["mpi", "cuda_mpi", "nccl", "gloo"]
+
+SETUP, IMAGES, ELEMENTWISE, STEP = "train setup", "copying images host to device", "element-wise", "step"
+PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
+#: Those that the document counts.
+COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
+LAUNCHING = "launching"
+COMPUTED = (*PRODUCTS, ELEMENTWISE)
+EXCHANGE = TO_HOST, REDUCE, TO_DEVICE = "device to host", "all-reduce", "host to device"
+#: The phases of a batch, in order.
+ORDER = (IMAGES, *COMPUTED, *EXCHANGE, STEP)
+#: How far weights may be from the reference's after three steps: a hundred roundings.
+TOLERANCE = {"float32": 1.2e-5, "float64": 2.2e-14}
+#: The effective throughputs P_flops, P_pci and P_mpi.
+RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Of the network: D – H – C."""
+class Job:
+    """A network D – H – C, trained on batches that ranks share. Raises HpmlError for one that cannot be shared evenly.
 
-    inputs: int
+    pinned: host memory is page-locked.  waiting: parts of a gradient are reduced through the host by blocking calls.
+    """
+
     hidden: int
-    classes: int
+    batch: int
+    ranks: int = 1
+    dtype: Dtype = "float32"
+    product: Product = "torch"
+    way: Way = "gloo"
+    pinned: bool = False
+    waiting: bool = False
+    inputs: int = 784
+    classes: int = 10
+
+    def __post_init__(self) -> None:
+        if self.batch < self.ranks or self.batch % self.ranks:
+            uneven = f"a batch of {self.batch} cannot be shared out evenly over {self.ranks} ranks"
+            raise HpmlError(f"{uneven}; use a multiple")
+
+    @property
+    def images(self) -> int:
+        """B': images of a rank."""
+        return self.batch // self.ranks
+
+    @property
+    def item(self) -> int:
+        """b: bytes of a number."""
+        return ITEM[self.dtype]
+
+    @property
+    def through_host(self) -> bool:
+        """Whether gradients are reduced in the host's memory."""
+        return self.way in ("mpi", "gloo")
+
+    @property
+    def launcher(self) -> Literal["torch", "mpi"]:
+        """What starts the ranks."""
+        return "mpi" if self.way in ("mpi", "cuda_mpi") else "torch"
 
     @property
     def parameters(self) -> int:
-        """H D + H + C H + C: both layers' weights and biases."""
+        """H D + H + C H + C: weights and biases of both layers."""
         return self.hidden * self.inputs + self.hidden + self.classes * self.hidden + self.classes
 
+    @property
+    def counted_flops(self) -> float:
+        """4 B' H (D + C): the products that the document counts; it leaves out the second of the backward pass."""
+        return 4.0 * self.images * self.hidden * (self.inputs + self.classes)
 
-def share(batch: int, ranks: int) -> int:
-    """B' = B / p, each rank's images. Raises HpmlError where they cannot be shared out evenly."""
-    each, left = divmod(batch, ranks)
-    if left or not each:
-        raise HpmlError(f"a batch of {batch} cannot be shared out evenly over {ranks} ranks; use a multiple")
-    return each
+    @property
+    def copied_bytes(self) -> float:
+        """Gradients from the device and back, B: 2 (H D + H + C H + C) b. Images are not counted."""
+        return 2.0 * self.parameters * self.item
 
+    @property
+    def reduced_bytes(self) -> float:
+        """A batch's all-reduce, B: 2 (H D + H + C H + C) b, there and back, between two; ours for more: a ring's."""
+        return 4.0 * (self.ranks - 1) / self.ranks * self.parameters * self.item
 
-def product_flops(sizes: Sizes, images: int) -> dict[str, float]:
-    """FLOP of each matrix product for so many images (B')."""
-    first = 2.0 * images * sizes.hidden * sizes.inputs
-    second = 2.0 * images * sizes.hidden * sizes.classes
-    return {
-        "forward GEMM 1": first,
-        "forward GEMM 2": second,
-        "backward GEMM 1": second,
-        "backward GEMM 2": second,
-        "backward GEMM 3": first,
-    }
+    @property
+    def intensity(self) -> float:
+        """FLOP per byte copied and reduced: 4 B' H (D + C) / (4 (H D + H + C H + C) b) on two ranks."""
+        return self.counted_flops / (self.copied_bytes + self.reduced_bytes)
 
+    def rates(self, times: Mapping[str, float]) -> dict[str, float]:
+        """P_flops, P_pci and P_mpi from the times of a batch's phases, s; without those that the way does not use."""
+        rates = {"flops": self.counted_flops / total(times, COUNTED)}
+        if copies := times[TO_HOST] + times[TO_DEVICE]:
+            rates["pci"] = self.copied_bytes / copies
+        if self.ranks > 1:
+            rates["mpi"] = self.reduced_bytes / times[REDUCE]
+        return rates
 
-def counted_flops(sizes: Sizes, images: int) -> float:
-    """4 B' H (D + C): both products of the forward pass, first and third of the backward pass, as the exercise counts.
+    def roofline_seconds(self, *, flops: float, pci: float, mpi: float) -> float:
+        """The roofline AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)) as the time of a batch, s."""
+        return self.counted_flops / flops + self.copied_bytes / pci + self.reduced_bytes / mpi
 
-    The second one of the backward pass, 2 B' H C, is left out there, and so it is here.
-    """
-    return 4.0 * images * sizes.hidden * (sizes.inputs + sizes.classes)
-
-
-def copied_bytes(sizes: Sizes, item: int) -> float:
-    """Gradients from the device and back, of a batch, B: 2 (H D + H + C H + C) b. Images are not counted."""
-    return 2.0 * sizes.parameters * item
-
-
-def reduced_bytes(sizes: Sizes, item: int, ranks: int = 2) -> float:
-    """Of a batch's all-reduce, B: 2 (H D + H + C H + C) b between two ranks, there and back; nothing for one rank.
-
-    For more than two, ours: what one rank sends and receives in a ring, 4 (p − 1) / p · b, which is the same for two.
-    """
-    return 4.0 * (ranks - 1) / ranks * sizes.parameters * item
-
-
-def image_bytes(sizes: Sizes, images: int, item: int) -> float:
-    """A rank's images and labels (as vectors of C) of a batch, B: B' (D + C) b. Ours; the exercise leaves them out."""
-    return float(images * (sizes.inputs + sizes.classes) * item)
-
-
-def intensity(sizes: Sizes, images: int, item: int, ranks: int = 2) -> float:
-    """FLOP by byte copied and reduced, of a batch: 4 B' H (D + C) / (4 (H D + H + C H + C) b) on two ranks."""
-    return counted_flops(sizes, images) / (copied_bytes(sizes, item) + reduced_bytes(sizes, item, ranks))
+    @property
+    def work(self) -> dict[str, float]:
+        """What the time of each phase should be proportional to: FLOP of products, B of all else; 0 for launching."""
+        first, second = (2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes))
+        return {
+            **dict(zip(PRODUCTS, (first, second, second, second, first), strict=True)),
+            # Ours: seven passes read or write the hidden layer or its gradient; what is 10 wide does not count.
+            ELEMENTWISE: 7.0 * self.images * self.hidden * self.item,
+            # Ours: labels are vectors of C.
+            IMAGES: float(self.images * (self.inputs + self.classes) * self.item),
+            TO_HOST: self.copied_bytes / 2,
+            TO_DEVICE: self.copied_bytes / 2,
+            REDUCE: self.reduced_bytes,
+            STEP: 3.0 * self.parameters * self.item,
+            LAUNCHING: 0.0,
+        }
 
 
-def roofline(intensity: float, flops: float, pci: float, mpi: float) -> float:
-    """FLOP/s at this arithmetic intensity: AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)).
-
-    flops: P_flops, FLOP/s.  pci, mpi: P_pci, P_mpi, B/s. The ½: as many bytes are copied as are reduced.
-    """
-    return intensity / (intensity / flops + 0.5 * (1 / pci + 1 / mpi))
+def total(times: Mapping[str, float], phases: Iterable[str]) -> float:
+    """The time of these phases, s."""
+    return sum(times[name] for name in phases)
 
 
-def seconds_of_batch(sizes: Sizes, images: int, item: int, ranks: int, flops: float, pci: float, mpi: float) -> float:
-    """The roofline as a time, s: FLOP / P_flops + bytes copied / P_pci + bytes reduced / P_mpi."""
-    return (
-        counted_flops(sizes, images) / flops
-        + copied_bytes(sizes, item) / pci
-        + (reduced_bytes(sizes, item, ranks) / mpi if ranks > 1 else 0.0)
-    )
+def sum_of_phases(times: Mapping[str, float], *, on_gpu: bool) -> float:
+    """A batch from its phases, s. On a GPU the computation takes as long as its launching, where that is longer."""
+    computed = total(times, COMPUTED)
+    return total(times, ORDER) - computed + (max(computed, times[LAUNCHING]) if on_gpu else computed)
 
 
-def pipeline_seconds(stages: Sequence[float], pieces: int) -> float:
-    """How long stages take when the work goes through them in pieces, s: Σ t / q + (q − 1) max t / q.
-
-    stages: seconds of each for the whole.  pieces: q. One piece is one stage after the other; with many the longest
-    stage is what remains. Ours; every piece is taken to cost its share and no more.
-    """
-    return (sum(stages) + (pieces - 1) * max(stages)) / pieces
-
-
-def split_reduced_bytes(sizes: Sizes, batch: int, item: int, ranks: int) -> float:
-    """Model parallel: of a batch's all-reduce of the C outputs of all B images, counted as in `reduced_bytes`, B.
-
-    W1 is split by rows and W2 by columns: the hidden layer needs nothing from others, the outputs are sums over ranks,
-    and every gradient stays where its weights are.
-    """
-    return 4.0 * (ranks - 1) / ranks * batch * sizes.classes * item
-
-
-def split_copied_bytes(sizes: Sizes, batch: int, item: int) -> float:
-    """Model parallel: the outputs from the device and back, B: 2 B C b."""
-    return 2.0 * batch * sizes.classes * item
-
-
-@dataclass(frozen=True)
-class Line:
-    """t = latency + work / rate.  latency: s.  rate: of the work's unit by the second; infinite where work is free."""
-
-    latency: float
-    rate: float
-
-    def seconds(self, work: float) -> float:
-        """How long that work takes, s."""
-        return self.latency + (work / self.rate if work else 0.0)
-
-
-def fitted_line(works: Sequence[float], seconds: Sequence[float]) -> Line:
-    """The line through measured times that leaves the smallest squares of *relative* errors; neither part below zero.
+def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
+    """What that work should take by measured times, s: the line (latency, slope ≥ 0) of least squared relative errors.
 
     Raises HpmlError for fewer than two points.
     """
     if len(works) < 2:
         raise HpmlError(f"a line cannot be laid through {len(works)} point")
-    # Of latency / t + slope · work / t = 1, by the normal equations.
-    one, other = [1 / t for t in seconds], [work / t for work, t in zip(works, seconds, strict=True)]
-    aa, bb = sum(x * x for x in one), sum(x * x for x in other)
-    ab, a, b = sum(x * y for x, y in zip(one, other, strict=True)), sum(one), sum(other)
-    determinant = aa * bb - ab * ab
-    latency, slope = (0.0, 0.0) if determinant <= 1e-12 * aa * bb else (
-        (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant,
-    )  # fmt: skip
-    if slope <= 0.0:
-        latency, slope = a / aa, 0.0
-    elif latency < 0.0:
-        latency, slope = 0.0, b / bb
-    return Line(latency, 1 / slope if slope else float("inf"))
+    from scipy.optimize import nnls
+
+    scale = max(works) or 1.0  # FLOP and bytes are many orders larger than 1
+    rows = [[1 / t, w / scale / t] for w, t in zip(works, seconds, strict=True)]
+    latency, slope = nnls(rows, [1.0] * len(rows))[0]
+    return float(latency + slope * work / scale)
 
 
 def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, with rates that depend on size, s.
+    """What that work should take by measured times, with rates that depend on size, s. Raises HpmlError without any.
 
     Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms, which neither falls
     nor rises faster than work does. Several times of one work are averaged (geometrically).
-    Raises HpmlError where nothing was measured.
     """
     if not works:
         raise HpmlError("no time was measured to predict others by")
     known = {each: fmean(log(t) for w, t in zip(works, seconds, strict=True) if w == each) for each in set(works)}
     if work in known or len(known) == 1:
         return exp(known.get(work, next(iter(known.values()))))
-    if min(*known, work) <= 0:
-        raise HpmlError("works of zero and more than zero lie on no common curve")
-    above = next((i for i, each in enumerate(sorted(known)) if each > work), len(known) - 1)
-    left, right = sorted(known)[max(0, above - 1) : max(0, above - 1) + 2]
+    ordered = sorted(known)
+    after = min(max(1, bisect(ordered, work)), len(ordered) - 1)
+    left, right = ordered[after - 1], ordered[after]
     slope = max(0.0, min(1.0, (known[right] - known[left]) / (log(right) - log(left))))
     nearest = right if work > right else left
     return exp(known[nearest] + slope * (log(work) - log(nearest)))
 
 
-def left_out(
+def leave_one_out(
     works: Sequence[Mapping[str, float]],
     seconds: Sequence[Mapping[str, float]],
     predict: Callable[[Sequence[float], Sequence[float], float], float],
 ) -> list[dict[str, float]]:
-    """What each point's parts should take by what all other points took, s: a part's name → s.
+    """What each point's phases should take, s, as predicted from the works and seconds of all other points."""
 
-    works, seconds: a point's parts: name → work, and what it took.  predict: from the others' works and seconds.
-    """
-    predicted = []
-    for index in range(len(works)):
-        others = [i for i in range(len(works)) if i != index]
-        predicted.append({
-            name: predict([works[i][name] for i in others], [seconds[i][name] for i in others], work)
-            for name, work in works[index].items()
-        })  # fmt: skip
-    return predicted
+    def others(values: Sequence[Mapping[str, float]], index: int, name: str) -> list[float]:
+        return [each[name] for i, each in enumerate(values) if i != index]
 
-
-def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by the line through measured times, s."""
-    return fitted_line(works, seconds).seconds(work)
+    return [
+        {name: predict(others(works, i, name), others(seconds, i, name), work) for name, work in point.items()}
+        for i, point in enumerate(works)
+    ]

@@ -1,15 +1,15 @@
-"""The benchmark `mlp_gemm`: the tiled product beside torch's, in one process, on the same matrices."""
+"""`mlp_gemm`: the tiled product and torch's, in one process, on the same matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import astuple
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant, flops
+from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant
 
-#: m × n × k: squares, and the products of the exercise's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
+#: m × n × k: squares, and the products of the coursework's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
 #: of the forward pass, the first and the last of the backward pass (which as a rule are nt, nt, tn, tn).
 SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "1500x512x784", "1500x10x512", "10x512x1500",
           "512x784x1500")  # fmt: skip
@@ -18,60 +18,54 @@ SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "1500x512x784", 
 ROUNDINGS = 64
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 
-METRICS = (
-    Metric("time", "s", "lower", "one product by the tiled kernel"),
-    Metric("rate", "FLOP/s", "higher", "2 m n k over that time"),
-    Metric("torch", "s", "lower", "the same by torch (cuBLAS), without tf32"),
-    Metric("vs_torch", "1", "higher", "torch's time over ours: 1 is as fast"),
-)
-
 
 def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) -> Mapping[str, Samples | float]:
     """Time C = op(A) op(B). variant: "nn", "nt" (B given transposed) or "tn" (A given transposed)."""
-    m, n, k = parsed(shape)
+    m, n, k = parse_shape(shape)
 
     import torch
 
-    from hpml_plugins.plugins.mlp.plain_product import by_torch
+    from hpml_plugins.plugins.mlp.network import multiply_by_torch
     from hpml_plugins.plugins.mlp.product import Tiled
 
-    if bench.device != "cuda":
-        bench.skip("the tiled product needs a GPU")
     torch.backends.cuda.matmul.allow_tf32 = False
     a, b = operands(m, n, k, variant, dtype, bench.seed, bench.device)
-    own, theirs = torch.empty(m, n, dtype=a.dtype, device=bench.device), torch.empty(m, n, dtype=a.dtype, device="cuda")
+    own, theirs = (torch.empty(m, n, dtype=a.dtype, device=bench.device) for _ in range(2))
     bench.progress("trying tiles", 0.1)
-    tiled = Tiled(many=True)
+    tiled = Tiled(bench, many=True)
 
-    def search() -> list[tuple[dict[str, Any], float]]:
-        tiled(own, a, b, variant)
-        ((_, found),) = tiled.tried.items()
-        return [(asdict(tile), seconds) for tile, seconds in found.items()]
+    def search() -> list[tuple[list[int], float]]:
+        return [(list(astuple(tile)), seconds) for tile, seconds in tiled.tried(own, a, b, variant).items()]
 
-    tried = {Tile(**fields): seconds for fields, seconds in bench.once("tuning", search)}
-    best = next(iter(tried))
-    tiled.chosen[variant, dtype, m, n, k] = best
+    tried = {Tile(*fields): seconds for fields, seconds in bench.once("tuning", search)}
+    best = tiled.chosen[variant, dtype, m, n, k] = next(iter(tried))
     bench.series(
         "tuning",
         {"tile": [str(tile) for tile in tried], "time": list(tried.values()), "waste": [t.waste(m, n) for t in tried]},
         {"time": "s", "waste": "1"},
     )
     bench.progress("checking", 0.4)
-    check(bench, tiled, own, a, b, variant)
+    tiled(own, a, b, variant)
+    check_product(bench, tiled, own, a, b, variant)
     bench.progress("timing", 0.5)
-    time = bench.time(tiled.bound(best, own, a, b, variant))
-    other = bench.time(lambda: by_torch(theirs, a, b, variant), name="torch")
-    time = replace(time, info={**time.info, "tile": str(best)})
-    return {"time": time, "rate": flops(m, n, k) / time, "torch": other, "vs_torch": other.median / time.median}
+    time = bench.time(tiled.bound(best, own, a, b, variant)).note(tile=str(best))
+    other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
+    bench.work(flop=flops(m, n, k), dtype=dtype)  # gives the rate
+    return {"time": time, "torch": other, "vs_torch": other.median / time.median}
 
 
-def parsed(shape: str) -> tuple[int, int, int]:
+def parse_shape(shape: str) -> tuple[int, int, int]:
     """m, n, k of "mxnxk". Raises HpmlError for another spelling."""
     try:
         m, n, k = map(int, shape.split("x"))
     except ValueError:
         raise HpmlError(f"shape {shape!r} is not spelled m x n x k, as in 4096x4096x4096") from None
     return m, n, k
+
+
+def flops(m: int, n: int, k: int) -> float:
+    """FLOP of an m × k by k × n product: 2 a multiply-add."""
+    return 2.0 * m * n * k
 
 
 def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str) -> tuple[Any, Any]:
@@ -86,8 +80,8 @@ def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, 
     return left, right
 
 
-def check(bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant) -> None:
-    """Hold C, and alpha · op(A) op(B) + beta · C, against float64 by torch. Rows at both ends of a large C only."""
+def check_product(bench: Bench, multiply: Any, c: Any, a: Any, b: Any, variant: Variant) -> None:
+    """Compare C, which `multiply` computed, and alpha · op(A) op(B) + beta · C with float64; rows at both ends of C."""
     import torch
 
     rows = min(len(c), 256)
@@ -100,14 +94,20 @@ def check(bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant) ->
     bench.check(error <= limit, f"the product differs from float64's by more than {ROUNDINGS} roundings")
     before = torch.randn_like(c)
     after = before.clone()
-    tiled(after, a, b, variant, 0.5, -2.0)
+    multiply(after, a, b, variant, 0.5, -2.0)
     wanted, scale = 0.5 * wanted - 2 * before[chosen].double(), 0.5 * scale + 2 * before[chosen].double().abs()
     error = float(((after[chosen].double() - wanted).abs() / scale).max())
     bench.check(error <= limit, f"alpha · A B + beta · C differs from float64's by more than {ROUNDINGS} roundings")
 
 
 GEMM = Benchmark(
-    "mlp_gemm", measure_gemm, METRICS,
+    "mlp_gemm", measure_gemm,
+    (
+        Metric("time", "s", "lower", "one product by the tiled kernel"),
+        Metric("rate", "FLOP/s", "higher", "2 m n k over that time"),
+        Metric("torch", "s", "lower", "the same by torch (cuBLAS), without tf32"),
+        Metric("vs_torch", "1", "higher", "torch's time over ours: 1 is as fast"),
+    ),
     {"shape": SHAPES, "dtype": ("float32", "float64"), "variant": VARIANTS},
     Requires(gpus=1, modules=("numba.cuda", "torch")), timeout=120,
     description="A tiled matrix product in numba CUDA, tuned for the card, and torch's.",

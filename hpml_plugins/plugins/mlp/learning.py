@@ -1,146 +1,171 @@
-"""One device, no ranks: whether the weights are right, and what the network learns. Imports torch."""
+"""`mlp_weights` (are they right?) and `mlp_learning` (what is learned, and how fast?), on one device."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import torch
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins.plugins.mlp.formulas import TOLERANCE, Job, Product
+from hpml_plugins.plugins.mlp.phases import attach_rows
+from hpml_plugins.plugins.mlp.tiles import Dtype
 
-from hpml_plugins import Bench
-from hpml_plugins.plugins.mlp import reference
-from hpml_plugins.plugins.mlp.formulas import Sizes
-from hpml_plugins.plugins.mlp.job import REG
-from hpml_plugins.plugins.mlp.network import Multiply, Network
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.mlp.network import Learner
+    from hpml_plugins.plugins.mlp.reference import Images
 
-#: Made-up images: how many for training and testing, inputs, classes, and how much of each is its class's own picture.
-MADE = (6000, 1000, 784, 10)
-OWN = 0.35
+#: Learning rates and steps at which weights are compared; images of a step; hidden size.
+RATES, STEPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), (1, 3, 10, 30, 100)
+COMPARED_BATCH, COMPARED_HIDDEN = 200, 128
 
-
-@dataclass(frozen=True)
-class Images:
-    """For training and testing: (N × D) from 0 to 1 in float64, and labels (N)."""
-
-    x: Any
-    labels: Any
-    test_x: Any
-    test_labels: Any
-    classes: int
-
-    def sizes(self, hidden: int) -> Sizes:
-        """Of a network for them."""
-        return Sizes(int(self.x.shape[1]), hidden, self.classes)
+Sweep = Literal["rate", "hidden", "epochs"]
+#: What each sweep goes over. The coursework's: five epochs, 512 hidden, a rate near 0.1.
+SWEPT_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SWEPT_HIDDEN = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+EPOCHS, HIDDEN, RATE, BATCH = 5, 512, 0.1, 32
+#: Many epochs: at most so many, and so many images seen by each device, which takes seconds.
+MANY_EPOCHS, MANY_IMAGES = 1000, {"cuda": 2_000_000, "cpu": 400_000}
+#: Rates at which NumPy trains too, and the multiply-adds that this may cost.
+ALSO_NUMPY, NUMPY_LIMIT = (1e-2, 0.1, 1.0), 3e10
 
 
-def images_of(bench: Bench, name: str) -> Images:
-    """The data set of this name; "made" are ten pictures in noise, for nodes that have none. Skips where it is not."""
-    if name == "made":
-        train, test, inputs, classes = MADE
-        random = np.random.RandomState(bench.seed)
-        pictures = random.rand(classes, inputs)
-        labels = random.randint(classes, size=train + test)
-        x = OWN * pictures[labels] + (1 - OWN) * random.rand(train + test, inputs)
-        return Images(x[:train], labels[:train], x[train:], labels[train:], classes)
-    data = bench.data(name)
+def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) -> Mapping[str, float]:
+    """Train the same steps here and in NumPy; compare weights over learning rates and steps."""
+    from hpml_plugins.plugins.mlp import reference
 
-    def flat(images: Any) -> Any:
-        return images.numpy().reshape(len(images), -1) / 255.0
-
-    return Images(
-        flat(data.train.images), data.train.labels.numpy(), flat(data.test.images), data.test.labels.numpy(),
-        len(data.classes),
-    )  # fmt: skip
-
-
-class Learner:
-    """A network that goes through its images in batches, all of them on the device.
-
-    Batches are taken in order, as the exercise does. `rate` may be changed between epochs.
-    """
-
-    def __init__(
-        self,
-        images: Images,
-        hidden: int,
-        batch: int,
-        rate: float,
-        dtype: Any,
-        device: str,
-        multiply: Multiply,
-        seed: int,
-    ) -> None:
-        self.images, self.batch, self.rate = images, batch, rate
-        self.first = reference.first_weights(images.sizes(hidden), seed)
-        self.network = Network(images.sizes(hidden), batch, self.first, dtype, device, multiply)
-        self.x = torch.from_numpy(images.x).to(device, dtype)
-        self.targets = torch.from_numpy(reference.one_hot(images.labels, images.classes)).to(device, dtype)
-        self.test_x = torch.from_numpy(images.test_x).to(device, dtype)
-        self.test_labels = torch.from_numpy(images.test_labels).to(device)
-
-    def learn(self, batches: Iterable[slice]) -> None:
-        """A step for each batch."""
-        network = self.network
-        for batch in batches:
-            network.x.copy_(self.x[batch])
-            network.targets.copy_(self.targets[batch])
-            network.forward()
-            network.backward(self.batch)
-            network.step(self.rate, REG)
-
-    def epochs(self, count: int) -> None:
-        """So many times through all images."""
-        self.learn(reference.in_batches(len(self.images.labels), self.batch, count))
-
-    def precision(self) -> float:
-        """Test images whose label is predicted, of all."""
-        scores = self._scores(self.test_x)
-        return float((scores.argmax(1) == self.test_labels).double().mean())
-
-    def loss(self) -> float:
-        """Mean cross-entropy over the training images."""
-        likely = torch.log_softmax(self._scores(self.x).double(), 1)
-        return float(-(likely * self.targets).sum(1).mean())
-
-    def _scores(self, x: Any) -> Any:
-        network = self.network
-        hidden = torch.sigmoid(torch.addmm(network.b1, x, network.w1.T))
-        return torch.addmm(network.b2, hidden, network.w2.T)
-
-
-def errors_over(
-    learner_of: Callable[[float], Learner], rates: Iterable[float], steps: tuple[int, ...]
-) -> list[dict[str, float]]:
-    """How far weights are from NumPy's in float64 after so many steps, for each learning rate; and both precisions.
-
-    learner_of: a new learner for a rate.  steps: ascending. The precisions are those after the last of them.
-    """
-    rows = []
-    for rate in rates:
-        learner = learner_of(rate)
-        weights, done = learner.first, 0
-        every = list(_cycled(learner, steps[-1]))
-        for count in steps:
-            learner.learn(every[done:count])
-            weights = reference.train(
-                weights, learner.images.x, learner.images.labels, every[done:count], rate, REG
-            )  # fmt: skip
-            done = count
+    images, make_learner = _prepare(bench, data, product)
+    every = reference.in_batches(len(images.labels), COMPARED_BATCH)
+    batches = list(itertools.islice(itertools.cycle(every), STEPS[-1]))
+    rows: list[dict[str, float]] = []
+    for number, rate in enumerate(RATES):
+        bench.progress(f"rate {rate:g}", number / len(RATES))
+        learner = make_learner(COMPARED_HIDDEN, COMPARED_BATCH, dtype, rate)
+        weights = learner.first
+        for done, count in itertools.pairwise((0, *STEPS)):
+            learner.learn(batches[done:count])
+            weights = reference.train(weights, images.x, images.labels, batches[done:count], rate)
             error = reference.relative_error(learner.network.weights(), weights)
             rows.append({
                 "rate": rate,
                 "steps": float(count),
                 "error": error if math.isfinite(error) else 1.0,
                 "precision": learner.precision(),
-                "reference": reference.precision(weights, learner.images.test_x, learner.images.test_labels),
+                "reference": reference.precision(weights, images),
             })  # fmt: skip
+    attach_rows(bench, "errors", rows, {})
+    early = next(row["error"] for row in rows if (row["rate"], row["steps"]) == (0.01, 3))
+    limit = TOLERANCE[dtype]
+    bench.check(bench.result(early) <= limit, f"weights differ from NumPy's in float64 by more than {limit:g}")
+    return {"error": early, "late_error": max(row["error"] for row in rows if row["steps"] == STEPS[-1])}
+
+
+def measure_learning(bench: Bench, *, data: str, sweep: Sweep) -> Mapping[str, float]:
+    """Train in float32 and look at precision and loss, over learning rates, hidden sizes, or epochs."""
+    images, make_learner = _prepare(bench, data, "torch")
+    started = time.perf_counter()
+    if sweep == "epochs":
+        rows = _over_epochs(bench, make_learner(HIDDEN, BATCH, "float32", 2 * RATE), len(images.labels))
+    else:
+        values: tuple[float, ...] = SWEPT_RATES if sweep == "rate" else SWEPT_HIDDEN
+        rows = []
+        for number, value in enumerate(values):
+            bench.progress(f"{sweep} {value:g}", number / len(values))
+            hidden, rate = (HIDDEN, value) if sweep == "rate" else (int(value), RATE)
+            learner = make_learner(hidden, BATCH, "float32", rate)
+            learner.epochs(EPOCHS)
+            rows.append({sweep: float(value), "precision": learner.precision(), "loss": learner.loss()})
+    taken = time.perf_counter() - started
+    bench.check(all(0 <= row["precision"] <= 1 for row in rows), "precisions are shares")
+    best = max(row["precision"] for row in rows)
+    # Twice what guessing finds: a network that does not learn is a fault of ours.
+    bench.check(bench.result(best) >= 2 / images.classes, "the network learns to tell classes apart")
+    attach_rows(bench, sweep, rows, {})
+    if sweep == "rate":
+        _train_numpy(bench, images)
+    return {"precision": best, "time": taken}
+
+
+def _prepare(bench: Bench, data: str, product: Product) -> tuple[Images, Callable[..., Learner]]:
+    """The images, and what makes a learner for them of a hidden size, batch, dtype and rate."""
+    import torch
+
+    from hpml_plugins.plugins.mlp.network import Learner, make_multiply
+    from hpml_plugins.plugins.mlp.reference import load_images
+
+    torch.set_num_threads(1)  # products of a few MFLOP: threads would wait for one another
+    multiply, images = make_multiply(bench, product), load_images(bench, data)
+
+    def make_learner(hidden: int, batch: int, dtype: Dtype, rate: float) -> Learner:
+        job = Job(hidden, batch, dtype=dtype, inputs=images.x.shape[1], classes=images.classes)
+        return Learner(bench, images, job, multiply, rate)
+
+    return images, make_learner
+
+
+def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, float]]:
+    """Loss and precision after 1, 2, 4, … epochs, until MANY_IMAGES or two thirds of the point's time are over."""
+    rows, done, most = [], 0, max(4, min(MANY_EPOCHS, MANY_IMAGES[bench.device] // count))
+    until = time.monotonic() + 0.66 * bench.remaining
+    while done < most and time.monotonic() < until:
+        more = max(1, min(done // 4, most - done))
+        learner.epochs(more)
+        done += more
+        bench.progress(f"{done} of {most} epochs", done / most)
+        rows.append({"epochs": float(done), "precision": learner.precision(), "loss": learner.loss()})
     return rows
 
 
-def _cycled(learner: Learner, count: int) -> Iterable[slice]:
-    each = list(reference.in_batches(len(learner.images.labels), learner.batch))
-    for number in range(count):
-        yield each[number % len(each)]
+def _train_numpy(bench: Bench, images: Images) -> None:
+    """What the reference predicts with the same weights, batches and rates, where that takes seconds only."""
+    from hpml_plugins.plugins.mlp import reference
+
+    job = Job(HIDDEN, BATCH, inputs=images.x.shape[1], classes=images.classes)
+    work = 2.0 * EPOCHS * len(images.labels) * HIDDEN * (job.inputs + job.classes)
+    if work > NUMPY_LIMIT:
+        bench.warn(f"NumPy's precision is left out: {work:.1e} multiply-adds for each learning rate")
+        return
+    rows: list[dict[str, Any]] = []
+    for rate in ALSO_NUMPY:
+        bench.progress(f"NumPy, rate {rate:g}", 0.95)
+        batches = reference.in_batches(len(images.labels), BATCH, EPOCHS)
+        weights = reference.train(reference.first_weights(job, bench.seed), images.x, images.labels, batches, rate)
+        rows.append({"rate": rate, "precision": reference.precision(weights, images)})
+    attach_rows(bench, "numpy", rows, {})
+
+
+DATA = ("made", "digits", "mnist", "fashion-mnist")
+WEIGHTS = Benchmark(
+    "mlp_weights", measure_weights,
+    (
+        Metric("error", "1", "lower", "of weights against NumPy in float64 after three steps at a rate of 0.01"),
+        Metric("late_error", "1", "lower", "the largest over learning rates from 0.01 to 10, after the last step"),
+    ),
+    {"data": DATA, "dtype": ("float32", "float64"), "product": ("own", "torch")},
+    Requires(gpus=1, modules=("numba.cuda", "torch")), timeout=180,
+    description="Weights of the two-layer network on a GPU against NumPy in float64, over learning rates and steps.",
+    rounds=1,
+)  # fmt: skip
+WEIGHTS_CPU = replace(
+    WEIGHTS, name="mlp_weights_cpu", grid={**WEIGHTS.grid, "product": ("torch",)},
+    requires=Requires(modules=("torch",)),
+    description="Weights of the two-layer network in torch on the CPU against NumPy in float64.",
+)  # fmt: skip
+LEARNING = Benchmark(
+    "mlp_learning", measure_learning,
+    (
+        Metric("precision", "1", "higher", "test images whose label is predicted, of all: the best of the sweep"),
+        Metric("time", "s", "lower", "training of the whole sweep"),
+    ),
+    {"data": DATA, "sweep": ("rate", "hidden", "epochs")},
+    WEIGHTS.requires, timeout=300,
+    description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on a GPU.",
+    rounds=1,
+)  # fmt: skip
+LEARNING_CPU = replace(
+    LEARNING, name="mlp_learning_cpu", requires=WEIGHTS_CPU.requires,
+    description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on the CPU.",
+)  # fmt: skip

@@ -1,81 +1,103 @@
-"""A batch in other ways than the exercise's: gradients in pieces, images ahead of time. Imports torch."""
+"""`mlp_overlap`: what pinned memory, pieces and streams gain, and what the phases predict."""
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
-import torch
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
+from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, Job, Product, Way, total
 
-from hpml_plugins.plugins.mlp.job import RATE, REG
-from hpml_plugins.plugins.mlp.training import Trainer
-
-#: In how many pieces W1's gradient is made, copied and added up.
+#: In how many pieces W1's gradient is made, copied and reduced.
 PIECES = 8
+#: Batches of each variant that are timed, and of those that are profiled, alternately in each of TURNS.
+COUNT = {"cuda": 12, "cpu": 4}
+TURNS = 5
 
 
-def in_pieces(trainer: Trainer) -> None:
-    """One batch in which parts of W1's gradient are on their way while others are made.
+def measure_overlap(
+    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
+) -> Mapping[str, Samples | float]:
+    """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and all together."""
+    job = Job(hidden, batch, ranks, "float32", product, way)
+    found: dict[str, Samples]
+    found, predicted = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
+    columns = {"time": [samples.median for samples in found.values()], "predicted": [predicted[name] for name in found]}
+    bench.series("ways", {"variant": list(found), **columns}, {"time": "s", "predicted": "s"})
+    for name, samples in found.items():
+        bench.warn_if_imprecise(samples, name)
+    plain = found.pop("plain")
+    best = min(found, key=lambda name: found[name].median)
+    return {
+        "plain": plain,
+        "best": found[best],
+        "gain": plain.median / found[best].median,
+        "predicted_gain": predicted["plain"] / predicted[best],
+    }
 
-    All else is ready before W1's gradient is begun, and goes first.
+
+def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]:
+    """Time the variants in turns, after the weights of each were checked; predict each from the phases."""
+    from hpml_plugins.plugins.mlp.training import Prefetcher, Trainer, time_in_turns
+
+    plain = Trainer(rank, job)
+    #: Name → trainer, number of pieces, whether images are copied ahead.
+    variants: dict[str, tuple[Trainer, int, bool]] = {"plain": (plain, 1, False)}
+    if rank.device == "cpu":  # there is no other memory to copy to, and no stream
+        trainers = [plain]
+        variants["pieces"] = plain, PIECES, False
+    else:
+        pinned = last = Trainer(rank, replace(job, pinned=True), plain.network.multiply)
+        trainers = [plain, pinned]
+        variants["pinned"] = pinned, 1, False
+        variants["pinned, pieces"] = pinned, PIECES, False
+        variants["pinned, images ahead"] = pinned, 1, True
+        if job.through_host:
+            # Whoever waits for non-blocking sums makes them, by another algorithm: blocking ones can be faster.
+            last = Trainer(rank, replace(job, pinned=True, waiting=True), plain.network.multiply)
+            variants["pinned, pieces, waiting"] = last, PIECES, False
+        variants["all together"] = last, PIECES, True
+    runs: dict[str, Callable[[], None]] = {}
+    for name, (trainer, pieces, ahead) in variants.items():
+        runs[name] = Prefetcher(trainer, pieces).batch if ahead else partial(trainer.batch, pieces)
+        trainer.check(runs[name], name)
+    rank.bench.progress("timing in turns", 0.3)
+    times, phases = time_in_turns(runs, trainers, COUNT["cpu" if rank.device == "cpu" else "cuda"], TURNS)
+    predicted = {
+        name: predict_batch(phases[0 if name == "plain" else -1], pieces, ahead=ahead)
+        for name, (_, pieces, ahead) in variants.items()
+    }
+    return {name: Samples.of(values, "s", turns=TURNS) for name, values in times.items()}, predicted
+
+
+def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> float:
+    """A batch's time from its phases, s.
+
+    pieces: the last product, the copies and the reduction are a pipeline of q pieces, Σ t / q + (q − 1) max t / q, each
+    of which costs its share and no more.  ahead: copying images takes only what the rest leaves of it.
     """
-    trainer.copy_images()
-    compute_in_pieces(trainer)
+    stages = [times[name] for name in (PRODUCTS[-1], *EXCHANGE)]
+    batch = total(times, ORDER) - sum(stages) + (sum(stages) + (pieces - 1) * max(stages)) / pieces
+    return max(batch - times[IMAGES], times[IMAGES]) if ahead else batch
 
 
-def compute_in_pieces(trainer: Trainer) -> None:
-    """The same, images apart."""
-    network, exchange = trainer.network, trainer.exchange
-    network.forward()
-    network.backward_to_hidden(trainer.job.batch)
-    inputs, hidden = network.sizes.inputs, network.sizes.hidden
-    started = [exchange.start(network.gradient, hidden * inputs, network.sizes.parameters)]
-    for begin, end in pieces(hidden, PIECES):
-        network.backward_rows(begin, end)
-        started.append(exchange.start(network.gradient, begin * inputs, end * inputs))
-    waiting: Any = None
-    for each in started:
-        now = exchange.add_up(each)
-        if waiting is not None:
-            exchange.finish(waiting)
-        waiting = now
-    exchange.finish(waiting)
-    network.step(RATE, REG)
-
-
-def pieces(rows: int, count: int) -> list[tuple[int, int]]:
-    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
-    count = min(count, rows)
-    borders = [rows * i // count for i in range(count + 1)]
-    return list(itertools.pairwise(borders))
-
-
-class Ahead:
-    """Batches whose images were copied on a stream of their own while the batch before was computed. GPUs only."""
-
-    def __init__(self, trainer: Trainer, *, pieces: bool) -> None:
-        self._trainer, self._pieces = trainer, pieces
-        self._stream = torch.cuda.Stream()
-        self._next = (torch.empty_like(trainer.network.x), torch.empty_like(trainer.network.targets))
-        self._fetch()
-
-    def batch(self) -> None:
-        """One batch; the next one's images come meanwhile."""
-        trainer, network = self._trainer, self._trainer.network
-        torch.cuda.current_stream().wait_stream(self._stream)
-        (network.x, network.targets), self._next = self._next, (network.x, network.targets)
-        self._fetch()
-        if self._pieces:
-            compute_in_pieces(trainer)
-            return
-        network.forward()
-        network.backward(trainer.job.batch)
-        trainer.exchange.reduce(network.gradient)
-        network.step(RATE, REG)
-
-    def _fetch(self) -> None:
-        # The buffers were last read by a batch that the current stream has been given before.
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            self._next[0].copy_(self._trainer.host_x, non_blocking=True)
-            self._next[1].copy_(self._trainer.host_targets, non_blocking=True)
+OVERLAP = Benchmark(
+    "mlp_overlap", measure_overlap,
+    (
+        Metric("plain", "s", "lower", "a batch as the coursework has it: pageable memory, one thing after the other"),
+        Metric("best", "s", "lower", "the fastest of the other ways"),
+        Metric("gain", "1", "higher", "plain over the fastest of the other ways"),
+        Metric("predicted_gain", "1", None, "the same by the phases of both"),
+    ),
+    {"ranks": (2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
+     "product": ("own", "torch")},
+    Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180, version="3",
+    description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
+)  # fmt: skip
+OVERLAP_CPU = replace(
+    OVERLAP, name="mlp_overlap_cpu",
+    grid={"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
+    requires=Requires(modules=("torch",)), timeout=120,
+    description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
+)  # fmt: skip

@@ -1,96 +1,104 @@
-"""Named parts of a batch: their times, by CUDA's events or the host's clock, and NVTX ranges of the same names."""
+"""`mlp_phases`: one batch of data-parallel training, whole and phase by phase, by each way to reduce gradients."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-#: `with phase("forward GEMM 1"): …`; on_host: what the host itself does, so that its clock is the one to ask.
-Phase = Callable[..., AbstractContextManager[None]]
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples, Table
+from hpml_plugins.plugins.mlp import formulas
+from hpml_plugins.plugins.mlp.formulas import Job, Product, Way, total
+from hpml_plugins.plugins.mlp.tiles import Dtype
 
-SETUP, IMAGES, ELEMENTWISE, STEP = "train setup", "copying images host to device", "element-wise", "step"
-PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
-#: Those that the exercise counts.
-COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
-TO_HOST, REDUCE, TO_DEVICE, LAUNCHING = "device to host", "all-reduce", "host to device", "launching"
-#: What holds other phases: ranges for a profiler, not times of their own.
-BATCH, FORWARD, BACKWARD = "batch iteration", "forward", "backward"
-#: In the order of a batch. What is computed, and what the host waits for.
-COMPUTED = (*PRODUCTS, ELEMENTWISE)
-ORDER = (IMAGES, *COMPUTED, TO_HOST, REDUCE, TO_DEVICE, STEP)
+#: How many batches are looked at phase by phase.
+PROFILED = {"cuda": 20, "cpu": 7}
 
 
-def added_up(times: Mapping[str, float], *, on_gpu: bool) -> float:
-    """A batch from its phases, s. On a GPU what is computed takes as long as its launching, where that is longer."""
-    computed = sum(times[name] for name in COMPUTED)
-    others = sum(times[name] for name in ORDER if name not in COMPUTED)
-    return others + (max(computed, times[LAUNCHING]) if on_gpu else computed)
+def measure_phases(
+    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, dtype: Dtype, product: Product
+) -> Mapping[str, Samples | float]:
+    """A batch of random images over all ranks, of the network 784 – hidden – 10.  way, product: see `formulas`."""
+    job = Job(hidden, batch, ranks, dtype, product, way)
+    found: Mapping[str, Samples | float] = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
+    return found
 
 
-_NOTHING = contextlib.nullcontext()
+def on_rank(rank: Rank, job: Job) -> Mapping[str, Samples | float]:
+    """Set up, check the weights, time the batch whole, then phase by phase. Rank 0 attaches the series."""
+    setup: dict[str, float] = {}
+    last = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        setup[name], last = now - last, now
+
+    if job.launcher == "mpi":
+        from mpi4py import MPI  # noqa: F401  # MPI_Init
+
+        lap("MPI_Init")
+    from hpml_plugins.plugins.mlp.network import Phases
+    from hpml_plugins.plugins.mlp.training import Trainer
+
+    lap("imports")
+    with Phases(rank.device, active=True)(formulas.SETUP, on_host=True):
+        trainer = Trainer(rank, job)
+    rank.barrier()
+    lap(formulas.SETUP)
+    rank.bench.progress("checking", 0.2)
+    error = trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
+    lap("three batches and NumPy's")
+    rank.bench.progress("timing", 0.5)
+    samples = rank.time(trainer.batch, launch="visible", over="max", name="batch")
+    rank.bench.progress("profiling", 0.9)
+    on_gpu = rank.device != "cpu"
+    times = trainer.profile(PROFILED["cuda" if on_gpu else "cpu"])
+    rates = job.rates(times)
+    if rank.index == 0:
+        rank.bench.series("phases", {"phase": list(times), "time": list(times.values())}, {"time": "s"})
+        rank.bench.series("setup", {"part": list(setup), "time": list(setup.values())}, {"time": "s"})
+        attach_rows(rank.bench, "rates", [rates], formulas.RATE_UNITS)
+        if chosen := getattr(trainer.network.multiply, "chosen", {}):
+            products = [f"{variant} {m}x{n}x{k}" for variant, _, m, n, k in chosen]
+            rank.bench.series("tiles", {"product": products, "tile": [str(tile) for tile in chosen.values()]})
+    return {
+        "batch": samples.note(images="random, copied from the host", launching=times[formulas.LAUNCHING]),
+        "compute": total(times, formulas.COMPUTED),
+        "exchange": total(times, formulas.EXCHANGE),
+        "compute_rate": rates["flops"],
+        "explained": formulas.sum_of_phases(times, on_gpu=on_gpu) / samples.median,
+        "error": error,
+    }
 
 
-def no_phase(name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
-    """Nothing is timed."""
-    return _NOTHING
+def attach_rows(bench: Bench, name: str, rows: list[dict[str, float]], units: Mapping[str, str]) -> None:
+    """Attach rows of numbers as a series.  units: of columns; 1 where left out."""
+    columns: Mapping[str, Any] = Table.of(rows).columns
+    bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
-class Phases:
-    """Adds up the time of every phase entered, by name, while it is `active`: whole batches are timed without it."""
-
-    def __init__(self, device: str) -> None:
-        self.active = False
-        self._on_gpu = device.startswith("cuda")
-        self._push, self._pop = _ranges(self._on_gpu)
-        self._events: list[tuple[str, Any, Any]] = []
-        self._laps: list[tuple[str, float]] = []
-
-    def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
-        """Time what is inside: on a GPU what the current stream does in it, unless on_host."""
-        return self._timed(name, on_host) if self.active else _NOTHING
-
-    @contextmanager
-    def _timed(self, name: str, on_host: bool) -> Iterator[None]:
-        self._push(name)
-        if self._on_gpu and not on_host:
-            import torch
-
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            yield
-            end.record()
-            self._events.append((name, start, end))
-        else:
-            started = time.perf_counter()
-            yield
-            self._laps.append((name, time.perf_counter() - started))
-        self._pop()
-
-    def taken(self) -> dict[str, float]:
-        """Seconds by name since the last call; waits for the device."""
-        if self._on_gpu:
-            import torch
-
-            torch.cuda.synchronize()
-        times: dict[str, float] = {}
-        laps = [*self._laps, *((name, 1e-3 * float(a.elapsed_time(b))) for name, a, b in self._events)]
-        for name, seconds in laps:
-            times[name] = times.get(name, 0.0) + seconds
-        self._events, self._laps = [], []
-        return times
-
-
-def _ranges(on_gpu: bool) -> tuple[Callable[[str], object], Callable[[], object]]:
-    """How an NVTX range begins and ends: by the package nvtx, else by torch, else not at all."""
-    with contextlib.suppress(ImportError):
-        nvtx = importlib.import_module("nvtx")
-        return nvtx.push_range, nvtx.pop_range
-    if on_gpu:
-        from torch.cuda import nvtx as of_torch
-
-        return of_torch.range_push, of_torch.range_pop
-    return (lambda name: None), (lambda: None)
+PHASES = Benchmark(
+    "mlp_phases", measure_phases,
+    (
+        Metric("batch", "s", "lower", "a batch: copy images, forward, backward, add up, step; the slowest rank's"),
+        Metric("compute", "s", "lower", "of it: forward and backward"),
+        Metric("exchange", "s", "lower", "of it: gradients copied to the host, added up, copied back"),
+        Metric("compute_rate", "FLOP/s", "higher",
+               "P_flops: FLOP of the four products that the coursework counts, in their time"),
+        Metric("explained", "1", None, "the phases' sum over the whole batch"),
+        Metric("error", "1", "lower", "of weights after three batches, against NumPy in float64"),
+    ),
+    {"ranks": (1, 2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512,), "batch": (3000, 12000),
+     "dtype": ("float32", "float64"), "product": ("own", "torch")},
+    Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180,
+    description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
+)  # fmt: skip
+PHASES_CPU = replace(
+    PHASES, name="mlp_phases_cpu",
+    grid={**PHASES.grid, "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,),
+          "product": ("torch",)},
+    requires=Requires(modules=("torch",)), timeout=120,
+    description="A batch of data-parallel training between processes on the CPU, whole and phase by phase.",
+)  # fmt: skip

@@ -1,32 +1,58 @@
-"""The network in NumPy and float64: what every other way of training it is held against. Imports NumPy."""
+"""The network in NumPy and float64, against which all training is checked, and the images. Imports NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.plugins.mlp.formulas import Sizes
+from hpml_plugins import Bench
+from hpml_plugins.plugins.mlp.formulas import Job
 
 Array = Any
+#: The coursework document's regularisation and learning rate.
+REG, RATE = 1e-4, 0.01
+#: Made-up images: how many for training and testing, inputs, classes, and how much of each is its class's own picture.
+MADE = (6000, 1000, 784, 10)
+OWN = 0.35
 
 
-def first_weights(sizes: Sizes, seed: int) -> list[Array]:
+class Images(NamedTuple):
+    """For training and testing: (N × D) from 0 to 1 in float64, and labels (N)."""
+
+    x: Array
+    labels: Array
+    test_x: Array
+    test_labels: Array
+    classes: int
+
+
+def load_images(bench: Bench, name: str) -> Images:
+    """The data set of this name; "made" are ten pictures in noise, for nodes that have none. Skips where it is not."""
+    if name == "made":
+        train, test, inputs, classes = MADE
+        random = np.random.RandomState(bench.seed)
+        pictures = random.rand(classes, inputs)
+        labels = random.randint(classes, size=train + test)
+        x = OWN * pictures[labels] + (1 - OWN) * random.rand(train + test, inputs)
+        return Images(x[:train], labels[:train], x[train:], labels[train:], classes)
+    data = bench.data(name)
+    train_x, test_x = (part.images.numpy().reshape(len(part.images), -1) / 255.0 for part in (data.train, data.test))
+    return Images(train_x, data.train.labels.numpy(), test_x, data.test.labels.numpy(), len(data.classes))
+
+
+def first_weights(job: Job, seed: int) -> list[Array]:
     """W1 (H × D), b1, W2 (C × H), b2 before the first step: weights normal with deviation 0.1, biases 0; float64."""
     random = np.random.RandomState(seed)
-    return [
-        0.1 * random.randn(sizes.hidden, sizes.inputs),
-        np.zeros(sizes.hidden),
-        0.1 * random.randn(sizes.classes, sizes.hidden),
-        np.zeros(sizes.classes),
-    ]
+    w1, w2 = 0.1 * random.randn(job.hidden, job.inputs), 0.1 * random.randn(job.classes, job.hidden)
+    return [w1, np.zeros(job.hidden), w2, np.zeros(job.classes)]
 
 
-def synthetic(images: int, sizes: Sizes, seed: int) -> tuple[Array, Array]:
-    """Random images (N × D, from 0 to 1, float64) and labels (N): for times, which do not depend on what is seen."""
+def random_batch(job: Job, seed: int) -> tuple[Array, Array]:
+    """Random images (B × D, from 0 to 1, float64) and labels (B): for times, which do not depend on what is seen."""
     random = np.random.RandomState(seed)
-    return random.rand(images, sizes.inputs), random.randint(sizes.classes, size=images)
+    return random.rand(job.batch, job.inputs), random.randint(job.classes, size=job.batch)
 
 
 def one_hot(labels: Array, classes: int) -> Array:
@@ -35,7 +61,7 @@ def one_hot(labels: Array, classes: int) -> Array:
 
 
 def in_batches(count: int, batch: int, epochs: int = 1) -> Iterator[slice]:
-    """The exercise's batches: in order, every epoch the same, what is left at the end left out."""
+    """Batches in order, every epoch the same; a smaller one at the end is left out."""
     for _ in range(epochs):
         for start in range(0, count - batch + 1, batch):
             yield slice(start, start + batch)
@@ -59,26 +85,26 @@ def gradient(weights: list[Array], images: Array, targets: Array) -> list[Array]
 
 
 def train(
-    weights: list[Array], images: Array, labels: Array, batches: Iterable[slice], rate: float, reg: float
+    weights: list[Array], images: Array, labels: Array, batches: Iterable[slice], rate: float = RATE, reg: float = REG
 ) -> list[Array]:
     """The weights after one step of gradient descent for each batch.  reg: of ½ reg (|W1|² + |W2|²)."""
     weights = [each.copy() for each in weights]
     targets = one_hot(labels, len(weights[3]))
     for batch in batches:
         steps = gradient(weights, images[batch], targets[batch])
-        for index, (weight, step) in enumerate(zip(weights, steps, strict=True)):
-            decay = 1 - rate * reg if index in (0, 2) else 1.0
-            weight *= decay
+        for matrix in (weights[0], weights[2]):
+            matrix *= 1 - rate * reg
+        for weight, step in zip(weights, steps, strict=True):
             weight -= rate * step
     return weights
 
 
-def precision(weights: list[Array], images: Array, labels: Array) -> float:
-    """Labels that are predicted correctly, of all."""
-    return float((outputs(weights, images)[1].argmax(axis=1) == labels).mean())
+def precision(weights: list[Array], images: Images) -> float:
+    """Share of test images whose label is predicted."""
+    return float((outputs(weights, images.test_x)[1].argmax(axis=1) == images.test_labels).mean())
 
 
 def relative_error(found: list[Array], wanted: list[Array]) -> float:
-    """The largest over W1 and W2 of |found − wanted| / |wanted| (Frobenius), as the exercise compares weights."""
+    """The largest over W1 and W2 of |found − wanted| / |wanted| (Frobenius), as the document compares weights."""
     pairs = [(np.asarray(found[i], dtype=np.float64), wanted[i]) for i in (0, 2)]
     return max(float(np.linalg.norm(one - other) / np.linalg.norm(other)) for one, other in pairs)

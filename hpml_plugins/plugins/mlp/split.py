@@ -1,65 +1,86 @@
-"""Model parallel training: W1 split by rows, W2 by columns; every rank sees all images. Imports torch."""
+"""`mlp_split`: data parallel against model parallel, bytes and time, predicted and measured."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
-import torch
-
-from hpml_plugins import HpmlError, Rank
-from hpml_plugins.plugins.mlp import reference
-from hpml_plugins.plugins.mlp.exchange import make_exchange
-from hpml_plugins.plugins.mlp.formulas import Sizes
-from hpml_plugins.plugins.mlp.job import RATE, REG, Job
-from hpml_plugins.plugins.mlp.network import Multiply, Network
-from hpml_plugins.plugins.mlp.phases import ELEMENTWISE, Phase, no_phase
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Samples
+from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, Product, Way, total
+from hpml_plugins.plugins.mlp.overlap import OVERLAP, OVERLAP_CPU
+from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows
 
 
-class SplitTrainer:
-    """One rank's part: H / p rows of W1 and columns of W2. The outputs are added up over ranks, gradients are not.
+def measure_split(
+    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
+) -> Mapping[str, Samples | float]:
+    """A batch of the network 784 – hidden – 10 both ways, in float32; their weights are checked."""
+    job = Job(hidden, batch, ranks, "float32", product, way)
+    data, model, handed, times = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
+    attach_rows(bench, "rates", [job.rates(times)], RATE_UNITS)
+    predicted = predict_both(job, times)
+    counted = [job.parameters * job.item, job.batch * job.classes * job.item]
+    bench.series(
+        "predicted",
+        {"how": ["data", "model"], "time": [data.median, model.median], "predicted": predicted, "handed": handed,
+         "counted": counted},
+        {"time": "s", "predicted": "s", "handed": "B", "counted": "B"},
+    )  # fmt: skip
+    return {
+        "data": data,
+        "model": model,
+        "data_bytes": handed[0],
+        "model_bytes": handed[1],
+        "gain": data.median / model.median,
+        "predicted_gain": predicted[0] / predicted[1],
+    }
 
-    Images lie on the device: they are the same in every batch of an epoch and are brought there once.
+
+def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, list[float], dict[str, float]]:
+    """Check the weights of both, count what they hand over, time them; the data-parallel phases too."""
+    from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
+
+    trainer = Trainer(rank, job)
+    trainer.check(trainer.batch, "data parallel")
+    handed = [trainer.exchange.handed / CHECKED]
+    data = rank.time(trainer.compute, launch="visible", over="max", name="data parallel")
+    times = trainer.profile(PROFILED["cpu" if rank.device == "cpu" else "cuda"])
+
+    rank.bench.progress("model parallel", 0.5)
+    split = SplitTrainer(rank, job, trainer.network.multiply)
+    split.check(split.compute_split, "model parallel")
+    handed.append(split.exchange.handed / CHECKED)
+    model = rank.time(split.compute_split, launch="visible", over="max", name="model parallel")
+    return data, model, handed, times
+
+
+def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
+    """Seconds of a batch, data and model parallel, images apart, from the data-parallel phases.
+
+    Both compute as much, for H / p rows of all images are as many as H rows of 1 / p of them; a rank's step is a p-th.
+    Instead of the gradients, B C outputs are copied and reduced; the time is taken to be in proportion.
     """
+    compute, exchange, step = total(times, COMPUTED), total(times, EXCHANGE), times[STEP]
+    fewer = job.batch * job.classes / job.parameters
+    return [compute + exchange + step, compute + fewer * exchange + step / job.ranks]
 
-    def __init__(self, rank: Rank, job: Job, multiply: Multiply, phase: Phase = no_phase) -> None:
-        if job.hidden % rank.count:
-            raise HpmlError(f"a hidden layer of {job.hidden} cannot be split over {rank.count} ranks; use a multiple")
-        self.job, self.index, self.each = job, rank.index, job.hidden // rank.count
-        self.weights = reference.first_weights(job.sizes, rank.bench.seed)
-        dtype = getattr(torch, job.dtype)
-        sizes = Sizes(job.inputs, self.each, job.classes)
-        self.network = Network(sizes, job.batch, self._own(), dtype, rank.device, multiply, phase)
-        self.exchange = make_exchange(rank, job.way, self.network.y, pinned=job.pinned, phase=phase)
-        self.whole = reference.synthetic(job.batch, job.sizes, rank.bench.seed)
-        self.network.x.copy_(torch.from_numpy(self.whole[0]))
-        self.network.targets.copy_(torch.from_numpy(reference.one_hot(self.whole[1], job.classes)))
-        self.handed = 0
 
-    def batch(self) -> None:
-        """One batch."""
-        network = self.network
-        network.to_scores()
-        self.handed += network.y.nbytes
-        self.exchange.reduce(network.y)
-        with network.phase(ELEMENTWISE):
-            network.y.add_(network.b2)
-            torch.softmax(network.y, 1, out=network.y)
-        network.backward(self.job.batch)
-        network.step(RATE, REG)
-
-    def reset(self) -> None:
-        """The weights of the beginning."""
-        self.network.parameters.copy_(torch.cat([torch.from_numpy(part).reshape(-1) for part in self._own()]))
-
-    def gathered(self, rank: Rank) -> list[Any]:
-        """The whole network's weights, W1, b1, W2, b2 as NumPy arrays, on every rank."""
-        import numpy
-
-        parts = rank.gather(self.network.weights())
-        w1, b1 = (numpy.concatenate([part[i] for part in parts]) for i in (0, 1))
-        return [w1, b1, numpy.concatenate([part[2] for part in parts], axis=1), parts[0][3]]
-
-    def _own(self) -> list[Any]:
-        mine = slice(self.index * self.each, (self.index + 1) * self.each)
-        w1, b1, w2, b2 = self.weights
-        return [w1[mine], b1[mine], w2[:, mine].copy(), b2]
+SPLIT = Benchmark(
+    "mlp_split", measure_split,
+    (
+        Metric("data", "s", "lower", "a batch, data parallel; images lie on the device in both"),
+        Metric("model", "s", "lower", "a batch, model parallel"),
+        Metric("data_bytes", "B", "lower",
+               "handed over to be added up by each rank in a batch, data parallel, counted"),
+        Metric("model_bytes", "B", "lower", "the same, model parallel"),
+        Metric("gain", "1", None, "data over model"),
+        Metric("predicted_gain", "1", None, "the same by the rates of the data-parallel phases"),
+    ),
+    {**OVERLAP.grid, "batch": (3000,)},
+    OVERLAP.requires, timeout=180,
+    description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
+)  # fmt: skip
+SPLIT_CPU = replace(
+    SPLIT, name="mlp_split_cpu", grid=OVERLAP_CPU.grid, requires=OVERLAP_CPU.requires, timeout=120,
+    description="Model parallel against data parallel between processes on the CPU.",
+)  # fmt: skip

@@ -22,18 +22,17 @@ WARP_ROWS, WARP_COLUMNS = 4, 8
 
 @dataclass(frozen=True)
 class Tile:
-    """One way to cut the product up.
+    """One way to cut the product up."""
 
-    rows, columns: of C that a block makes.  depth: of A and B that it holds in shared memory at a time (twice).
-    high, wide: rows and columns of C that a thread makes, in registers.  registers: that it may use at most; 0: as the
-    compiler likes. With 128 a multiprocessor holds two blocks of 256 threads, one of which works while the other waits.
-    """
-
+    #: Of C that a block makes.
     rows: int
     columns: int
+    #: Of A and B that it holds in shared memory at a time (twice).
     depth: int
+    #: Rows and columns of C that a thread makes, in registers.
     high: int
     wide: int
+    #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks of 256 threads.
     registers: int = 0
 
     @property
@@ -41,17 +40,14 @@ class Tile:
         """Of a block."""
         return (self.rows // self.high) * (self.columns // self.wide)
 
-    def shared_bytes(self, dtype: Dtype) -> int:
-        """Shared memory of a block, B: two stages of A and B, each row of them padded by one access."""
-        return 2 * self.depth * (self.rows + self.columns + 2 * ACCESS // ITEM[dtype]) * ITEM[dtype]
-
-    def blocks(self, m: int, n: int) -> int:
-        """Of the grid over an m × n product."""
-        return -(-m // self.rows) * -(-n // self.columns)
+    def blocks(self, m: int, n: int) -> tuple[int, int]:
+        """The grid over an m × n product: across and down."""
+        return -(-n // self.columns), -(-m // self.rows)
 
     def waste(self, m: int, n: int) -> float:
         """Elements that are computed over those that are wanted."""
-        return self.blocks(m, n) * self.rows * self.columns / (m * n)
+        across, down = self.blocks(m, n)
+        return across * down * self.rows * self.columns / (m * n)
 
     def __str__(self) -> str:
         limit = f", {self.registers} registers" if self.registers else ""
@@ -86,17 +82,28 @@ FEW: Mapping[Dtype, tuple[Tile, ...]] = {
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for.
+class Operand:
+    """How a block reads its tile of A or B."""
 
-    width: elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
-    guarded: whether the product may end inside a tile.
-    """
+    #: Whether depth lies in line, so that the tile must be turned on its way to shared memory.
+    turned: bool
+    #: Elements from one row in shared memory to the next: one access more than its length, for other banks.
+    pitch: int
+    #: Accesses in what lies in line, and of each thread.
+    line: int
+    loads: int
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is compiled: a tile for a variant, a dtype, and the shapes that it is safe for."""
 
     tile: Tile
     variant: Variant
     dtype: Dtype
+    #: Elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
     width: int
+    #: Whether the product may end inside a tile.
     guarded: bool
 
     @property
@@ -105,58 +112,18 @@ class Kind:
         return ACCESS // ITEM[self.dtype]
 
     @property
-    def a_turned(self) -> bool:
-        """Whether A lies row by row and must be turned on its way to shared memory, where its columns lie in line."""
-        return self.variant[0] == "n"
+    def a(self) -> Operand:
+        """A lies row by row unless it is transposed."""
+        return self._operand(self.tile.rows, turned=self.variant[0] == "n")
 
     @property
-    def b_turned(self) -> bool:
-        """The same for B, given transposed."""
-        return self.variant[1] == "t"
+    def b(self) -> Operand:
+        """B lies depth by depth unless it is transposed."""
+        return self._operand(self.tile.columns, turned=self.variant[1] == "t")
 
-    @property
-    def a_pitch(self) -> int:
-        """Elements from one row of A's stage to the next: one access more than its length, for other banks."""
-        return self.tile.rows + self.lanes
-
-    @property
-    def b_pitch(self) -> int:
-        """The same for B."""
-        return self.tile.columns + self.lanes
-
-    @property
-    def a_line(self) -> int:
-        """Accesses in what lies in line of a tile of A."""
-        return (self.tile.depth if self.a_turned else self.tile.rows) // self.width
-
-    @property
-    def b_line(self) -> int:
-        """The same for B."""
-        return (self.tile.depth if self.b_turned else self.tile.columns) // self.width
-
-    @property
-    def a_loads(self) -> int:
-        """Accesses of a thread to a tile of A."""
-        return self.tile.rows * self.tile.depth // (self.tile.threads * self.width)
-
-    @property
-    def b_loads(self) -> int:
-        """The same for B."""
-        return self.tile.columns * self.tile.depth // (self.tile.threads * self.width)
-
-    def flaw(self) -> str:
-        """Why it cannot be compiled; empty where it can."""
-        tile, threads = self.tile, self.tile.threads
-        for extent, part, warp in ((tile.rows, tile.high, WARP_ROWS), (tile.columns, tile.wide, WARP_COLUMNS)):
-            if extent % part or part % self.lanes or extent // part % warp:
-                return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
-        for extent, line, loads in (
-            (tile.rows, self.a_line, self.a_loads),
-            (tile.columns, self.b_line, self.b_loads),
-        ):
-            if threads % line or loads * threads * self.width != extent * tile.depth:
-                return f"{tile}: {threads} threads cannot share out a tile of {extent} × {tile.depth}"
-        return ""
+    def _operand(self, extent: int, *, turned: bool) -> Operand:
+        line = (self.tile.depth if turned else extent) // self.width
+        return Operand(turned, extent + self.lanes, line, extent * self.tile.depth // (self.tile.threads * self.width))
 
 
 def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, *, aligned: bool = True) -> Kind:
@@ -179,14 +146,9 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int) -> list[Tile]:
     return [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
 
 
-def flops(m: int, n: int, k: int) -> float:
-    """FLOP of an m × k by k × n product: 2 a multiply-add."""
-    return 2.0 * m * n * k
-
-
 def tune(tiles: Iterable[Tile], seconds: Callable[[Tile], float]) -> dict[Tile, float]:
     """The time of each tile, s, the fastest first.  seconds: of one product. Raises HpmlError for none at all."""
     tried = {tile: seconds(tile) for tile in tiles}
     if not tried:
         raise HpmlError("no tile can be tried for this product")
-    return {tile: tried[tile] for tile in sorted(tried, key=tried.__getitem__)}
+    return dict(sorted(tried.items(), key=lambda item: item[1]))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.roofline.kernel_benchmark import KERNEL
-from hpml_plugins.plugins.roofline.model_benchmark import MODEL
+from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL
+from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`."""
-    return [MODEL, KERNEL, COPY, MATMUL]
+    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`; `roof_power`."""
+    return [MODEL, KERNEL, COPY, MATMUL, POWER]
 
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The chart `roofline`; the tables `roofs`, `points`, `kernels` and `tensor_cores`."""
-    from hpml_plugins.plugins.roofline.figures import FIGURES
+    from hpml_plugins.plugins.roofline.charts import FIGURES
 
     return list(FIGURES)

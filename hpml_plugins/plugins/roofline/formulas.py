@@ -1,4 +1,4 @@
-"""The roofline model's formulas, and bytes and FLOP of single kernels from their shapes. Pure.
+"""The roofline model's formulas, the precisions, and the names of kernels. Pure.
 
 Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures",
 CACM 52(4), 2009, pp. 65-76.
@@ -6,34 +6,33 @@ CACM 52(4), 2009, pp. 65-76.
 
 from __future__ import annotations
 
-#: One multiply-add is two floating-point operations, a multiplication and an addition.
+from hpml_plugins import Bench, HpmlError
+
 FLOP_PER_MULTIPLY_ADD = 2
+#: Precision, as gpus.yaml names its peak → the least compute capability that computes it in hardware.
+LEAST_CAPABILITY = {"float32": 0.0, "tf32": 8.0, "bfloat16": 8.0, "float16": 5.0}
+#: Relative error (2-norm) up to which a result counts as right: some multiples of the unit roundoff.
+TOLERANCE = {"float32": 1e-4, "tf32": 5e-3, "float16": 5e-3, "bfloat16": 4e-2}
+STREAMING = ("scale", "triad", "relu", "softmax")
 
 
 def intensity(flop: float, nbytes: float) -> float:
-    """Operational (arithmetic) intensity, FLOP/B: FLOP per byte moved between memory and caches.
-
-    Raises ValueError where no byte was moved: the roofline of the memory says nothing of such a program.
-    """
+    """Operational (arithmetic) intensity, FLOP/B. Raises ValueError where no byte was moved."""
     if nbytes <= 0:
         raise ValueError(f"{nbytes} B moved: intensity needs more than none")
     return flop / nbytes
 
 
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
-    """The roof over an intensity, FLOP/s: min(peak, intensity · bandwidth).
+    """The roof over an intensity, FLOP/s: min(peak, intensity · bandwidth).  bandwidth: of the memory, B/s.
 
-    intensity: FLOP/B.  peak: FLOP/s.  bandwidth: of the memory, B/s.
     A100 (19.5 TFLOP/s, 1555 GB/s) at 4 FLOP/B: 4 · 1555e9 = 6.22 TFLOP/s.
     """
     return min(peak, intensity * bandwidth)
 
 
 def ridge_point(peak: float, bandwidth: float) -> float:
-    """The least intensity at which the peak can be reached, FLOP/B: peak / bandwidth.
-
-    V100: 15.7e12 / 900e9 = 17.44 FLOP/B.
-    """
+    """The least intensity at which the peak can be reached, FLOP/B. V100: 15.7e12 / 900e9 = 17.44 FLOP/B."""
     return peak / bandwidth
 
 
@@ -44,10 +43,51 @@ def share_of_roof(rate: float, intensity: float, peak: float, bandwidth: float) 
 
 
 def matmul_flop(n: int) -> int:
-    """FLOP of the product of two n × n matrices: 2 n³, one multiply-add being 2."""
+    """FLOP of the product of two n × n matrices: 2 n³."""
     return FLOP_PER_MULTIPLY_ADD * n**3
 
 
 def matmul_bytes(n: int, itemsize: int) -> int:
     """Bytes that the product of two n × n matrices must move: two read, one written, 3 n² · itemsize."""
     return 3 * n**2 * itemsize
+
+
+def parse(name: str) -> tuple[str, str, int]:
+    """(kind, precision, size) of a kernel's name: "matmul_tf32_8192" is ("matmul", "tf32", 8192), "relu" is
+    ("relu", "float32", 0), "fma_float16" is ("fma", "float16", 0). Raises HpmlError for another name.
+    """
+    kind, _, rest = name.partition("_")
+    if name in STREAMING:
+        return name, "float32", 0
+    dtype, _, size = rest.rpartition("_")
+    if kind == "matmul" and size.isdigit() and dtype in LEAST_CAPABILITY:
+        return kind, dtype, int(size)
+    if kind == "fma" and rest in ("float16", "bfloat16"):
+        return kind, rest, 0
+    raise HpmlError(
+        f"no kernel {name!r}; use {', '.join(STREAMING)}, matmul_PRECISION_N with a precision of "
+        f"{', '.join(LEAST_CAPABILITY)}, fma_float16 or fma_bfloat16"
+    )
+
+
+def lacks(dtype: str, device: str, capability: str) -> str:
+    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
+    if dtype not in LEAST_CAPABILITY:
+        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
+    if device == "cpu":
+        return "" if dtype == "float32" else f"{dtype} is measured on GPUs only"
+    least = LEAST_CAPABILITY[dtype]
+    if capability and float(capability) < least:
+        return f"{dtype} needs compute capability {least}, this card has {capability}"
+    return ""
+
+
+def capability(bench: Bench) -> str:
+    """The compute capability of the first GPU; empty on a CPU and where it is not known."""
+    return bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""
+
+
+def require_precision(bench: Bench, dtype: str) -> None:
+    """Skip the point, with the reason, where this node lacks the precision."""
+    if reason := lacks(dtype, bench.device, capability(bench)):
+        bench.skip(reason)

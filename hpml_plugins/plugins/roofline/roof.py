@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
-from hpml_plugins.plugins.roofline import dtypes, formulas
+from hpml_plugins.plugins.roofline import formulas
 
 MEBIBYTE = 2**20
 #: Sides of the matrices. A power cap slows the largest down, and the smallest do not fill the card.
@@ -31,9 +30,13 @@ def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
     target = torch.zeros_like(source)
     target.copy_(source)
     bench.check(torch.equal(source, target), "the copy differs from the original")
-    seconds = bench.time(lambda: target.copy_(source), budget=1.0)
-    bandwidth = 2 * nbytes / seconds
-    return {"time": seconds, "bandwidth": bandwidth, "best": best(bandwidth)}
+    bench.work(bytes=2 * nbytes, roof=True)
+
+    def step() -> None:
+        target.copy_(source)
+
+    seconds = bench.time(step, budget=1.0)
+    return {"time": seconds, "best": best(2 * nbytes / seconds), "energy": bench.energy(step)}
 
 
 def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
@@ -41,50 +44,50 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
 
     That size is found in the point's first round; the others time it alone, but look for the best sample at all sizes.
     """
-    dtypes.require(bench, dtype)
-    from hpml_plugins.plugins.roofline.kernels import kernel
+    formulas.require_precision(bench, dtype)
+    from hpml_plugins.plugins.roofline.steps import kernel_step
 
-    rates: dict[int, Samples] = {}
+    # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST here.
+    burst = bench.plan.but(warm_up=BURST_WARM_UP, budget=BURST * bench.plan.rounds)
+    times: dict[int, Samples] = {}
     roofs: list[Samples] = []
-    built = {size: kernel(f"matmul_{dtype}_{size}", bench.device, bench.seed) for size in SIZES[bench.device]}
+    built = {size: kernel_step(f"matmul_{dtype}_{size}", bench.device, bench.seed) for size in SIZES[bench.device]}
     for number, (size, product) in enumerate(built.items()):
         bench.progress(f"{size} × {size}", 0.5 * number / len(built))
         product.run()
         error = product.error()
-        bench.check(error < dtypes.TOLERANCE[dtype], f"product of size {size} differs from float64's by {error:.1e}")
+        bench.check(error < formulas.TOLERANCE[dtype], f"product of size {size} differs from float64's by {error:.1e}")
         if bench.device == "cuda":
-            roofs.append(best(formulas.matmul_flop(size) / rested(bench, product.run)))
+            time.sleep(REST)
+            roofs.append(best(formulas.matmul_flop(size) / bench.time(product.run, plan=burst, quiet=True)))
 
     def time_at(size: int) -> float:
         bench.progress(f"timing {size} × {size}", 0.7)
-        rates[size] = formulas.matmul_flop(size) / bench.time(built[size].run, budget=1.0, name=f"time at {size}")
-        roofs.append(best(rates[size]))
-        return rates[size].median
+        times[size] = bench.time(built[size].run, budget=1.0, name=f"time at {size}")
+        rate = formulas.matmul_flop(size) / times[size]
+        roofs.append(best(rate))
+        return rate.median
 
     size = bench.once("size", lambda: max(built, key=time_at))
-    if size not in rates:
+    if size not in times:
         time_at(size)
-    bench.series(
-        "sizes",
-        {"size": list(rates), "rate": [rate.median for rate in rates.values()]},
-        {"rate": "FLOP/s"},
-    )
-    return {"rate": rates[size], "best": max(roofs, key=lambda roof: roof.median), "size": size}
-
-
-def rested(bench: Bench, run: Callable[[], object]) -> Samples:
-    """The time of one run from the moment that a rested card begins, s: next to no warm-up, few samples."""
-    time.sleep(REST)
-    plan = replace(bench.plan, warm_up=BURST_WARM_UP, budget=BURST)
-    # A bench of its own: that so little is not stable is no news of the point.
-    return Bench(bench.node, bench.params, gpus=bench.gpus, plan=plan).time(run)
+    medians = [formulas.matmul_flop(side) / seconds.median for side, seconds in times.items()]
+    bench.series("sizes", {"size": list(times), "rate": medians}, {"rate": "FLOP/s"})
+    bench.work(flop=formulas.matmul_flop(size), dtype=dtype, roof=True)
+    return {
+        "time": times[size],
+        "best": max(roofs, key=lambda roof: roof.median),
+        "size": size,
+        "energy": bench.energy(built[size].run),
+    }
 
 
 def best(samples: Samples) -> Samples:
     """The highest sample: a roof is what can be reached, not what usually is."""
-    return Samples((max(samples.values),), samples.dimension, samples.declared_numbers, samples.info)
+    return replace(samples, values=(max(samples.values),), boost=())
 
 
+ENERGY = Metric("energy", "J", "lower", "of one call, above that of the idle device")
 COPY = Benchmark(
     "roof_copy",
     copy,
@@ -92,24 +95,25 @@ COPY = Benchmark(
         Metric("time", "s", "lower", "of one copy"),
         Metric("bandwidth", "B/s", "higher", "bytes read plus bytes written, over time"),
         Metric("best", "B/s", "higher", "the highest sample of bandwidth: the roof"),
+        ENERGY,
     ],
     grid={"mebibytes": [256, 4096]},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
-    version="1",
     timeout=120,
     description="Bandwidth of a copy within the device's memory: the slanted part of the measured roof.",
 )
-
 MATMUL = Benchmark(
     "roof_matmul",
     matmul,
     [
-        Metric("rate", "FLOP/s", "higher", "2 n³ over time, at the best of a few sizes"),
+        Metric("time", "s", "lower", "of one product of the best of a few sizes"),
+        Metric("rate", "FLOP/s", "higher", "2 n³ over time, at that size"),
         Metric("best", "FLOP/s", "higher", "the highest sample of any size: the roof"),
         Metric("size", "1", None, "n of the best size"),
+        ENERGY,
     ],
     grid={"dtype": ["float32", "tf32", "bfloat16", "float16"]},
-    requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
+    requires=COPY.requires,
     version="2",
     timeout=120,
     description="Rate of large matrix products in each precision: the flat part of the measured roof.",

@@ -2,163 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
-from hpml_plugins import Bench, HpmlError, Rank, Samples
-from hpml_plugins.plugins.scaling.formulas import Scaling
-from hpml_plugins.plugins.scaling.results import FLOAT32, PROFILE_UNITS, Measured, metrics, profile_columns
-from hpml_plugins.plugins.scaling.single import check_graph, per_step, time_alone
-from hpml_plugins.plugins.scaling.workloads import CIFAR, SMALL, VGG, Dtype, Workload
-
-Result = Mapping[str, Samples | float]
+from hpml_plugins import Bench, Benchmark, Rank, Samples
+from hpml_plugins.plugins.scaling import jobs
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the ranks do. batch: on each rank.  alone: the batch of the one GPU that it is held against."""
-
-    workload: Workload
-    batch: int
-    alone: int
-    dtype: Dtype
-    graph: bool = False
-
-
-def measure_ddp(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Weak scaling of ResNet18: `batch` images on each of `gpus` GPUs."""
-    return measure_job(bench, Job(CIFAR, batch, batch, dtype), gpus, "weak")
-
-
-def measure_ddp_graph(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """The same with each step, its all-reduces included, as one CUDA graph."""
-    return measure_job(bench, Job(CIFAR, batch, batch, dtype, graph=True), gpus, "weak")
-
-
-def measure_ddp_strong(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Strong scaling of ResNet18: `batch` images shared out over `gpus` GPUs."""
-    return measure_job(bench, Job(CIFAR, share_of(batch, gpus), batch, dtype), gpus, "strong")
-
-
-def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: Dtype, ranks: int, scaling: Scaling) -> Result:
+def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: jobs.Dtype, ranks: int, scaling: jobs.Scaling) -> jobs.Result:
     """The small model in `ranks` processes on the CPU, over gloo."""
-    share = batch if scaling == "weak" else share_of(batch, ranks)
-    return measure_job(bench, Job(SMALL, share, batch, dtype), ranks, scaling)
+    return measure_job(bench, jobs.Job(jobs.SMALL, batch, dtype, ranks, scaling))
 
 
-def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: Scaling) -> Result:
-    """The small model over gloo, one process on each of so many nodes of a Slurm job."""
-    _skip_too_few(bench, nodes)
-    share = batch if scaling == "weak" else share_of(batch, nodes)
-    return measure_job(bench, Job(SMALL, share, batch, "float32"), nodes, scaling, nodes, backend="gloo")
-
-
-def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: Dtype, nodes: int, gpus: int) -> Result:
+def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: jobs.Dtype, nodes: int, gpus: int) -> jobs.Result:
     """Weak scaling of ResNet18 over so many nodes with `gpus` GPUs each: `batch` images on each GPU."""
-    _skip_too_few(bench, nodes)
-    return measure_job(bench, Job(CIFAR, batch, batch, dtype), nodes * gpus, "weak", nodes, backend="nccl")
+    return measure_job(bench, jobs.Job(jobs.CIFAR, batch, dtype, nodes * gpus), nodes)
 
 
-def _skip_too_few(bench: Bench, nodes: int) -> None:
+def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: jobs.Scaling) -> jobs.Result:
+    """The small model over gloo, one process on each of so many nodes of a Slurm job."""
+    return measure_job(bench, jobs.Job(jobs.SMALL, batch, "float32", nodes, scaling), nodes)
+
+
+def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
+    """Run the job on its ranks, shared out over the nodes, and make metrics of what they found."""
+    from hpml_plugins.plugins.scaling.profiling import mean_activity
+
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+    found = bench.ranks(on_rank, job.ranks, job, nodes=nodes)
+    time, single, _, parameters, reduction = found[0]
+    activities = [activity for _, _, activity, _, _ in found]
+    times = {name: [activity[name] for activity in activities] for name in activities[0]}
+    shares = [jobs.collective_share(activity) for activity in activities]
+    columns = {"rank": list(range(job.ranks)), **times, "collective_share": shares}
+    bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
+    metrics, profile = jobs.results(job, time, single, mean_activity(activities), parameters, reduction)
+    bench.series("profile", {name: [value] for name, value in profile.items()}, jobs.PROFILE_UNITS)
+    return metrics
 
 
-def measure_vgg(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """VGG16 on images of 224×224: `batch` on each GPU."""
-    return measure_job(bench, Job(VGG, batch, batch, dtype), gpus, "weak")
+def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, float], int, Samples]:
+    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size.
 
-
-def share_of(batch: int, ranks: int) -> int:
-    """Each rank's images of a batch. Raises HpmlError where they cannot be shared out evenly."""
-    share, left = divmod(batch, ranks)
-    if left or not share:
-        raise HpmlError(f"a batch of {batch} cannot be shared out evenly over {ranks}; use a multiple")
-    return share
-
-
-def measure_job(bench: Bench, job: Job, ranks: int, scaling: Scaling, nodes: int = 1, *, backend: Any = None) -> Result:
-    """Run the job on so many ranks, shared out over the nodes, and make metrics of what they found."""
-    from hpml_plugins.plugins.scaling.trace import mean_activity
-
-    found: list[Measured] = bench.ranks(on_rank, ranks, job, nodes=nodes, backend=backend)
-    activities = [one.activity for one in found]
-    times = {name: [asdict(activity)[name] for activity in activities] for name in asdict(activities[0])}
-    bench.series(
-        "ranks",
-        {"rank": list(range(ranks)), **times, "collective_share": [activity.share for activity in activities]},
-        {**dict.fromkeys(times, "s"), "collective_share": "1"},
-    )
-    measured = replace(found[0], activity=mean_activity(activities))
-    columns = profile_columns(ranks, scaling, measured)
-    bench.series("profile", {name: [value] for name, value in columns.items()}, PROFILE_UNITS)
-    return metrics(job.workload, job.batch, ranks, scaling, measured)
-
-
-def on_rank(rank: Rank, job: Job) -> Measured:
-    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size."""
-    from hpml_plugins.plugins.scaling import training
-
-    training.prepare()
-    with training.memory_is_the_question(rank.bench, max(job.batch, job.alone)), training.stream_for(job.graph):
-        rank.bench.progress("one alone", 0.1)
-        single = None
-        if rank.index == 0:
-            single = time_alone(rank.bench, job.workload, job.alone, job.dtype, graph=job.graph)
-            _free_memory(rank)
-        single = rank.share(single)
-        rank.bench.progress("all together", 0.4)
-        return _together(rank, job, single)
-
-
-def _together(rank: Rank, job: Job, single: Samples) -> Measured:
+    The step's time on all and on one, this rank's part in a step, the number of parameters, the all-reduce's time.
+    """
     import torch
     from torch import distributed as dist
 
     from hpml_plugins.plugins.scaling import training
-    from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
-    from hpml_plugins.plugins.scaling.trace import cpu_activity, gpu_activities, mean_activity
 
-    synchronize = training.synchronizer(rank.device)
-    on_gpu = rank.backend == "nccl"
-    plain = training.make_module(job.workload, job.dtype, rank.device, rank.bench.seed)
+    torch.backends.cudnn.benchmark = True  # all batches have one shape
+    stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()  # the default one is not captured
+    with training.skip_if_out_of_memory(rank.bench, job.batch), stream:
+        rank.bench.progress("one alone", 0.1)
+        single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
+        training.free_memory()
+        rank.bench.progress("all together", 0.4)
+        time, activity, parameters = _train_together(rank, job)
+        training.free_memory()
+        flat = torch.zeros(parameters, device=rank.device)
+        reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
+        return time, single, activity, parameters, reduction
+
+
+def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], int]:
+    """The time of a step of all ranks, this rank's part in it, and the number of parameters."""
+    from torch import distributed as dist
+
+    from hpml_plugins.plugins.scaling import profiling, training
+
+    bench = rank.bench
+    module = training.make_module(job.workload, job.dtype, rank.device, bench.seed)
     # Every rank has images of its own.
-    pool = training.Pool(job.workload, job.batch, rank.device, rank.bench.seed * 1009 + rank.index + 1)
-    wanted = training.gradient(plain, *pool.take(), seed=rank.index)
-    parallel = wrapped(rank, plain, lean=job.graph)
-    pool = training.Pool(job.workload, job.batch, rank.device, rank.bench.seed * 1009 + rank.index + 1)
-    check_gradient(rank, parallel, pool.take(), wanted, training.tolerance(job.dtype))
-    parameters = int(wanted.numel())
-    del wanted
+    batches = training.make_batches(job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1)
+    batch = next(batches)
+    mean = training.gradient(module, *batch, seed=rank.index)
+    parallel = wrapped(rank, module, lean=job.graph)
+    dist.all_reduce(mean)
+    mean /= rank.count
+    error = training.relative_error(training.gradient(parallel, *batch, seed=rank.index), mean)
+    close = error < training.TOLERANCE[job.dtype]
+    bench.check(close, f"DDP's gradient is the mean of the ranks' own (off by {error:.1e})")
+    parameters = int(mean.numel())
+    del mean
 
-    trainer = training.Trainer(parallel, pool, job.workload.lr)
-    captured = training.Captured(trainer) if job.graph else None
-    step = captured.step if captured else trainer.step
-    if captured:
-        check_graph(rank.bench, captured, job.dtype)
-    count = training.window_of_all(rank, step)
-    time = per_step(rank.time(training.repeated(step, count), launch="visible", over="max", name="step"), count)
-    rank.bench.progress("profiling", 0.8)
-    name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-rank{rank.index}of{rank.count}"
-    events = profiled(step, synchronize, on_gpu=on_gpu, host=not on_gpu, name=name)
-    if on_gpu:
-        of_gpus = gpu_activities(events, ACTIVE)
-        rank.bench.check(of_gpus, "the profile holds the GPU's kernels")
-        activity = mean_activity(of_gpus.values())
+    trainer = training.Trainer(parallel, batches, job.workload.lr)
+    time = training.time_steps(bench, trainer, job, "step", rank)
+    bench.progress("profiling", 0.8)
+    name = f"{job.workload.model}-batch{job.share}-{job.dtype}-rank{rank.index}of{rank.count}"
+    if rank.backend == "nccl":
+        events = profiling.profiled(trainer.step, name, gpus=[rank.local], host=False)
+        of_gpus = profiling.gpu_activities(events)
+        bench.check(of_gpus, "the profile holds the GPU's kernels")
+        activity = profiling.mean_activity(of_gpus.values())
     else:
-        activity = cpu_activity(events, ACTIVE)
-    rank.bench.check(activity.reduction > 0, "the profile holds the reduction of the gradients")
+        activity = profiling.cpu_activity(profiling.profiled(trainer.step, name, gpus=[], host=True))
+    bench.check(activity["reduction"] > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
-    rank.bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
-    if captured:
-        captured.drop()
-    del trainer, pool, captured, step
-    _free_memory(rank)
-    flat = torch.zeros(parameters, device=rank.device)
-    assert flat.nbytes == FLOAT32 * parameters
-    ceiling = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
-    return Measured(time, single, activity, parameters, ceiling)
+    trainer.drop_graph()
+    return time, activity, parameters
 
 
 def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
@@ -179,35 +123,49 @@ def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
     return DistributedDataParallel(module, device_ids=cards, gradient_as_bucket_view=True, **more)
 
 
-def check_gradient(rank: Rank, parallel: Any, batch: tuple[Any, Any], own: Any, tolerance: float) -> None:
-    """DDP's gradient must be the mean over ranks of what each finds alone.  own: that of this rank, a vector."""
-    from torch import distributed as dist
-
-    from hpml_plugins.plugins.scaling.training import gradient, relative_error
-
-    dist.all_reduce(own)
-    own /= rank.count
-    error = relative_error(gradient(parallel, *batch, seed=rank.index), own)
-    rank.bench.check(
-        error < tolerance,
-        f"DDP's gradient is the mean of the ranks' own (off by {error:.1e})",
-    )
-
-
 def check_same_everywhere(rank: Rank, module: Any) -> None:
     """After any number of steps all ranks must have the same parameters, to the bit."""
-    import torch
-
-    with torch.no_grad():
-        sums = [float(parameter.double().sum()) for parameter in module.parameters()]
+    sums = [float(parameter.detach().double().sum()) for parameter in module.parameters()]
     rank.bench.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
 
 
-def _free_memory(rank: Rank) -> None:
-    if rank.backend == "nccl":
-        import gc
-
-        import torch
-
-        gc.collect()
-        torch.cuda.empty_cache()
+DDP = Benchmark(
+    "scaling_ddp", jobs.over_gpus(measure_job, jobs.CIFAR), jobs.METRICS,
+    {"gpus": jobs.GPUS, "batch": (32, 128, 512, 2048, 8192), "dtype": jobs.DTYPES},
+    jobs.ALL_GPUS, timeout=180,
+    description="DistributedDataParallel, weak scaling: ResNet18, the batch on each GPU.",
+)  # fmt: skip
+DDP_GRAPH = replace(
+    DDP, name="scaling_ddp_graph", measure=jobs.over_gpus(measure_job, jobs.CIFAR, graph=True),
+    grid={"gpus": jobs.GPUS, "batch": (32, 512, 2048), "dtype": jobs.DTYPES},
+    description="DistributedDataParallel, weak scaling, each step one CUDA graph, also on the one GPU beside it.",
+)  # fmt: skip
+DDP_STRONG = replace(
+    DDP, name="scaling_ddp_strong", measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
+    grid={"gpus": jobs.GPUS, "batch": (512, 2048), "dtype": jobs.DTYPES},
+    description="DistributedDataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
+)  # fmt: skip
+VGG16 = replace(
+    DDP, name="scaling_vgg16", measure=jobs.over_gpus(measure_job, jobs.VGG),
+    grid={"gpus": jobs.GPUS, "batch": (64,), "dtype": jobs.DTYPES},
+    timeout=240,
+    description="VGG16 on images of 224×224, one GPU against DistributedDataParallel; an epoch is 8192 images.",
+)  # fmt: skip
+DDP_CPU = replace(
+    DDP, name="scaling_ddp_cpu", measure=measure_ddp_cpu,
+    grid={"ranks": (2, 4), "batch": (32, 128, 512), "dtype": ("float32",), "scaling": ("weak", "strong")},
+    requires=jobs.CPU, timeout=120,
+    description="DistributedDataParallel over gloo between processes on the CPU: the same code, a small model.",
+)  # fmt: skip
+DDP_NODES_NCCL = replace(
+    DDP, name="scaling_ddp_nodes_nccl", measure=measure_ddp_nodes_nccl,
+    grid={"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": jobs.DTYPES},
+    timeout=300,
+    description="DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18.",
+)  # fmt: skip
+DDP_NODES_GLOO = replace(
+    DDP, name="scaling_ddp_nodes_gloo", measure=measure_ddp_nodes_gloo,
+    grid={"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
+    requires=jobs.CPU,
+    description="DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a small model.",
+)  # fmt: skip

@@ -2,111 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from hpml_plugins import Bench, Samples
-from hpml_plugins.plugins.scaling.ddp import share_of
-from hpml_plugins.plugins.scaling.formulas import Scaling
-from hpml_plugins.plugins.scaling.results import PROFILE_UNITS, Measured, metrics, profile_columns
-from hpml_plugins.plugins.scaling.single import per_step, time_alone
-from hpml_plugins.plugins.scaling.workloads import CIFAR, Dtype
+from hpml_plugins import Bench, Benchmark, Samples
+from hpml_plugins.plugins.scaling import jobs
 
 #: What a step does on the host, in order; the first four are DataParallel's own parts of the forward pass.
 PARTS = ("scatter", "replicate", "parallel_apply", "gather", "backward", "update")
-DP_UNITS = {**PROFILE_UNITS, **dict.fromkeys((*PARTS, "single_forward", "single_backward"), "s")}
-
-Result = Mapping[str, Samples | float]
+DP_UNITS = {**jobs.PROFILE_UNITS, **dict.fromkeys((*PARTS, "single_forward", "single_backward"), "s")}
 
 
-def measure_dp(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Weak scaling of ResNet18: `batch` images for each of `gpus` GPUs, scattered from the first."""
-    return _measure(bench, batch, batch, dtype, gpus, "weak")
-
-
-def measure_dp_strong(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
-    """Strong scaling of ResNet18: `batch` images shared out over `gpus` GPUs."""
-    return _measure(bench, share_of(batch, gpus), batch, dtype, gpus, "strong")
-
-
-def _measure(bench: Bench, batch: int, alone: int, dtype: Dtype, gpus: int, scaling: Scaling) -> Result:
+def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
+    """Train on one GPU, then on all, and make metrics of both."""
     import torch
     from torch.cuda import nccl
 
     from hpml_plugins.plugins.scaling import training
-    from hpml_plugins.plugins.scaling.profiling import ACTIVE, profiled
-    from hpml_plugins.plugins.scaling.trace import gpu_activities, host_ranges, mean_activity
 
     # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and DataParallel starts its
     # threads anew in every step: trying took 0.67 s of each on two H200s.
-    training.prepare(by_trial=False)
-    with training.memory_is_the_question(bench, max(batch * gpus, alone)):
+    torch.backends.cudnn.benchmark = False
+    with training.skip_if_out_of_memory(bench, job.share * job.ranks):
         bench.progress("one alone", 0.1)
-        single = time_alone(bench, CIFAR, alone, dtype, graph=False)
-        one = trainer_of(bench, alone, dtype)
-        events = profiled(one.step, synchronize_all, on_gpu=True, host=True, name=f"resnet18-batch{alone}-{dtype}-one")
-        forward = host_ranges(events, ("forward", "backward"), ACTIVE)
-        del one
-        torch.cuda.empty_cache()
-
+        single, alone = _train_alone(bench, job)
+        training.free_memory()
         bench.progress("all together", 0.4)
-        trainer = trainer_of(bench, batch * gpus, dtype, gpus)
-        check_gradient(bench, trainer, gpus, dtype)
-        count = training.window_of(trainer.step, bench.device)
-        time = per_step(bench.time(training.repeated(trainer.step, count), launch="visible", name="step"), count)
-        bench.progress("profiling", 0.8)
-        events = profiled(
-            trainer.step, synchronize_all, on_gpu=True, host=True, name=f"resnet18-batch{batch}-{dtype}-dp{gpus}"
-        )
-        of_gpus = gpu_activities(events, ACTIVE)
-        bench.check(len(of_gpus) == gpus, "the profile holds the kernels of every GPU")
-        activity = mean_activity(of_gpus.values())
-        bench.check(activity.communication > 0, "the profile holds the communication")
-        bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
-        parameters = sum(parameter.numel() for parameter in trainer.module.parameters())
-        del trainer
-        torch.cuda.empty_cache()
-        flat = [torch.zeros(parameters, device=f"cuda:{gpu}") for gpu in range(gpus)]
-        ceiling = bench.time(lambda: nccl.all_reduce(flat), budget=0.3, name="all-reduce alone")
-    measured = Measured(time, single, activity, parameters, ceiling)
-    columns = {
-        **profile_columns(gpus, scaling, measured),
-        **host_ranges(events, PARTS, ACTIVE),
-        "single_forward": forward["forward"],
-        "single_backward": forward["backward"],
-    }
-    bench.series("profile", {name: [value] for name, value in columns.items()}, DP_UNITS)
-    return metrics(CIFAR, batch, gpus, scaling, measured)
+        time, activity, parts, parameters = _train_together(bench, job)
+        training.free_memory()
+        flat = [torch.zeros(parameters, device=f"cuda:{gpu}") for gpu in range(job.ranks)]
+        reduction = bench.time(lambda: nccl.all_reduce(flat), budget=0.3, name="all-reduce alone")
+    metrics, profile = jobs.results(job, time, single, activity, parameters, reduction)
+    profile |= parts | {f"single_{name}": seconds for name, seconds in alone.items()}
+    bench.series("profile", {name: [value] for name, value in profile.items()}, DP_UNITS)
+    return metrics
 
 
-def trainer_of(bench: Bench, batch: int, dtype: Dtype, gpus: int = 0) -> Any:
-    """A trainer on the first GPU, over DataParallel on `gpus` of them where there are any."""
-    from hpml_plugins.plugins.scaling import training
-    from hpml_plugins.plugins.scaling.named_parts import NamedParts
+def _train_alone(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float]]:
+    """The time of a step on one GPU, and the host's in its forward and backward pass."""
+    from hpml_plugins.plugins.scaling import profiling, training
 
-    module = training.make_module(CIFAR, dtype, "cuda:0", bench.seed)
-    pool = training.Pool(CIFAR, batch, "cuda:0", bench.seed)
-    return training.Trainer(NamedParts(module, list(range(gpus))) if gpus else module, pool, CIFAR.lr)
-
-
-def check_gradient(bench: Bench, trainer: Any, gpus: int, dtype: Dtype) -> None:
-    """DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU alone."""
-    from hpml_plugins.plugins.scaling.training import gradient, relative_error, tolerance
-
-    images, labels = trainer.pool.take()
-    found = gradient(trainer.module, images, labels, seed=0)
-    chunks = zip(images.chunk(gpus), labels.chunk(gpus), strict=True)
-    wanted = sum(gradient(trainer.module.module, *chunk, seed=0) for chunk in chunks) / gpus
-    error = relative_error(found, wanted)
-    bench.check(
-        error < tolerance(dtype),
-        f"DataParallel's gradient is the mean of its chunks' own (off by {error:.1e})",
-    )
+    single, trainer = training.train_alone(bench, job)
+    name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-one"
+    events = profiling.profiled(trainer.step, name, gpus=[0], host=True)
+    return single, profiling.host_ranges(events, ("forward", "backward"))
 
 
-def synchronize_all() -> None:
-    """Wait for every GPU."""
-    import torch
+def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:
+    """The time of a step on all GPUs, their mean part in it, the host's time in its parts, and the parameters."""
+    from hpml_plugins.plugins.scaling import profiling, training
 
-    for gpu in range(torch.cuda.device_count()):
-        torch.cuda.synchronize(gpu)
+    gpus = list(range(job.ranks))
+    module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
+    batches = training.make_batches(job.workload, job.share * job.ranks, bench.device, bench.seed)
+    trainer = training.Trainer(training.NamedParts(module, gpus), batches, job.workload.lr)
+    # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU alone.
+    images, labels = next(batches)
+    found = training.gradient(trainer.module, images, labels, seed=0)
+    chunks = zip(images.chunk(job.ranks), labels.chunk(job.ranks), strict=True)
+    mean = sum(training.gradient(module, *chunk, seed=0) for chunk in chunks) / job.ranks
+    error = training.relative_error(found, mean)
+    close = error < training.TOLERANCE[job.dtype]
+    bench.check(close, f"DataParallel's gradient is the mean of its chunks' own (off by {error:.1e})")
+    parameters = int(mean.numel())
+    del found, mean
+
+    time = training.time_steps(bench, trainer, job, "step")
+    bench.progress("profiling", 0.8)
+    name = f"{job.workload.model}-batch{job.share}-{job.dtype}-dp{job.ranks}"
+    events = profiling.profiled(trainer.step, name, gpus=gpus, host=True)
+    of_gpus = profiling.gpu_activities(events)
+    bench.check(len(of_gpus) == job.ranks, "the profile holds the kernels of every GPU")
+    activity = profiling.mean_activity(of_gpus.values())
+    bench.check(activity["communication"] > 0, "the profile holds the communication")
+    return time, activity, profiling.host_ranges(events, PARTS), parameters
+
+
+DP = Benchmark(
+    "scaling_dp", jobs.over_gpus(measure_job, jobs.CIFAR), jobs.METRICS,
+    {"gpus": jobs.GPUS, "batch": (32, 128, 512), "dtype": jobs.DTYPES},
+    jobs.ALL_GPUS, timeout=180,
+    description="DataParallel, weak scaling: ResNet18, the batch for each GPU.",
+)  # fmt: skip
+DP_STRONG = replace(
+    DP, name="scaling_dp_strong", measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
+    grid={"gpus": jobs.GPUS, "batch": (128, 512), "dtype": ("float32",)},
+    description="DataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
+)  # fmt: skip

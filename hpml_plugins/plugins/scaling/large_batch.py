@@ -2,71 +2,60 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
-from hpml_plugins import Bench, HpmlError, Metric, Rank
-from hpml_plugins.plugins.scaling.formulas import learning_rate
-from hpml_plugins.plugins.scaling.workloads import build
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Split
+from hpml_plugins.plugins.scaling import ddp
+from hpml_plugins.plugins.scaling.jobs import GPUS, MODULES, TORCH
 
 Recipe = Literal["plain", "linear", "zero_gamma", "both"]
+#: plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma: residual blocks
+#: start as the identity.
 RECIPES: tuple[Recipe, ...] = ("plain", "linear", "zero_gamma", "both")
 EPOCHS = 5
-SMALL_BATCH, SMALL_RATE = 128, 0.1
+BASE_BATCH, BASE_RATE = 128, 0.1
 #: Goyal's is 5 of 90 epochs; of five, two.
 WARM_UP = 2.0
 TEST_BATCH = 1000
-LARGE_METRICS = (
-    Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
-    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
-    Metric("test_accuracy", "1", "higher", "after the last epoch"),
-)
-
-
-@dataclass(frozen=True)
-class Training:
-    """A run. batch: on each rank.  rate: the small batch's.  warm_up: epochs, with scaled rates; else None.
-
-    zero_gamma: residual blocks start as the identity.
-    """
-
-    model: str
-    data: str
-    batch: int
-    scaled: bool
-    zero_gamma: bool
-    epochs: int = EPOCHS
 
 
 def measure_small_batch(bench: Bench, *, data: str) -> Mapping[str, float]:
-    """The lab's own training: ResNet18, batch 128 on one GPU."""
-    return train_on(bench, Training("resnet18", data, SMALL_BATCH, scaled=False, zero_gamma=False), 1)
+    """The coursework's own training: ResNet18, batch 128 on one GPU."""
+    return _measure(bench, "resnet18", data, BASE_BATCH, "plain", 1)
 
 
 def measure_large_batch(bench: Bench, *, data: str, batch: int, recipe: Recipe, gpus: int) -> Mapping[str, float]:
     """The same with `batch` on each of `gpus` GPUs."""
-    return train_on(bench, of_recipe("resnet18", data, batch, recipe), gpus)
+    return _measure(bench, "resnet18", data, batch, recipe, gpus)
 
 
 def measure_large_batch_cpu(bench: Bench, *, data: str, batch: int, recipe: Recipe, ranks: int) -> Mapping[str, float]:
     """The small model over gloo."""
-    return train_on(bench, of_recipe("small", data, batch, recipe), ranks)
+    return _measure(bench, "small", data, batch, recipe, ranks)
 
 
-def of_recipe(model: str, data: str, batch: int, recipe: Recipe) -> Training:
-    """plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma; both."""
+def _measure(bench: Bench, model: str, data: str, batch: int, recipe: Recipe, ranks: int) -> Mapping[str, float]:
     if recipe not in RECIPES:
         raise HpmlError(f"scaling has no recipe {recipe!r}; use one of {', '.join(RECIPES)}")
-    return Training(model, data, batch, recipe in ("linear", "both"), recipe in ("zero_gamma", "both"))
+    epochs = bench.ranks(train, ranks, model, data, batch, recipe)[0]
+    columns = {name: [epoch[name] for epoch in epochs] for name in epochs[0]}
+    reached = [metric.name for metric in LARGE_METRICS]
+    bench.series("epochs", columns, dict.fromkeys(("lr", *reached), "1"))
+    return {name: epochs[-1][name] for name in reached}
 
 
-def train_on(bench: Bench, training: Training, ranks: int) -> Mapping[str, float]:
-    """Train on so many ranks; the last epoch's figures."""
-    epochs, used = bench.ranks(train, ranks, training)[0]
-    bench.used_data |= used
-    bench.series("epochs", epochs, {"lr": "1", "train_loss": "1", "train_accuracy": "1", "test_accuracy": "1"})
-    return {name: epochs[name][-1] for name in ("train_loss", "train_accuracy", "test_accuracy")}
+def learning_rate(epoch: float, *, base: float, factor: float, warm_up: float) -> float:
+    """Goyal's linear scaling with gradual warm-up.
+
+    epoch: epochs done so far, with fractions.  base: the rate of the small batch.  factor: the large batch over the
+    small one.  warm_up: epochs over which the rate rises in a line from base to base · factor; 0: it is there at once.
+    Source: Goyal et al., Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour (2017), sections 2.1 and 2.2.
+    """
+    risen = min(1.0, epoch / warm_up) if warm_up > 0 else 1.0
+    return base * (1 + (factor - 1) * risen)
 
 
 class Draws:
@@ -79,7 +68,7 @@ class Draws:
         import torch
 
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        torch.randperm(count, generator=generator)  # the order; what follows is as in Records of earlier commits
+        torch.randperm(count, generator=generator)  # unused: what follows is then as in Records of earlier commits
         self.pad = pad
         self.moves = torch.randint(2 * pad + 1, (2, count), generator=generator).to(device)
         self.flips = ((torch.rand(count, generator=generator) < 0.5) & flip).to(device)
@@ -98,75 +87,61 @@ class Draws:
         return padded.movedim(1, 3)[of_batch, rows[:, :, None], columns[:, None, :]].movedim(3, 1)
 
 
-def train(rank: Rank, training: Training) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Columns over epochs, and what data was used."""
+def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list[dict[str, float]]:
+    """What each epoch reached. batch: on each rank."""
     import torch
-    from torch.nn.functional import cross_entropy
 
-    from hpml_plugins.plugins.scaling.ddp import check_same_everywhere, wrapped
-    from hpml_plugins.plugins.scaling.training import MOMENTUM, WEIGHT_DECAY, memory_is_the_question, prepare
+    from hpml_plugins.plugins.scaling import training
 
-    prepare()
-    on_gpu = rank.backend == "nccl"
-    layout = torch.channels_last if on_gpu else torch.contiguous_format
-    images = rank.bench.data(training.data).to(rank.device).normalized()
-    flip = training.data.startswith("cifar")
+    bench = rank.bench
+    torch.backends.cudnn.benchmark = True  # all batches have one shape
+    layout = training.layout(rank.device)
+    images = bench.data(data).to(rank.device).normalized()
     places = torch.arange(len(images.train), device=rank.device)
-    batches = type(images.train)(places, images.train.labels).batches(
-        training.batch, seed=rank.bench.seed, rank=rank.index, ranks=rank.count
-    )
-    torch.manual_seed(rank.bench.seed)
-    model = build(training.model, images.shape, len(images.classes), zero_gamma=training.zero_gamma)
-    model = model.to(rank.device, memory_format=layout)
-    parallel = wrapped(rank, model) if rank.count > 1 else model
-    optimizer = torch.optim.SGD(
-        parallel.parameters(), lr=SMALL_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
-    )
-    factor = training.batch * rank.count / SMALL_BATCH
-    columns: dict[str, list[float]] = {
-        name: [] for name in ("epoch", "steps", "lr", "train_loss", "train_accuracy", "test_accuracy")
-    }
-    steps = 0
-    with memory_is_the_question(rank.bench, training.batch):
-        for epoch in range(training.epochs):
+    batches = Split(places, images.train.labels).batches(batch, seed=bench.seed, rank=rank.index, ranks=rank.count)
+    torch.manual_seed(bench.seed)
+    module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
+    module = module.to(rank.device, memory_format=layout)
+    parallel = ddp.wrapped(rank, module) if rank.count > 1 else module
+    trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # is given its batches
+    sgd = trainer.optimizer.param_groups[0]
+    factor = batch * rank.count / BASE_BATCH
+    epochs: list[dict[str, float]] = []
+    with training.skip_if_out_of_memory(bench, batch):
+        for epoch in range(EPOCHS):
             batches.set_epoch(epoch)
-            model.train()
+            module.train()
             totals = torch.zeros(3, dtype=torch.float64, device=rank.device)
-            draws = Draws(len(places), rank.bench.seed, epoch, images.shape[1] // 8, flip, rank.device)
+            draws = Draws(len(places), bench.seed, epoch, images.shape[1] // 8, data.startswith("cifar"), rank.device)
             for number, (place, y) in enumerate(batches):
                 x = draws.augment(images.train.images[place], place)
-                if training.scaled:
+                if recipe in ("linear", "both"):
                     done = epoch + number / len(batches)
-                    rate = learning_rate(done, base=SMALL_RATE, factor=factor, warm_up=WARM_UP)
-                    optimizer.param_groups[0]["lr"] = rate
-                optimizer.zero_grad(set_to_none=True)
-                logits = parallel(x.contiguous(memory_format=layout))
-                loss = cross_entropy(logits, y)
-                loss.backward()
-                optimizer.step()
-                right = (logits.detach().argmax(1) == y).sum()
-                totals += torch.stack([loss.detach() * len(y), right, torch.full_like(right, len(y))])
-                steps += 1
-            of_all = [sum(column) for column in zip(*rank.gather_numbers(totals.tolist()), strict=True)]
-            found = {
-                "epoch": epoch + 1,
-                "steps": steps,
-                "lr": optimizer.param_groups[0]["lr"],
-                "train_loss": of_all[0] / of_all[2],
-                "train_accuracy": of_all[1] / of_all[2],
-                # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
-                "test_accuracy": rank.share(_accuracy(model, images.test, layout) if rank.index == 0 else None),
-            }
-            rank.bench.check(_finite(found["train_loss"]), "the loss is finite: the training has not diverged")
-            for name, value in found.items():
-                columns[name].append(float(value))
-            done = (epoch + 1) / training.epochs
-            rank.bench.progress(f"epoch {epoch + 1}, accuracy {found['test_accuracy']:.3f}", done)
-    check_same_everywhere(rank, model)
-    return columns, rank.bench.used_data
+                    sgd["lr"] = learning_rate(done, base=BASE_RATE, factor=factor, warm_up=WARM_UP)
+                trainer.train_on(x.contiguous(memory_format=layout), y)
+                right = (trainer.logits.argmax(1) == y).sum()
+                totals += torch.stack([trainer.loss.detach() * len(y), right, torch.full_like(right, len(y))])
+            torch.distributed.all_reduce(totals)
+            total_loss, right, count = totals.tolist()
+            # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
+            accuracy = rank.share(_accuracy(module, images.test, layout) if rank.index == 0 else None)
+            bench.check(math.isfinite(total_loss), "the loss is finite: the training has not diverged")
+            epochs.append(
+                {
+                    "epoch": epoch + 1,
+                    "steps": (epoch + 1) * len(batches),
+                    "lr": sgd["lr"],
+                    "train_loss": total_loss / count,
+                    "train_accuracy": right / count,
+                    "test_accuracy": accuracy,
+                }
+            )
+            bench.progress(f"epoch {epoch + 1}, accuracy {accuracy:.3f}", (epoch + 1) / EPOCHS)
+    ddp.check_same_everywhere(rank, module)
+    return epochs
 
 
-def _accuracy(model: Any, split: Any, layout: Any) -> float:
+def _accuracy(model: Any, split: Split, layout: Any) -> float:
     import torch
 
     model.eval()
@@ -177,7 +152,27 @@ def _accuracy(model: Any, split: Any, layout: Any) -> float:
     return right / len(split)
 
 
-def _finite(value: float) -> bool:
-    import math
-
-    return math.isfinite(value)
+LARGE_METRICS = (
+    Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
+    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
+    Metric("test_accuracy", "1", "higher", "after the last epoch"),
+)
+LARGE_BATCH = Benchmark(
+    "scaling_large_batch", measure_large_batch, LARGE_METRICS,
+    {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512, 8192), "recipe": RECIPES},
+    Requires(gpus="gpus", data="data", modules=MODULES), timeout=300,
+    description="Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies.",
+    rounds=1,
+)  # fmt: skip
+SMALL_BATCH = replace(
+    LARGE_BATCH, name="scaling_small_batch", measure=measure_small_batch,
+    grid={"data": ("cifar10", "cifar10-jpeg")},
+    requires=Requires(gpus=1, data="data", modules=MODULES),
+    description="Five epochs of ResNet18 with batch 128 on one GPU.",
+)  # fmt: skip
+LARGE_BATCH_CPU = replace(
+    LARGE_BATCH, name="scaling_large_batch_cpu", measure=measure_large_batch_cpu,
+    grid={"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
+    requires=Requires(data="data", modules=TORCH), timeout=120,
+    description="Five epochs of a small model on the digits over gloo, with and without Goyal's remedies.",
+)  # fmt: skip

@@ -1,33 +1,47 @@
-"""A few steps under torch.profiler, as the events of its Chrome trace. Imports torch: imported on use only."""
+"""Where the time of a step went: a few steps under torch.profiler, read from its Chrome trace.
+
+The trace's fields: `cat` kernel, gpu_memcpy, gpu_memset (on a GPU, `args.device`), cpu_op and user_annotation (on the
+host); `ts` and `dur` in µs.  Source: pytorch/kineto, libkineto/src/output_json.cpp.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from torch.profiler import ProfilerActivity, profile, schedule
+Event = Mapping[str, Any]
+Interval = tuple[int, int]
+#: Where the time of one step of one GPU (or process) went, s.
+#: span: from the first event to the last, over the steps.  computation, communication: at least one event of the kind
+#: was running; copies from the host or within the GPU are computation, as in the coursework.  overlapped: both were at
+#: once.  exposed: communication alone.  idle: nothing ran, the GPU waited for the host.  reduction: all-reduce alone.
+#: collectives, kernels: durations added up, whatever ran at once.
+Activity = dict[str, float]
 
 WARM_UP, ACTIVE = 2, 5
-#: A folder into which the whole Chrome trace is copied, for chrome://tracing or Perfetto; none is kept without it.
+#: A folder that keeps the Chrome traces, for chrome://tracing or Perfetto; none is kept without it.
 KEEP_TRACE = "HPML_SCALING_TRACES"
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-def profiled(
-    step: Callable[[], None], synchronize: Callable[[], None], *, on_gpu: bool, host: bool, name: str
-) -> list[dict[str, Any]]:
+def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool) -> list[Event]:
     """The events of `ACTIVE` steps, after `WARM_UP` that the profiler watches without keeping. Ranks call it alike.
 
-    host: what the host does too, at some cost to it; without it only the GPU's work is watched.  name: of the trace's
-    file, where it is kept.
+    name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is watched, at some
+    cost to it.
     """
-    activities = [ProfilerActivity.CUDA] * on_gpu + [ProfilerActivity.CPU] * (host or not on_gpu)
+    from torch.cuda import synchronize
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    activities = [ProfilerActivity.CUDA] * bool(gpus) + [ProfilerActivity.CPU] * host
     with tempfile.TemporaryDirectory(prefix="hpml-trace-") as folder:
-        path = Path(folder, "trace.json")
+        path = Path(os.environ.get(KEEP_TRACE) or folder, f"{name}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
         with profile(
             activities=activities,
             schedule=schedule(wait=0, warmup=WARM_UP, active=ACTIVE, repeat=1),
@@ -36,10 +50,94 @@ def profiled(
             for number in range(WARM_UP + ACTIVE):
                 step()
                 if number in (WARM_UP - 1, WARM_UP + ACTIVE - 1):
-                    synchronize()  # no step's work may reach into what is kept, or out of it
+                    for gpu in gpus:
+                        synchronize(gpu)  # no step's work may reach into what is kept, or out of it
                 profiler.step()
-        events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
-        if kept := os.environ.get(KEEP_TRACE):
-            Path(kept).mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, Path(kept, f"{name}.json"))
-    return events
+        return list(json.loads(path.read_text())["traceEvents"])
+
+
+def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Activity]:
+    """GPU → where the time of one of the profiled `steps` went."""
+    by_gpu: dict[int, list[Event]] = {}
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") in _ON_GPU:
+            # A copy from GPU to GPU names three: fromDevice, toDevice, and inDevice, the one that copied.
+            args = event["args"]
+            by_gpu.setdefault(int(args.get("device", args.get("inDevice"))), []).append(event)
+    return {gpu: _activity(of_gpu, steps) for gpu, of_gpu in sorted(by_gpu.items())}
+
+
+def cpu_activity(events: Iterable[Event], steps: int = ACTIVE) -> Activity:
+    """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
+    complete = [event for event in events if event.get("ph") == "X"]
+    operators = [event for event in complete if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
+    return _activity(operators + [event for event in complete if event["name"].startswith("gloo:")], steps)
+
+
+def host_ranges(events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE) -> dict[str, float]:
+    """Name → s a step that the host spent in `record_function` ranges of this name; 0 where there was none."""
+    spent = dict.fromkeys(names, 0.0)
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") == "user_annotation" and event.get("name") in spent:
+            spent[event["name"]] += float(event["dur"]) * 1e-6 / steps
+    return spent
+
+
+def mean_activity(activities: Iterable[Activity]) -> Activity:
+    """The mean over GPUs or ranks, of each time."""
+    many = list(activities)
+    return {name: fmean(one[name] for one in many) for name in many[0]}
+
+
+def _activity(events: Sequence[Event], steps: int) -> Activity:
+    times = _times(events)
+    collectives = [event for event in events if _is_collective(event)]
+    kernels = [event for event in events if event.get("cat") not in ("gpu_memcpy", "gpu_memset")]
+    span = max((end for _, end in times), default=0) - min((start for start, _ in times), default=0)
+    busy = length(times)
+    computation = length(_times(event for event in events if not _is_collective(event)))
+    communication = length(_times(collectives))
+    nanoseconds = {
+        "span": span,
+        "computation": computation,
+        "communication": communication,
+        "overlapped": computation + communication - busy,
+        "exposed": busy - computation,
+        "idle": span - busy,
+        "reduction": length(_times(event for event in collectives if _is_reduction(event))),
+        "collectives": sum(end - start for start, end in _times(filter(_is_collective, kernels))),
+        "kernels": sum(end - start for start, end in _times(kernels)),
+    }
+    return {name: value * 1e-9 / steps for name, value in nanoseconds.items()}
+
+
+def _is_collective(event: Event) -> bool:
+    """NCCL's kernels, gloo's ranges, and copies from GPU to GPU."""
+    name = str(event["name"])
+    return name.lower().startswith("nccl") or name.startswith(("gloo:", "Memcpy PtoP"))
+
+
+def _is_reduction(collective: Event) -> bool:
+    """An all-reduce or a reduce, by NCCL's or gloo's name for it."""
+    name = str(collective["name"]).lower().replace("_", "")
+    return "reduce" in name and "reducescatter" not in name
+
+
+def _times(events: Iterable[Event]) -> list[Interval]:
+    """Start and end, ns: whole numbers, so that sums and differences are exact."""
+    return [(round(event["ts"] * 1e3), round((event["ts"] + event["dur"]) * 1e3)) for event in events]
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """How long they are together; what several cover counts once.
+
+    Raises ValueError for an interval that ends before it starts.
+    """
+    total, reached = 0, None
+    for start, end in sorted(intervals):
+        if end < start:
+            raise ValueError(f"interval ({start}, {end}) ends before it starts")
+        reached = start if reached is None else max(reached, start)
+        total += max(0, end - reached)
+        reached = max(reached, end)
+    return total

@@ -1,19 +1,21 @@
-"""A training step: forward, loss, backward, update; eager or as one CUDA graph. Imports torch: imported on use only."""
+"""The models, and a training step of them, eager or as one CUDA graph. Imports torch: imported on use only."""
 
 from __future__ import annotations
 
+import gc
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch import nn
 from torch.profiler import record_function
 
-from hpml_plugins import Bench, Rank
-from hpml_plugins.plugins.scaling.workloads import Dtype, Workload, build
+from hpml_plugins import Bench, HpmlError, Rank, Samples
+from hpml_plugins.plugins.scaling.jobs import Dtype, Job, Workload
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
@@ -22,6 +24,57 @@ STEPS_BEFORE_CAPTURE = 12
 #: CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
+SMALL_WIDTH = 16  # channels
+#: How far two gradients or steps of the same batch may be apart, as a share of their length: cuDNN's fastest algorithms
+#: are not the same twice. A gradient that lacks the other ranks' part, or its division, is about as far away as it is
+#: long.
+TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
+Batch = tuple[Any, Any]
+
+
+class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """One residual block between a convolution and a classifier: what ResNet18 is made of, once."""
+
+    def __init__(self, channels: int, classes: int, *, zero_gamma: bool) -> None:
+        super().__init__()
+
+        def convolution(channels: int) -> list[nn.Module]:
+            return [nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(SMALL_WIDTH)]
+
+        self.stem = nn.Sequential(*convolution(channels), nn.ReLU())
+        self.block = nn.Sequential(*convolution(SMALL_WIDTH), nn.ReLU(), *convolution(SMALL_WIDTH))
+        self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * SMALL_WIDTH, classes))
+        if zero_gamma:
+            nn.init.zeros_(self.block[-1].weight)
+
+    def forward(self, images: Any) -> Any:
+        """Logits."""
+        images = self.stem(images)
+        return self.head(images + self.block(images))
+
+
+def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: bool = False) -> Any:
+    """The model, freshly initialised from torch's generator, on the CPU.
+
+    resnet18: He's, with the usual stem for small images: a 3×3 convolution of stride 1, no pooling; 11,173,962
+    parameters for three channels and ten classes.  vgg16: torchvision's.  small: for machines without a GPU.
+    zero_gamma: the last normalisation of each residual block starts with γ = 0, so that each block is the identity.
+    """
+    if name == "resnet18":
+        from torchvision.models import resnet
+
+        model = resnet.ResNet(resnet.BasicBlock, [2, 2, 2, 2], num_classes=classes, zero_init_residual=zero_gamma)
+        model.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+        model.maxpool = nn.Identity()
+        return model
+    if name == "vgg16":
+        from torchvision.models import vgg16
+
+        return vgg16(num_classes=classes)
+    if name == "small":
+        return SmallResNet(shape[0], classes, zero_gamma=zero_gamma)
+    raise HpmlError(f"scaling has no model {name!r}; use resnet18, vgg16 or small")
 
 
 class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
@@ -39,165 +92,169 @@ class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
             return self.model(images).float()
 
 
-class Pool:
-    """Synthetic images and labels on the device, in batches that are slices of it, round and round."""
+class NamedParts(nn.DataParallel):  # type: ignore[misc]  # torch is untyped to mypy here
+    """DataParallel, each of its four parts inside a `record_function` range of the part's name."""
 
-    def __init__(self, workload: Workload, batch: int, device: Any, seed: int) -> None:
-        count = max(batch, min(workload.images, 4096) // batch * batch)
-        generator = torch.Generator(device).manual_seed(seed)
-        images = torch.randn(count, *workload.shape, generator=generator, device=device)
-        self.images = images.to(memory_format=_layout(device))
-        self.labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
-        self.batch, self._next = batch, 0
+    scatter = record_function("scatter")(nn.DataParallel.scatter)
+    replicate = record_function("replicate")(nn.DataParallel.replicate)
+    parallel_apply = record_function("parallel_apply")(nn.DataParallel.parallel_apply)
+    gather = record_function("gather")(nn.DataParallel.gather)
 
-    def take(self) -> tuple[Any, Any]:
-        """The next batch: views, nothing is copied."""
-        part = slice(self._next, self._next + self.batch)
-        self._next = (self._next + self.batch) % len(self.labels)
-        return self.images[part], self.labels[part]
+
+def make_batches(workload: Workload, batch: int, device: Any, seed: int) -> Iterator[Batch]:
+    """Synthetic images and labels on the device, in batches that are views, round and round."""
+    count = max(batch, min(workload.images, 4096) // batch * batch)
+    generator = torch.Generator(device).manual_seed(seed)
+    images = torch.randn(count, *workload.shape, generator=generator, device=device)
+    images = images.to(memory_format=layout(device))
+    labels = torch.randint(workload.classes, (count,), generator=generator, device=device)
+    return cycle(zip(images.split(batch), labels.split(batch), strict=True))
 
 
 class Trainer:
-    """SGD with momentum and weight decay on batches from a pool."""
+    """SGD with momentum and weight decay; each step is one CUDA graph once it is captured.
 
-    def __init__(self, module: nn.Module, pool: Pool, lr: float) -> None:
+    batches: those of `step`.  logits, loss: of the last step.
+    """
+
+    def __init__(self, module: nn.Module, batches: Iterator[Batch], lr: float) -> None:
         self.module = module
-        self.pool = pool
-        on_gpu = pool.images.device.type == "cuda"
+        self.batches = batches
+        on_gpu = next(module.parameters()).is_cuda
         self.optimizer = torch.optim.SGD(
             module.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, fused=on_gpu
         )
+        self.logits: Any = None
         self.loss: Any = None
+        self.graph: Any = None
 
     def step(self) -> None:
         """One step on the next batch."""
-        self.train_on(*self.pool.take())
+        images, labels = next(self.batches)
+        if self.graph is None:
+            self.train_on(images, labels)
+            return
+        self.images.copy_(images)
+        self.labels.copy_(labels)
+        self.graph.replay()
+        self.loss = self.captured_loss
 
     def train_on(self, images: Any, labels: Any) -> None:
-        """One step on this batch."""
+        """One step on this batch, launched kernel by kernel."""
         self.optimizer.zero_grad(set_to_none=True)
         with record_function("forward"):
-            self.loss = nn.functional.cross_entropy(self.module(images), labels)
+            self.logits = self.module(images)
+            self.loss = nn.functional.cross_entropy(self.logits, labels)
         with record_function("backward"):
             self.loss.backward()
         with record_function("update"):
             self.optimizer.step()
 
-    def state(self) -> list[Any]:
+    def capture(self) -> None:
+        """Capture the step as a CUDA graph, which the host launches at once. Not on the default stream."""
+        images, labels = next(self.batches)
+        self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
+        for _ in range(STEPS_BEFORE_CAPTURE):
+            self.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+            self.train_on(self.images, self.labels)
+        self.graph, self.captured_loss = graph, self.loss
+        torch.cuda.synchronize()
+
+    def replay_error(self) -> float:
+        """How far the change of state by a replay is from that by the same step launched, as a share."""
+        before = [tensor.clone() for tensor in self._state()]
+        self.graph.replay()
+        replayed = _change(self._state(), before)
+        for tensor, old in zip(self._state(), before, strict=True):
+            tensor.copy_(old)
+        self.train_on(self.images, self.labels)
+        return relative_error(replayed, _change(self._state(), before))
+
+    def drop_graph(self) -> None:
+        """Let go of the graph, if there is one: NCCL's communicator cannot be taken down while one holds it."""
+        if self.graph is not None:
+            torch.cuda.synchronize()
+            self.graph.reset()
+
+    def _state(self) -> list[Any]:
         """All that a step changes: parameters, buffers, momenta."""
         momenta = [value for state in self.optimizer.state.values() for value in state.values()]
         tensors = [*self.module.parameters(), *self.module.buffers(), *momenta]
         return [tensor.detach() for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
-class Captured:
-    """A trainer's step as one CUDA graph: the host launches one thing a step instead of hundreds.
-
-    Must be made and used on a stream that is not the default one (`stream_for`).
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        images, labels = trainer.pool.take()
-        self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
-        for _ in range(STEPS_BEFORE_CAPTURE):
-            trainer.step()
-        trainer.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-            trainer.train_on(self.images, self.labels)
-        self.loss = trainer.loss
-        torch.cuda.synchronize()
-
-    def step(self) -> None:
-        """One step on the next batch."""
-        images, labels = self.trainer.pool.take()
-        self.images.copy_(images)
-        self.labels.copy_(labels)
-        self.graph.replay()
-        self.trainer.loss = self.loss
-
-    def differs(self) -> float:
-        """How far the state after a replay is from that after the same step launched one by one, as a share."""
-        before = [tensor.clone() for tensor in self.trainer.state()]
-        self.graph.replay()
-        replayed = _change(self.trainer.state(), before)
-        for tensor, old in zip(self.trainer.state(), before, strict=True):
-            tensor.copy_(old)
-        self.trainer.train_on(self.images, self.labels)
-        launched = _change(self.trainer.state(), before)
-        return relative_error(replayed, launched)
-
-    def drop(self) -> None:
-        """Let go of the graph: NCCL's communicator cannot be taken down while one holds it."""
-        torch.cuda.synchronize()
-        self.graph.reset()
-
-
 def make_module(workload: Workload, dtype: Dtype, device: Any, seed: int) -> nn.Module:
     """The model with weights drawn from the seed: the same on every rank."""
     torch.manual_seed(seed)
     model = InDtype(build(workload.model, workload.shape, workload.classes), dtype)
-    return model.to(device, memory_format=_layout(device)).train()
+    return model.to(device, memory_format=layout(device)).train()
 
 
-def prepare(*, by_trial: bool = True) -> None:
-    """Choose convolutions by trying them: what one does where all batches have one shape."""
-    torch.backends.cudnn.benchmark = by_trial
+def layout(device: Any) -> Any:
+    """The memory format of images and models on the device."""
+    return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
 
 
-def window_of_all(rank: Rank, step: Callable[[], None]) -> int:
-    """The same for a step that all ranks make: rank 0's answer, on every rank."""
-    return int(rank.share(window_of(step, rank.device)))
+def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
+    """Time steps on one device, this bench's or rank's own. A rank may call it without the others."""
+    module = make_module(job.workload, job.dtype, bench.device, bench.seed)
+    batches = make_batches(job.workload, job.batch, bench.device, bench.seed)
+    trainer = Trainer(module, batches, job.workload.lr)
+    samples = time_steps(bench, trainer, job, "single")
+    trainer.drop_graph()
+    return samples, trainer
 
 
-def window_of(step: Callable[[], None], device: str) -> int:
-    """How many steps make a window."""
-    synchronize = synchronizer(device)
-    for _ in range(3):
-        step()
+def time_steps(bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank | None = None) -> Samples:
+    """Samples of a step's time, s, from windows of steps; a graph is captured and checked first.
+
+    rank: of all ranks, which then time the slowest.
+    """
+    if job.graph:
+        trainer.capture()
+        same = trainer.replay_error() < TOLERANCE[job.dtype]
+        bench.check(same, "a replayed step changes the state as a launched one does")
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            trainer.step()
+
+    steps(3)
     synchronize()
     started = time.perf_counter()
-    for _ in range(2):
-        step()
+    steps(2)
     synchronize()
     seconds = (time.perf_counter() - started) / 2
-    return max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[device.partition(":")[0]] / seconds)))
-
-
-def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
-    """So many steps as one."""
-
-    def window() -> None:
-        for _ in range(count):
-            step()
-
-    return window
+    count = max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds)))
+    if rank:
+        count = rank.share(count)
+        samples = rank.time(lambda: steps(count), launch="visible", over="max", name=name)
+    else:
+        samples = bench.time(lambda: steps(count), launch="visible", name=name)
+    bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
+    return (samples / count).note(steps=count * float(samples.info["batch"]))
 
 
 def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:
     """The gradient of the mean loss as one vector on the device. The seed is that of a dropout.
 
-    Of algorithms that give the same twice: with others two gradients of one batch lie 3 % apart in TF32.
+    From algorithms that give the same twice: with others two gradients of one batch lie 3 % apart in TF32.
     """
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
-    with _repeatable():
-        nn.functional.cross_entropy(module(images), labels).backward()
-    return torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        yield
+        nn.functional.cross_entropy(module(images), labels).backward()
     finally:
         cudnn.benchmark, cudnn.deterministic = before
+    return torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
 
 
 def relative_error(found: Any, wanted: Any) -> float:
@@ -205,42 +262,27 @@ def relative_error(found: Any, wanted: Any) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-def tolerance(dtype: Dtype) -> float:
-    """How far two gradients or steps of the same batch may be apart, as a share of their length.
-
-    cuDNN's fastest algorithms are not the same twice. A gradient that lacks the other ranks' part, or its division, is
-    about as far away as it is long.
-    """
-    return {"float32": 3e-2, "bf16": 1e-1}[dtype]
-
-
-def stream_for(graph: bool) -> Any:
-    """What to be inside of: a stream of one's own where a graph is captured."""
-    if not graph:
-        return nullcontext()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    return torch.cuda.stream(stream)
-
-
 @contextmanager
-def memory_is_the_question(bench: Bench, batch: int) -> Iterator[None]:
+def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
     """A batch that does not fit skips the point: where memory ends is what is asked."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which …"
-        said = ". ".join(str(error).split(". ")[1:3])
-        bench.skip(f"batch {batch} does not fit into GPU memory: {said}")
+        reason = ". ".join(str(error).split(". ")[1:3])
+        bench.skip(f"batch {batch} does not fit into GPU memory: {reason}")
 
 
-def synchronizer(device: Any) -> Callable[[], None]:
-    """What waits for the device."""
-    return torch.cuda.synchronize if str(device).startswith("cuda") else lambda: None
+def synchronize() -> None:
+    """Wait for this process's GPU, if it uses one."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
-def _layout(device: Any) -> Any:
-    return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
+def free_memory() -> None:
+    """Give GPU memory of what is no longer used back to the driver."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def _change(state: list[Any], before: list[Any]) -> Any:

@@ -2,14 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
-from hpml_plugins import Bench, Metric, Rank
-from hpml_plugins.plugins.scaling.workloads import CIFAR, Workload, build
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires
+from hpml_plugins.plugins.scaling.jobs import ALL_GPUS, CIFAR, GPUS, MODULES
 
 #: Images on each rank: enough for batch normalisation. Only inputs and outputs depend on it.
 BATCH = 2
-KINDS = ("gradients", "buffers", "parameters", "inputs", "outputs")
+#: DDP's collectives in a step, and what they carry: it reduces gradients and broadcasts buffers, and has no other.
+_DDP = {"allreduce_": "gradients", "broadcast_": "buffers"}
+
+
+def measure_wire_ddp(bench: Bench, *, ranks: int, model: str) -> Mapping[str, float]:
+    """DDP's third step over gloo: its collectives' sizes do not depend on what carries them."""
+    counts: list[dict[str, int]] = bench.ranks(count_ddp, ranks, model)
+    bench.check(all(one == counts[0] for one in counts), "all ranks hand over as much")
+    return {metric.name: float(counts[0].get(metric.name, 0)) for metric in WIRE_METRICS}
+
+
+def count_ddp(rank: Rank, model: str) -> dict[str, int]:
+    """Bytes by kind in DDP's third step, the first in which its buckets are in their final order."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    from hpml_plugins.plugins.scaling.training import build
+
+    torch.manual_seed(rank.bench.seed + rank.index)
+    module = build(model, CIFAR.shape, CIFAR.classes)
+    with counted_collectives() as start:
+        parallel = DistributedDataParallel(module)
+    for _ in range(2):
+        _backward(parallel, BATCH, "cpu")
+    with counted_collectives() as step:
+        _backward(parallel, BATCH, "cpu")
+    rank.bench.check(step.pop("other", 0) == 0, "DDP sends gradients and buffers and nothing else")
+    return {**step, "at_start": start.total()}
+
+
+def measure_wire_dp(bench: Bench, *, gpus: int, model: str) -> Mapping[str, float]:
+    """DataParallel's second step."""
+    from torch.nn import DataParallel
+
+    from hpml_plugins.plugins.scaling.training import build
+
+    module = build(model, CIFAR.shape, CIFAR.classes).to("cuda:0")
+    parallel = DataParallel(module, list(range(gpus)))
+    _backward(parallel, BATCH * gpus, "cuda:0")
+    with counted_copies(module.buffers(), "cuda:0") as counted:
+        _backward(parallel, BATCH * gpus, "cuda:0")
+    return {metric.name: float(counted[metric.name]) for metric in WIRE_METRICS}
+
+
+def _backward(parallel: Any, batch: int, device: str) -> None:
+    """Forward and backward pass of random images."""
+    import torch
+
+    images = torch.randn(batch, *CIFAR.shape, device=device)
+    labels = torch.randint(CIFAR.classes, (batch,), device=device)
+    torch.nn.functional.cross_entropy(parallel(images), labels).backward()
+
+
+@contextmanager
+def counted_collectives() -> Iterator[Counter[str]]:
+    """Inside: bytes that torch.distributed's collectives are handed on this rank, by kind; "other" is none of DDP's.
+
+    C++ code's collectives, DDP's reducer's among them, pass torch's dispatcher as well and are seen: it is how
+    torch's own CommDebugMode counts.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    counted: Counter[str] = Counter()
+
+    class Counting(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function.namespace == "c10d":
+                name = function._schema.name.partition("::")[2]
+                # The first argument is what is sent (broadcasting: or overwritten); who gathers has what comes in
+                # there.
+                sent = args[1] if name.startswith("allgather") else args[0]
+                tensors = [sent] if isinstance(sent, torch.Tensor) else sent
+                counted[_DDP.get(name, "other")] += sum(tensor.nbytes for tensor in tensors)
+            return function(*args, **(kwargs or {}))
+
+    with Counting():
+        yield counted
+
+
+@contextmanager
+def counted_copies(buffers: Iterable[Any], home: str) -> Iterator[Counter[str]]:
+    """Inside: bytes that DataParallel moves between GPUs, by kind: all of it goes through torch.nn.parallel.comm.
+
+    buffers: the module's; what else is broadcast are parameters.  home: the first GPU, where all starts and ends.
+    Kinds: parameters, buffers (copied to the others), inputs (chunks for the others, and the gradients of the outputs),
+    outputs (gathered), gradients (added up).
+    """
+    from torch.nn.parallel import comm
+
+    counted: Counter[str] = Counter()
+    known = {buffer.data_ptr() for buffer in buffers}
+
+    def counting(name: str) -> Callable[..., Any]:
+        real = getattr(comm, name)
+
+        def count_and_call(*args: Any, **kwargs: Any) -> Any:
+            result = real(*args, **kwargs)
+            if name == "broadcast_coalesced":
+                for tensor in args[0]:
+                    kind = "buffers" if tensor.data_ptr() in known else "parameters"
+                    counted[kind] += tensor.nbytes * (len(args[1]) - 1)
+            elif name == "reduce_add_coalesced":
+                counted["gradients"] += sum(foreign_bytes(of_one, home) for of_one in args[0])
+            elif name == "scatter":
+                counted["inputs"] += foreign_bytes(result, home)
+            else:
+                counted["outputs"] += foreign_bytes(args[0], home)
+            return result
+
+        return count_and_call
+
+    names = ("broadcast_coalesced", "reduce_add_coalesced", "scatter", "gather")
+    with patch.dict(vars(comm), {name: counting(name) for name in names}):
+        yield counted
+
+
+def foreign_bytes(tensors: Iterable[Any], home: str) -> int:
+    """Bytes of those tensors that are not on device `home`."""
+    return sum(tensor.nbytes for tensor in tensors if str(tensor.device) != home)
+
+
 WIRE_METRICS = (
     Metric("gradients", "B", "lower", "handed over in a step by each rank (DDP), or added up on the first GPU (DP)"),
     Metric("buffers", "B", "lower", "batch normalisation's running statistics, broadcast before the forward pass"),
@@ -18,52 +144,16 @@ WIRE_METRICS = (
     Metric("outputs", "B", "lower", "gathered from the other GPUs"),
     Metric("at_start", "B", "lower", "handed over once, when the model is wrapped"),
 )
-
-
-def measure_wire_ddp(bench: Bench, *, ranks: int, model: str) -> Mapping[str, float]:
-    """DDP's third step over gloo: its collectives' sizes do not depend on what carries them."""
-    workload = Workload(model, CIFAR.data, CIFAR.shape, CIFAR.classes, CIFAR.images)
-    counts: list[dict[str, int]] = bench.ranks(count_ddp, ranks, workload, backend="gloo")
-    bench.check(all(one == counts[0] for one in counts), "all ranks hand over as much")
-    return {kind: float(counts[0].get(kind, 0)) for kind in (*KINDS, "at_start")}
-
-
-def count_ddp(rank: Rank, workload: Workload) -> dict[str, int]:
-    """Bytes by kind in DDP's third step, the first in which its buckets are in their final order."""
-    import torch
-    from torch.nn.functional import cross_entropy
-    from torch.nn.parallel import DistributedDataParallel
-
-    from hpml_plugins.plugins.scaling.traffic import CollectiveCounter
-
-    torch.manual_seed(rank.bench.seed + rank.index)
-    model = build(workload.model, workload.shape, workload.classes)
-    images = torch.randn(BATCH, *workload.shape)
-    labels = torch.randint(workload.classes, (BATCH,))
-    with CollectiveCounter() as start:
-        parallel = DistributedDataParallel(model)
-    for _ in range(2):
-        cross_entropy(parallel(images), labels).backward()
-    with CollectiveCounter() as step:
-        cross_entropy(parallel(images), labels).backward()
-    counted = step.by_kind
-    rank.bench.check(counted.pop("other") == 0, "DDP sends gradients and buffers and nothing else")
-    return {**counted, "at_start": sum(start.nbytes.values())}
-
-
-def measure_wire_dp(bench: Bench, *, gpus: int, model: str) -> Mapping[str, float]:
-    """DataParallel's second step."""
-    import torch
-    from torch.nn import DataParallel
-    from torch.nn.functional import cross_entropy
-
-    from hpml_plugins.plugins.scaling.traffic import counted_copies
-
-    module = build(model, CIFAR.shape, CIFAR.classes).to("cuda:0")
-    parallel = DataParallel(module, list(range(gpus)))
-    images = torch.randn(BATCH * gpus, *CIFAR.shape, device="cuda:0")
-    labels = torch.randint(CIFAR.classes, (BATCH * gpus,), device="cuda:0")
-    cross_entropy(parallel(images), labels).backward()
-    with counted_copies(module.buffers(), "cuda:0") as counted:
-        cross_entropy(parallel(images), labels).backward()
-    return {kind: float(counted[kind]) for kind in KINDS} | {"at_start": 0.0}
+WIRE_DDP = Benchmark(
+    "scaling_wire_ddp", measure_wire_ddp, WIRE_METRICS,
+    {"ranks": (2, 4), "model": ("resnet18",)},
+    Requires(modules=MODULES), timeout=120,
+    description="Bytes that DistributedDataParallel hands over in a step, by kind, counted over gloo.",
+    rounds=1,
+)  # fmt: skip
+WIRE_DP = replace(
+    WIRE_DDP, name="scaling_wire_dp", measure=measure_wire_dp,
+    grid={"gpus": GPUS, "model": ("resnet18",)},
+    requires=ALL_GPUS,
+    description="Bytes that DataParallel moves between GPUs in a step, by kind, counted.",
+)  # fmt: skip

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.tta.benchmarks import BENCHMARKS
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """Sets of runs to the target accuracy, and what the processor does meanwhile."""
-    return list(BENCHMARKS)
+    from hpml_plugins.plugins.tta.time_to_accuracy import DDP, DDP_CPU, TTA, TTA_CPU
+    from hpml_plugins.plugins.tta.tricks import TRICKS, TRICKS_CPU
+    from hpml_plugins.plugins.tta.utilisation import UTILISATION, UTILISATION_CPU
+
+    return [TTA, TTA_CPU, DDP, DDP_CPU, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
 
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Times and their spread, accuracy over time and elsewhere, utilisation and what drives it up."""
-    from hpml_plugins.plugins.tta.figures import FIGURES
+    """Times and their spread, accuracy over time and on other images, utilisation and what drives it up."""
+    from hpml_plugins.plugins.tta.charts import FIGURES
 
     return list(FIGURES)

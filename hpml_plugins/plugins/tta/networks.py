@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from hpml_plugins import HpmlError
 from hpml_plugins.plugins.tta.recipes import Network
 
 #: Of the eigenvalues of the images' patches, so that directions without any variance are not blown up.
@@ -25,12 +24,6 @@ def build(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
         return SpeedNet(network, shape, classes)
     if network.name == "small_resnet":
         return SmallResNet(network, shape, classes)
-    if network.name in ("resnet50", "resnet50_stem3"):
-        return _resnet50(network, shape, classes)
-    raise HpmlError(f"tta has no network {network.name!r}")
-
-
-def _resnet50(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
     from torchvision.models import resnet50
 
     model = resnet50(num_classes=classes, zero_init_residual=network.zero_gamma)
@@ -101,9 +94,8 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
     def forward(self, images: Any, train_bias: bool = True) -> Any:
         """Logits."""
         bias = self.whitening.bias if train_bias else self.whitening.bias.detach()
-        weight = self.whitening.weight
         whitened = product_of_patches if self.as_product else functional.conv2d
-        images = functional.gelu(whitened(images, weight, bias))
+        images = functional.gelu(whitened(images, self.whitening.weight, bias))
         for group in self.groups:
             images = group(images)
         images = functional.max_pool2d(images, images.shape[-1])
@@ -169,19 +161,27 @@ def _identity_conv(before: int, after: int) -> Any:
     return layer
 
 
+def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) -> Any:
+    """Logits over views: as it is; mirrored too; half of the weight moved by a pixel, up left and down right, too."""
+    channels_last = images.is_contiguous(memory_format=torch.channels_last) and images.shape[1] > 1
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def both(x: Any) -> Any:
+        return logits_of(x) + logits_of(x.flip(-1).contiguous(memory_format=layout))
+
+    if views == 1:
+        return logits_of(images)
+    if views == 2:
+        return both(images)
+    height, width = images.shape[2:]
+    padded = functional.pad(images, (1, 1, 1, 1), mode="reflect")
+    moved = [padded[:, :, at : at + height, at : at + width].contiguous(memory_format=layout) for at in (0, 2)]
+    return both(images) + 0.5 * sum(both(x) for x in moved)
+
+
 def in_half(network: Any) -> Any:
     """The network with weights in float16, but for normalisations."""
-    for module in network.modules():
+    for module in network.half().modules():
         if isinstance(module, nn.BatchNorm2d):
-            continue
-        for parameter in module.parameters(recurse=False):
-            parameter.data = parameter.data.half()
+            module.float()
     return network
-
-
-def norm_parameters(network: Any) -> Iterator[Any]:
-    """Weights and biases of normalisations, and all other biases."""
-    for module in network.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if isinstance(module, nn.BatchNorm2d) or name == "bias":
-                yield parameter

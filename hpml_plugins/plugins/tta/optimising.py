@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from hpml_plugins.plugins.tta.networks import SpeedNet, norm_parameters
+from hpml_plugins.plugins.tta.networks import SpeedNet
 from hpml_plugins.plugins.tta.recipes import Recipe
-from hpml_plugins.plugins.tta.schedules import falling_share, share_of_peak
 
 #: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about 0.5 and 1.5.
 #: Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks, kellerjordan.github.io/posts/muon.
@@ -35,12 +34,10 @@ class Muon:
         shapes: dict[Any, list[Any]] = {}
         for weight in weights:
             shapes.setdefault(tuple(weight.shape), []).append(weight)
-        self.groups = list(shapes.values())
+        self.weights, self.groups = weights, list(shapes.values())
         self.momentum, self.iterations = momentum, iterations
         self.work = torch.bfloat16 if device.startswith("cuda") else torch.float32
-        self.buffers = [
-            torch.zeros(len(group), len(group[0]), group[0][0].numel(), device=group[0].device) for group in self.groups
-        ]
+        self.buffers = [torch.zeros(len(group), *group[0].flatten(1).shape, device=device) for group in self.groups]
 
     def gradients(self) -> list[list[Any]]:
         """The gradients, by group."""
@@ -59,11 +56,6 @@ class Muon:
             for weight, value in zip(group, values.unbind(), strict=True):
                 weight.copy_(value.view(weight.shape))
 
-    def reset(self) -> None:
-        """Forget the momentum."""
-        for buffer in self.buffers:
-            buffer.zero_()
-
 
 class Optimiser:
     """SGD, and Muon where the recipe has it, with every rate read from a table on the device at the step's number.
@@ -75,17 +67,14 @@ class Optimiser:
         self, network: Any, recipe: Recipe, steps: int, steps_an_epoch: int, device: str,
         compiled: Callable[[Any], Any], peak: float = 1.0,
     ) -> None:  # fmt: skip
-        shares = [share_of_peak(recipe.schedule, step, steps) for step in range(steps)]
+        shares = [recipe.schedule.share_of_peak(step, steps) for step in range(steps)]
         bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
         falling = [falling_share(step, bias_steps) for step in range(steps)]
         tables: list[list[float]] = []
         groups: list[dict[str, Any]] = []
         for parameters, rate, decay, of_bias in _groups(network, recipe):
-            groups.append({
-                "params": parameters, "weight_decay": decay,
-                # A fused step reads its rate on the device; the others take it from the host.
-                "lr": torch.zeros((), device=device),
-            })  # fmt: skip
+            # A fused step reads its rate on the device; the others take it from the host.
+            groups.append({"params": parameters, "weight_decay": decay, "lr": torch.zeros((), device=device)})
             tables.append([rate * peak * share for share in (falling if of_bias else shares)])
         self.sgd = torch.optim.SGD(
             groups, lr=0.0, momentum=recipe.sgd.momentum, nesterov=recipe.sgd.nesterov, fused=device.startswith("cuda")
@@ -100,11 +89,10 @@ class Optimiser:
         self._tables = torch.tensor(tables, dtype=torch.float32, device=device)
 
     def zero_grad(self) -> None:
-        """Let go of the gradients, of all that is trained."""
+        """Drop the gradients of all that is trained."""
         self.sgd.zero_grad(set_to_none=True)
-        for group in self.muon.groups if self.muon else ():
-            for weight in group:
-                weight.grad = None
+        for weight in self.muon.weights if self.muon else ():
+            weight.grad = None
 
     def step(self, number: Any) -> None:
         """Update.  number: of the step, int64 (1,), on the device."""
@@ -120,8 +108,13 @@ class Optimiser:
         for state in self.sgd.state.values():
             if state.get("momentum_buffer") is not None:
                 state["momentum_buffer"].zero_()
-        if self.muon:
-            self.muon.reset()
+        for buffer in self.muon.buffers if self.muon else ():
+            buffer.zero_()
+
+
+def falling_share(step: int, steps: float) -> float:
+    """1 − step / steps, not below 0: of the whitening's bias, which is trained for so many steps."""
+    return max(0.0, 1.0 - step / steps) if steps else 1.0
 
 
 def _convolutions(network: Any) -> list[Any]:
@@ -131,21 +124,23 @@ def _convolutions(network: Any) -> list[Any]:
 def _groups(network: Any, recipe: Recipe) -> list[tuple[list[Any], float, float, bool]]:
     """(parameters, rate, weight decay, whether the whitening's bias) of each group of SGD."""
     sgd = recipe.sgd
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    left = {id(parameter): parameter for parameter in network.parameters() if parameter.requires_grad}
+
+    def take(parameters: Iterable[Any]) -> list[Any]:
+        return [left.pop(id(parameter)) for parameter in parameters if id(parameter) in left]
+
     if recipe.muon:
-        by_muon = {id(parameter) for parameter in _convolutions(network)}
-        trained = [parameter for parameter in trained if id(parameter) not in by_muon]
-    own: list[tuple[list[Any], float, float, bool]] = []
+        take(_convolutions(network))
+    groups: list[tuple[list[Any], float, float, bool]] = []
     if isinstance(network, SpeedNet):
-        own.append(([network.whitening.bias], sgd.lr, 0.0, True))
-        own.append(([network.head.weight], sgd.head_lr or sgd.lr, 0.0, False))
-    norms = [] if sgd.decay_norms and not own else list(norm_parameters(network))
-    taken = {id(parameter) for parameters, *_ in own for parameter in parameters}
-    norms = [parameter for parameter in norms if parameter.requires_grad and id(parameter) not in taken]
-    taken |= {id(parameter) for parameter in norms}
-    rest = [parameter for parameter in trained if id(parameter) not in taken]
-    own += [(norms, sgd.lr, 0.0, False)] if norms else []
-    own += [(rest, sgd.lr, sgd.weight_decay, False)] if rest else []
-    if sgd.head_lr is None:
-        return own
-    return [(parameters, rate, sgd.weight_decay / rate, of_bias) for parameters, rate, _, of_bias in own]
+        groups.append((take([network.whitening.bias]), sgd.lr, 0.0, True))
+        groups.append((take([network.head.weight]), sgd.head_lr or sgd.lr, 0.0, False))
+    if groups or not sgd.decay_norms:
+        # Normalisations and biases: no other parameter has one dimension.
+        groups.append(
+            (take(parameter for parameter in network.parameters() if parameter.ndim == 1), sgd.lr, 0.0, False)
+        )
+    groups.append((take(network.parameters()), sgd.lr, sgd.weight_decay, False))
+    if sgd.head_lr is not None:
+        groups = [(parameters, rate, sgd.weight_decay / rate, of_bias) for parameters, rate, _, of_bias in groups]
+    return [group for group in groups if group[0]]

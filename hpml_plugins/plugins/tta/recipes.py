@@ -1,10 +1,11 @@
-"""Recipes: how a network is trained, read from recipes.yaml. Values, checked when they are read."""
+"""Recipes: how a network is trained, read from recipes.yaml, and tricks, which change a recipe."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -12,12 +13,17 @@ import msgspec
 import yaml
 
 from hpml_plugins import HpmlError
+from hpml_plugins.registry import YamlLines
 
-#: A file of more recipes, which win over those of the same name here.
+#: A file of more recipes, which replace those of the same name here.
 VARIABLE = "HPML_TTA_RECIPES"
+OWN = Path(__file__).with_name("recipes.yaml")
+#: The recipe that tricks change.
+BASE = "lab"
+#: Names for several tricks at once: which tricks each leaves out.
+SUMS = {"graphed": ("compile", "batch"), "all": ("batch",)}
 _Entries = dict[str, dict[str, Any]]
 _T = TypeVar("_T")
-OWN = Path(__file__).with_name("recipes.yaml")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +71,23 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: float = 0.04
     end: float = 0.0
 
+    def share_of_peak(self, step: int, steps: int) -> float:
+        """What the rate of this step, from 0, is of its peak.  steps: of the whole training.
+
+        constant: 1.  linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
+        straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.
+        """
+        t = step / steps
+        if self.shape == "constant":
+            return 1.0
+        if self.shape == "linear":
+            return 1.0 - t
+        if self.shape == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * t))
+        if t < self.rise:
+            return self.start + (1.0 - self.start) * t / self.rise
+        return 1.0 + (self.end - 1.0) * (t - self.rise) / (1.0 - self.rise)
+
 
 class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """pad: pixels by which an image is moved at most.  flip: alternating: at random once, then in every other epoch."""
@@ -72,6 +95,11 @@ class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pad: int = 0
     fill: Literal["reflect", "zero"] = "reflect"
     flip: Literal["none", "random", "alternating"] = "none"
+
+    @property
+    def padding_mode(self) -> str:
+        """torch's name of `fill`."""
+        return "reflect" if self.fill == "reflect" else "constant"
 
 
 class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,22 +165,24 @@ def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) 
 
     Raises HpmlError for an unknown recipe or key, and for a data set that the recipe does not name.
     """
-    known = _files()
+    known = _read_files()
     if name not in known:
         raise HpmlError(f"tta has no recipe {name!r}; use one of {', '.join(known)}, or add it to a file in {VARIABLE}")
-    raw = _with_base(name, known)
-    of_data = _checked(raw.pop("for", {}), _Entries, f"recipe {name!r}: for")
+    recipe = _with_base(name, known)
+    of_data = _checked(recipe.pop("for", {}), _Entries, f"recipe {name!r}: for")
     if data not in of_data:
         raise HpmlError(f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`")
-    whole = merged({**raw, "name": name, "data": data}, of_data[data])
+    recipe = merged({**recipe, "name": name, "data": data}, of_data[data])
     for key, value in (changes or {}).items():
-        whole = merged(whole, _nested(key, value))
-    return _checked(whole, Recipe, f"recipe {name!r} for {data!r}")
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        recipe = merged(recipe, value)
+    return _checked(recipe, Recipe, f"recipe {name!r} for {data!r}")
 
 
 def recipe_names() -> tuple[str, ...]:
     """The built-in recipes, in the file's order: what the grid offers is the same on every node."""
-    return tuple(yaml.safe_load(OWN.read_text(encoding="utf-8")))
+    return tuple(_read(OWN))
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,21 +190,54 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     result = dict(base)
     for key, value in change.items():
         old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+        result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return result
 
 
-def _files() -> _Entries:
-    recipes: _Entries = yaml.safe_load(OWN.read_text(encoding="utf-8"))
+def read_tricks() -> _Entries:
+    """Trick → changes of a recipe, in the order in which they are added up. batch: times the recipe's."""
+    return _read(OWN.with_name("tricks.yaml"))
+
+
+def trick_names() -> tuple[str, ...]:
+    """What `with_trick` knows: no trick, each alone, the sums."""
+    return (BASE, *read_tricks(), *SUMS)
+
+
+def with_trick(recipe: Recipe, name: str) -> Recipe:
+    """The recipe with a trick or a sum of them. Raises HpmlError for an unknown one."""
+    if name not in trick_names():
+        raise HpmlError(f"tta has no trick {name!r}; use one of {', '.join(trick_names())}")
+    if name in SUMS:
+        return with_tricks(recipe, [trick for trick in read_tricks() if trick not in SUMS[name]])
+    return with_tricks(recipe, [name] if name != BASE else [])
+
+
+def with_tricks(recipe: Recipe, chosen: Iterable[str]) -> Recipe:
+    """The recipe with all of these tricks."""
+    tricks = read_tricks()
+    for name in chosen:
+        changes = tricks[name]
+        if "batch" in changes:
+            changes["batch"] *= recipe.batch
+        recipe = msgspec.structs.replace(recipe, **changes)
+    return recipe
+
+
+def _read(path: Path) -> _Entries:
+    """A file of this plugin: read when benchmarks are declared, for which libyaml's loader is the faster one."""
+    entries: _Entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return entries
+
+
+def _read_files() -> _Entries:
+    recipes = _read(OWN)
     if path := os.environ.get(VARIABLE):
         try:
             text = Path(path).read_text(encoding="utf-8")
-            _refuse_what_is_hostile(text)
-            found = yaml.safe_load(text)
-        except (OSError, yaml.YAMLError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
-        recipes |= _checked(found, _Entries, f"{VARIABLE}={path} cannot be read")
+        recipes |= _checked(YamlLines(text, path).document, _Entries, f"{VARIABLE}={path} cannot be read")
     return recipes
 
 
@@ -185,34 +248,14 @@ def _checked(value: Any, kind: type[_T], what: str) -> _T:
         raise HpmlError(f"{what}: {error}") from None
 
 
-def _refuse_what_is_hostile(text: str) -> None:
-    """Raise ValueError for aliases, a few of which can stand for gigabytes, nesting that no recipe has, and halves of
-    characters, which cannot be shown."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases (*name) are not allowed; use `like`")
-        if isinstance(event, yaml.ScalarEvent):
-            event.value.encode()
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > 30:
-            raise ValueError("nested more than 30 deep, which no recipe is")
-
-
 def _with_base(name: str, known: _Entries, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    raw = dict(known[name])
-    base = raw.pop("like", None)
+    """A recipe on top of those that it is `like`."""
+    recipe = dict(known[name])
+    base = recipe.pop("like", None)
     if base is None:
-        return raw
+        return recipe
     if not isinstance(base, str) or base not in known:
         raise HpmlError(f"recipe {name!r} is like {base!r}, which does not exist")
     if base in (name, *above):
         raise HpmlError(f"recipe {name!r} is like {base!r}, which is like it")
-    under = _with_base(base, known, (name, *above))
-    # The base's networks for small images stay: only what this recipe says itself is another.
-    return merged(under, raw)
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    first, dot, rest = key.partition(".")
-    return {first: _nested(rest, value) if dot else value}
+    return merged(_with_base(base, known, (name, *above)), recipe)

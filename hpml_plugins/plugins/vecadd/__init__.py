@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.vecadd.on_cpu import VECADD_CPU
-from hpml_plugins.plugins.vecadd.on_cuda import VECADD_CUDA
+from hpml_plugins.plugins.vecadd.cpu import VECADD_CPU
+from hpml_plugins.plugins.vecadd.cuda_programs import VECADD_CUDA, VECADD_UNIFIED
 from hpml_plugins.plugins.vecadd.tuned import VECADD_TUNED
-from hpml_plugins.plugins.vecadd.unified import VECADD_UNIFIED
 
 
 @hookimpl
@@ -17,7 +16,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """The charts of the exercise, and of the limit."""
-    from hpml_plugins.plugins.vecadd.figures import FIGURES
+    """Times and speed-up of the programs, and the bandwidth of the kernels."""
+    from hpml_plugins.plugins.vecadd.charts import FIGURES
 
     return list(FIGURES)

@@ -1,138 +1,205 @@
-"""The benchmark `vecadd_tuned`: a kernel fitted to the card, and what libraries reach beside it."""
+"""The benchmark `vecadd_tuned`: a kernel tuned for the card, torch.add and CuPy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.vecadd.vectors import FLOAT32, METRICS, MILLION, bandwidth, bytes_moved, is_sum, vectors
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
+from hpml_plugins.plugins.vecadd.vectors import LENGTHS, METRICS, MILLION, bytes_moved, is_sum, require, vectors
 
 if TYPE_CHECKING:
-    from hpml_plugins.plugins.vecadd.configurations import Configuration
+    import torch
 
+#: Accesses of a thread, as (float32 in one access, accesses to each vector): 4 to 32 B of each vector in flight.
+SHAPES = ((1, 1), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2))
+#: How loads and stores treat the caches: as PTX has them by default; as data used once (evicted first); or loads by the
+#: read-only path that leave no line in the L1. The last needs compute capability 7.0.
+CACHINGS = ("default", "streaming", "bypass")
+THREADS = (128, 256, 512, 1024)
 IMPLEMENTATIONS = ("tuned", "torch", "cupy")
 SIZES = (1, 10, 100, 400)
-#: How often own and torch's additions take turns, in all rounds of a point together, and how long each samples, s.
-ROUNDS = 5
-TURN = 0.3
+#: s of timing alternately with torch.add, in all rounds of a point together.
+COMPARISON = 3.6
+#: Blocks of a resident grid that is checked on short vectors: so few that it must stride.
+FEW_BLOCKS = 3
 
 Step = Callable[[], object]
-Info = dict[str, str | float]
+
+
+class Configuration(NamedTuple):
+    """One way to launch the tuned kernel.
+
+    width: float32 in one access.  unroll: accesses of a thread to each vector before it stores.  threads: of a block.
+    resident: whether the grid is only as large as the card holds at once and strides over the vectors.
+    """
+
+    width: int = 1
+    unroll: int = 1
+    threads: int = 256
+    resident: bool = False
+    caching: str = "default"
+
+    def blocks(self, elements: int, most: int) -> int:
+        """Blocks of the grid over so many elements.  most: blocks that the card holds at once."""
+        once = -(-elements // (self.width * self.unroll * self.threads))
+        return min(once, most) if self.resident else once
+
+    def __str__(self) -> str:
+        grid = "resident" if self.resident else "one pass"
+        return f"{self.unroll} × {self.width} float32, {self.threads} threads, {grid}, {self.caching}"
+
+
+def kernels(cachings: Sequence[str]) -> list[Configuration]:
+    """Every kernel once, at 256 threads in one pass: they differ in what is compiled in."""
+    return [Configuration(width, unroll, caching=how) for how in cachings for width, unroll in SHAPES]
+
+
+def launches_of(kernel: Configuration) -> list[Configuration]:
+    """The kernel launched in every other way."""
+    every = [kernel._replace(threads=threads, resident=resident) for resident in (False, True) for threads in THREADS]
+    return [configuration for configuration in every if configuration != kernel]
+
+
+def tune(
+    seconds: Callable[[Configuration, float], float],
+    cachings: Sequence[str],
+    progress: Callable[[str, float], None] = lambda text, share: None,
+) -> dict[Configuration, float]:
+    """The time of every configuration tried, s, the best first.
+
+    seconds: the time of one addition; its second argument is how long to sample, s. Each kernel is tried at one
+    launch, the best three kernels at every launch, and the best five of all again, for longer.
+    """
+    tried: dict[Configuration, float] = {}
+
+    def attempt(configurations: Sequence[Configuration], budget: float, share: float) -> None:
+        for number, configuration in enumerate(configurations):
+            progress(f"trying {configuration}", share + 0.25 * number / len(configurations))
+            tried[configuration] = seconds(configuration, budget)
+
+    def best(count: int) -> list[Configuration]:
+        return sorted(tried, key=tried.__getitem__)[:count]
+
+    attempt(kernels(cachings), 0.02, 0.1)
+    attempt([launch for kernel in best(3) for launch in launches_of(kernel)], 0.02, 0.35)
+    finalists = best(5)
+    attempt(finalists, 0.3, 0.6)
+    # The finalists were measured better than the rest, which a lucky short sample must not overtake.
+    return dict(sorted(tried.items(), key=lambda each: (each[0] not in finalists, each[1])))
 
 
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes.
-
-    implementation: "tuned" (numba, the fastest of some configurations on this card and size), "torch" or "cupy". Its
-    time is held against torch.add's in the same process, on the same memory, in turns. Raises HpmlError for another
-    implementation.
-    """
-    if implementation not in IMPLEMENTATIONS:
-        known = ", ".join(IMPLEMENTATIONS)
-        raise HpmlError(f"vecadd_tuned has no implementation {implementation!r}; use one of {known}")
+    """Time c = a + b of `millions` million float32 on the GPU, as fast as it goes, and torch.add on the same memory."""
+    require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
 
     import torch
-
-    from hpml_plugins.plugins.vecadd.candidates import Candidates, add_with_cupy, add_with_torch, spoil
 
     free, _ = torch.cuda.mem_get_info()
     if bytes_moved(elements) > 0.9 * free:
         bench.skip(f"needs {bytes_moved(elements) / 2**30:.2f} GiB of GPU memory, {free / 2**30:.2f} GiB are free")
     bench.progress(f"making vectors of {millions} million", 0.0)
-    a, b, c = vectors(elements, bench.seed)
-    on_gpu = [torch.from_numpy(vector).cuda() for vector in (a, b, c)]
+    host = vectors(elements, bench.seed)
+    a, b, c = on_gpu = [torch.from_numpy(vector).cuda() for vector in host]
 
-    with_torch = add_with_torch(bench, on_gpu)
-    info: Info = {}
+    with_torch: Step = functools.partial(torch.add, a, b, out=c)
+    step = with_torch
+    info: dict[str, str | float] = {}
     if implementation == "tuned":
-        step, info = _tuned(bench, Candidates(bench, on_gpu))
+        step, info = _tuned(bench, on_gpu)
     elif implementation == "cupy":
-        step = add_with_cupy(bench, on_gpu)
-    else:
-        step = with_torch
+        cupy = bench.import_module("cupy")
+        arrays = [cupy.asarray(vector) for vector in on_gpu]
+        step = functools.partial(cupy.add, *arrays[:2], out=arrays[2])
 
     bench.progress("checking", 0.85)
-    spoil(on_gpu[2])
+    c.fill_(float("nan"))
     step()
-    torch.from_numpy(c).copy_(on_gpu[2])
-    bench.check(is_sum(a, b, c), "sum differs from NumPy's")
+    torch.from_numpy(host[2]).copy_(c)
+    bench.check(is_sum(*host), "sum differs from NumPy's")
     bench.progress("timing", 0.9)
-    time = bench.time(step)
-    time = replace(time, info={**time.info, **info})
-    ratio = speed_against(step, with_torch, lambda each: _quick(bench, each, TURN), -(-ROUNDS // bench.plan.rounds))
+    bench.work(bytes=bytes_moved(elements))
+    time = bench.time(step).note(**info)
+    alternating = bench.time_alternately({"own": lambda: step, "torch": lambda: with_torch}, budget=COMPARISON)
     bench.progress("timing a copy", 0.97)
-    copy = bench.time(lambda: on_gpu[2].copy_(on_gpu[0]), name="copy")
+    copy = bench.time(lambda: c.copy_(a), name="copy")
     return {
         "time": time,
-        "bandwidth": bandwidth(elements, time),
-        "vs_torch": ratio,
-        "copy_bandwidth": 2 * FLOAT32 * elements / copy,
+        "vs_torch": alternating.ratio("torch", "own"),
+        "copy_bandwidth": 2 * a.nbytes / copy,
     }
 
 
-def speed_against(own: Step, other: Step, seconds: Callable[[Step], float], rounds: int) -> Samples:
-    """How many times as fast `own` is as `other`, one sample a round; both are timed in every round.
+def _tuned(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> tuple[Step, dict[str, str | float]]:
+    """The fastest configuration's step and what it is, searched in the first round; all times become a series."""
+    from numba import cuda
 
-    seconds: the time of one call of a step. Who goes first changes from round to round, so that a card that warms up
-    favours neither.
-    """
-    ratios = []
-    for number in range(rounds):
-        first, second = (own, other) if number % 2 == 0 else (other, own)
-        taken = seconds(first), seconds(second)
-        mine, theirs = taken if number % 2 == 0 else reversed(taken)
-        ratios.append(theirs / mine)
-    return Samples.of(ratios, "1", rounds=rounds)
-
-
-def _tuned(bench: Bench, candidates: Any) -> tuple[Step, Info]:
-    """The fastest configuration's step and what it is; every time that was tried becomes a series.
-
-    The search is that of the point's first round.
-    """
-    from hpml_plugins.plugins.vecadd.configurations import Configuration, tune
+    launcher = make_launcher(bench, on_gpu)
 
     def seconds(configuration: Configuration, budget: float) -> float:
-        return _quick(bench, candidates.step(configuration), budget)
+        # One round alone searches: it has the budget of all.
+        return bench.time(launcher(configuration)[0], budget=budget * bench.plan.rounds, quiet=True).median
 
-    def search() -> list[tuple[dict[str, Any], float]]:
-        found = tune(seconds, candidates.cachings(), bench.progress)
-        return [(asdict(configuration), time) for configuration, time in found.items()]
-
-    tried = {Configuration(**fields): time for fields, time in bench.once("tuning", search)}
-    bench.series("tuning", columns(tried), dict.fromkeys(COLUMNS, "1") | {"time": "s"})
+    cachings = CACHINGS if cuda.get_current_device().compute_capability >= (7, 0) else CACHINGS[:-1]
+    found = bench.once("tuning", lambda: list(tune(seconds, cachings, bench.progress).items()))
+    tried = {Configuration(*fields): time for fields, time in found}
+    series = columns(tried)
+    bench.series("tuning", series, dict.fromkeys(series, "1") | {"time": "s"})
     best = next(iter(tried))
-    return candidates.step(best), {
+    step, blocks = launcher(best)
+    return step, {
         "configuration": str(best),
         "width": best.width,
         "unroll": best.unroll,
         "threads": best.threads,
-        "blocks": candidates.blocks(best),
+        "blocks": blocks,
         "grid": "resident" if best.resident else "one pass",
         "caching": best.caching,
         "configurations": len(tried),
     }
 
 
-COLUMNS = ("width", "unroll", "threads", "resident", "streaming", "bypass")
+def make_launcher(bench: Bench, on_gpu: Sequence[torch.Tensor]) -> Callable[[Configuration], tuple[Step, int]]:
+    """What gives a configuration's asynchronous step over these vectors, and its blocks.
+
+    on_gpu: a, b and c, contiguous float32. A configuration is checked, for LENGTHS, before its step is returned.
+    """
+    from numba import cuda
+
+    from hpml_plugins.plugins.vecadd.cuda_kernels import make_add_wide, make_kernel, try_lengths
+
+    arrays = [cuda.as_cuda_array(vector) for vector in on_gpu]
+
+    @functools.cache
+    def compile_kernel(width: int, unroll: int, caching: str) -> Any:
+        return cuda.jit(make_kernel(width, unroll, make_add_wide(width, unroll, caching)))
+
+    @functools.cache
+    def launcher(configuration: Configuration) -> tuple[Step, int]:
+        threads = configuration.threads
+        kernel = compile_kernel(configuration.width, configuration.unroll, configuration.caching)
+        attempts = try_lengths(lambda length: kernel[configuration.blocks(length, FEW_BLOCKS), threads], bench.seed)
+        lengths = ", ".join(map(str, LENGTHS))
+        bench.check(
+            all(right for _, right, _ in attempts), f"{configuration}: sums of {lengths} elements differ from NumPy's"
+        )
+        most = min(compiled.max_cooperative_grid_blocks(threads) for compiled in kernel.overloads.values())
+        blocks = configuration.blocks(arrays[0].size, most)
+        launch = kernel[blocks, threads]
+        return lambda: launch(*arrays), blocks
+
+    return launcher
 
 
 def columns(tried: Mapping[Configuration, float]) -> dict[str, list[float]]:
-    """Configurations and their times, s, as columns of numbers; what is a word becomes columns of 0 and 1."""
-    rows = [
-        (each.width, each.unroll, each.threads, each.resident, each.caching == "streaming", each.caching == "bypass")
-        for each in tried
-    ]
-    found = {name: [float(row[i]) for row in rows] for i, name in enumerate(COLUMNS)}
-    return {**found, "time": list(tried.values())}
-
-
-def _quick(bench: Bench, step: Step, budget: float) -> float:
-    """The median time of a step, s, sampled for `budget` s. What such a short look warns of is no news of the point."""
-    return Bench(bench.node, bench.params, gpus=bench.gpus).time(step, budget=budget).median
+    """Configurations and their times, s, as columns of numbers; the caching becomes columns of 0 and 1."""
+    numbers = {
+        name: [float(getattr(each, name)) for each in tried] for name in ("width", "unroll", "threads", "resident")
+    }
+    caching = {how: [float(each.caching == how) for each in tried] for how in ("streaming", "bypass")}
+    return {**numbers, **caching, "time": list(tried.values())}
 
 
 VECADD_TUNED = Benchmark(
@@ -145,7 +212,6 @@ VECADD_TUNED = Benchmark(
     ),
     grid={"millions": SIZES, "implementation": IMPLEMENTATIONS},
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
-    version="1",
     timeout=300,
     description="c = a + b of float32 vectors, tuned for the card; torch.add and CuPy beside it.",
 )

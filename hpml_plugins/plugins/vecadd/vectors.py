@@ -1,15 +1,15 @@
-"""What both benchmarks share: the sizes, the vectors, the truth, and the bandwidth formula."""
+"""What the benchmarks share: sizes, metrics, and the vectors with their check."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Metric
+from hpml_plugins import HpmlError, Metric
 
 MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
-FLOAT32 = 4  # B
-#: No block divides these: every launch is held against NumPy for them before it is timed.
+#: No block divides these: every launch is checked against NumPy for them before it is timed.
 LENGTHS = (1, 255, 257, 1_000_003)
 
 METRICS = (
@@ -21,19 +21,14 @@ METRICS = (
 def bytes_moved(elements: int) -> int:
     """Bytes that c = a + b must move in float32, B: two reads and one write, 12 an element.
 
-    Convention of STREAM's Add: the line that a CPU may read before it writes c (write-allocate) is not counted.
+    The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's Add.
     Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers, "Counting Bytes and FLOPS".
     """
-    return 3 * FLOAT32 * elements
-
-
-def bandwidth(elements: int, time: Any) -> Any:
-    """Bytes moved over time, B/s.  time: s, a number or Samples; the result is of the same kind."""
-    return bytes_moved(elements) / time
+    return 3 * 4 * elements
 
 
 def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
-    """(a, b, c): a and b uniform in [0, 1), c all NaN, so that an element nobody wrote is seen. float32."""
+    """(a, b, c), float32: a and b uniform in [0, 1), c all NaN, so that an element that was not written is noticed."""
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -42,7 +37,13 @@ def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 def is_sum(a: Any, b: Any, c: Any) -> bool:
-    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so nothing may differ from NumPy."""
+    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so it must equal NumPy's."""
     import numpy as np
 
     return bool(np.array_equal(c, a + b))
+
+
+def require(parameter: str, value: str, known: Sequence[str]) -> None:
+    """Raise HpmlError for a value that a parameter does not have."""
+    if value not in known:
+        raise HpmlError(f"no {parameter} {value!r}; use one of {', '.join(known)}")

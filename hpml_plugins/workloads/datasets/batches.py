@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hpml_plugins.errors import DataError
+from hpml_plugins.errors import HpmlError
 
 #: Epochs per seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch 0 of seed 1.
 _EPOCHS = 100_003
@@ -27,7 +27,7 @@ def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
     repeat some.
     """
     if not 0 <= rank < ranks:
-        raise DataError(f"rank {rank} of {ranks} does not exist")
+        raise HpmlError(f"rank {rank} of {ranks} does not exist")
     return order[rank : len(order) // ranks * ranks if even else None : ranks]
 
 
@@ -39,7 +39,7 @@ class Batches:
     shares even and leaves out a last small batch.
 
     The order is drawn on the CPU: an epoch is the same on every device. Without `set_epoch` every epoch is the same
-    one. Raises DataError when a rank's share has not one batch.
+    one. Raises HpmlError when a rank's share has not one batch.
     """
 
     images: Any
@@ -56,7 +56,7 @@ class Batches:
     def __post_init__(self) -> None:
         share = len(rank_share(range(len(self.labels)), self.rank, self.ranks, even=self.drop_last))
         if self.size < 1 or not share or (self.drop_last and self.size > share):
-            raise DataError(f"no batch of {self.size} can be made of the {share} images of this rank")
+            raise HpmlError(f"no batch of {self.size} can be made of the {share} images of this rank")
         self._count = share // self.size if self.drop_last else -(-share // self.size)
 
     def __len__(self) -> int:

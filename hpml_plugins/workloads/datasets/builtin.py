@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import DataError, describe
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource
 
 #: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are published.
@@ -31,13 +31,13 @@ def read_digits(file: Path) -> Arrays:
     """1,797 handwritten digits, 8×8, grey levels 0 to 16 spread over 0 to 255; split by `split_by_class`.
 
     The file is scikit-learn's own and is read as its load_digits does, which would take 2 s to import.
-    Raises DataError when it does not hold rows of 64 levels and a digit.
+    Raises HpmlError when it does not hold rows of 64 levels and a digit.
     """
     import numpy as np
 
     table = np.loadtxt(file, delimiter=",", ndmin=2)
     if table.shape[1] != 65 or not ((table >= 0) & (table <= 16)).all():
-        raise DataError(f"{file}: not rows of 64 grey levels from 0 to 16 and a digit")
+        raise HpmlError(f"{file}: not rows of 64 grey levels from 0 to 16 and a digit")
     images = np.rint(table[:, :64] * 255 / 16).astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = table[:, 64].astype(np.int64)
     test = split_by_class(labels, DIGITS_TEST_SHARE, DIGITS_SEED)
@@ -80,9 +80,9 @@ def read_idx(folder: Path, loader: str) -> Arrays:
         with plain.open("rb") if plain.is_file() else gzip.open(folder / f"{name}.gz") as file:
             content = file.read(LARGEST_IDX + 1)
         if len(content) > LARGEST_IDX:
-            raise DataError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
+            raise HpmlError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
         if content[:4] != bytes([0, 0, 8, dimensions]):
-            raise DataError(f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions")
+            raise HpmlError(f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions")
         sizes = np.frombuffer(content, ">i4", dimensions, offset=4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy()
 
@@ -104,7 +104,7 @@ def read_cifar10(folder: Path) -> Arrays:
 def read_cifar10_jpeg(folder: Path) -> Arrays:
     """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named CIFAR-10.
 
-    Raises DataError naming the folder or file that is wrong.
+    Raises HpmlError naming the folder or file that is wrong.
     """
     train, test = (_read_images(folder / split, CIFAR10_CLASSES, (3, 32, 32)) for split in ("train", "test"))
     return Arrays(*train, *test, CIFAR10_CLASSES)
@@ -118,15 +118,15 @@ def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, 
     files = ImageFolder(str(folder), transform=pil_to_tensor)
     if tuple(files.classes) != tuple(sorted(classes)):
         wrong = sorted(set(files.classes) ^ set(classes))
-        raise DataError(f"{folder}: its class folders are not the {len(classes)} wanted: {', '.join(wrong[:5])}")
+        raise HpmlError(f"{folder}: its class folders are not the {len(classes)} wanted: {', '.join(wrong[:5])}")
     images = np.empty((len(files), *shape), dtype=np.uint8)
     for number, (path, _) in enumerate(files.samples):
         try:
             image = files[number][0]
         except Exception as error:  # Pillow raises several kinds, without the file's name
-            raise DataError(f"{path}: not a whole image: {describe(error)}") from error
+            raise HpmlError(f"{path}: not a whole image: {describe(error)}") from error
         if tuple(image.shape) != shape:
-            raise DataError(f"{path}: its shape is {tuple(image.shape)}, not {shape}")
+            raise HpmlError(f"{path}: its shape is {tuple(image.shape)}, not {shape}")
         images[number] = image.numpy()
     return images, np.asarray(files.targets, dtype=np.int64)
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import DataError, HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.model import quantity, use_sources
 from hpml_plugins.workloads.datasets.source import DATA_VARIABLE, DataSource, cache, roots, source_of, sources
 
@@ -103,7 +103,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 def download(name: str, root: Path) -> Path:
     """Fetch a data set into a root, unless it is there. Returns its path.
 
-    Raises UsageError where no library downloads it, DataError where that failed.
+    Raises UsageError where no library downloads it, HpmlError where that failed.
     """
     source = _source(name)
     if there := source.path_under(root):
@@ -114,7 +114,7 @@ def download(name: str, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         source.download(root)
     except Exception as error:  # a library's, the network's or the disk's
-        raise DataError(f"{name} could not be downloaded to {root}: {describe(error)}") from error
+        raise HpmlError(f"{name} could not be downloaded to {root}: {describe(error)}") from error
     return _present(source, root, f"what was downloaded for {name}")
 
 
@@ -123,7 +123,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
 
     name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
     and devices are refused. Raises UsageError for a name or file that is none, or a data set that is there already,
-    DataError for an archive that is damaged or holds something else.
+    HpmlError for an archive that is damaged or holds something else.
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
@@ -146,7 +146,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     except HpmlError:
         raise
     except Exception as error:  # tarfile's, and those of zlib and lzma, which have no base of their own
-        raise DataError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
+        raise HpmlError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
     return target
 
 
@@ -167,5 +167,5 @@ def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
 def _present(source: DataSource, root: Path, what: str) -> Path:
     found = source.path_under(root)
     if found is None:
-        raise DataError(f"{what} is no {source.name}: no {source.looks_for} in it")
+        raise HpmlError(f"{what} is no {source.name}: no {source.looks_for} in it")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.errors import DataError
+from hpml_plugins.errors import HpmlError
 
 if TYPE_CHECKING:
     from hpml_plugins.workloads.datasets.batches import Batches
@@ -32,12 +32,12 @@ class Split:
     def take(self, n: int, seed: int = 0) -> Split:
         """n of the samples with the classes balanced: no class has one more than another that had more to give.
 
-        In their original order. Raises DataError when there are fewer than n, or n is below 1.
+        In their original order. Raises HpmlError when there are fewer than n, or n is below 1.
         """
         import torch
 
         if not 1 <= n <= len(self):
-            raise DataError(f"{n} of {len(self)} samples cannot be taken")
+            raise HpmlError(f"{n} of {len(self)} samples cannot be taken")
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         labels = self.labels.cpu()[order]
         rounds = torch.empty(len(self), dtype=torch.int64)  # the first of its class, the second, …
@@ -100,7 +100,7 @@ class DataSet:
         import torch
 
         if images.dtype != torch.uint8:
-            raise DataError(f"images are {images.dtype} already, not uint8: they are normalised once")
+            raise HpmlError(f"images are {images.dtype} already, not uint8: they are normalised once")
         mean, std = torch.tensor([self.mean, self.std], dtype=torch.float32, device=images.device)[:, :, None, None]
         # A channel without any deviation has nothing to be scaled.
         scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))

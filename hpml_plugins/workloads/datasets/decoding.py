@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from hpml_plugins.errors import DataError, HpmlError, describe
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.model import quantity
 from hpml_plugins.store import atomic_write
 from hpml_plugins.workloads.datasets.dataset import DataSet, Split
@@ -28,7 +28,7 @@ FORMAT = 3
 
 
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
-    """The data set at `path`, from its decoded copy or else decoded now. Raises DataError when it is damaged."""
+    """The data set at `path`, from its decoded copy or else decoded now. Raises HpmlError when it is damaged."""
     copy = decoded_copy(source.name, path)
     lock = FileLock(copy.parent / f"{source.name}.lock")
     with suppress(OSError, NotImplementedError):  # without a lock several processes may decode at once
@@ -48,7 +48,7 @@ def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> Dat
 
 
 def read(source: DataSource, path: Path) -> Arrays:
-    """The data set from its own files. Raises DataError when they are damaged."""
+    """The data set from its own files. Raises HpmlError when they are damaged."""
     try:
         arrays = source.read(path)
         fault = f"{path}: {wrong}" if (wrong := _fault(arrays)) else ""
@@ -57,7 +57,7 @@ def read(source: DataSource, path: Path) -> Arrays:
     except Exception as error:  # whatever the libraries raise for damaged files
         fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
     if fault:
-        raise DataError(f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})")
+        raise HpmlError(f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})")
     return arrays
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.errors import DataError, UsageError, nearest
+from hpml_plugins.errors import HpmlError, UsageError, nearest
 from hpml_plugins.model import available_sources
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ class DataSource:
         """The data set; nothing is downloaded. progress: called with what takes time.
 
         Decoded images are kept in the user's cache and mapped into memory from there, so that any number of processes
-        may call this at once: one decodes, the others wait for it, and all share the pages.  Raises DataError where it
+        may call this at once: one decodes, the others wait for it, and all share the pages.  Raises HpmlError where it
         is missing or damaged.
         """
         from hpml_plugins.workloads.datasets.decoding import load
 
         path = self.path()
         if reason := self.why_missing():
-            raise DataError(reason)
+            raise HpmlError(reason)
         assert path is not None
         return load(self, path, progress)
 
@@ -103,7 +103,7 @@ class DataSource:
 def load_data(name: str, *, say: Callable[[str], None] = lambda text: None) -> DataSet:
     """The data set of this name, found on this machine: without a Bench, or in the process of a rank.
 
-    say: called with what takes time.  Raises DataError where it is missing or damaged, UsageError for an unknown name.
+    say: called with what takes time.  Raises HpmlError where it is missing or damaged, UsageError for an unknown name.
     """
     loaded: DataSet = source_of(name).load(say)
     return loaded

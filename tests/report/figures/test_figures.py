@@ -182,7 +182,11 @@ def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
     [
         ('("toy",), table, CHART', '("other",), table, CHART', "'over_size' of plugin 'toy' is drawn from 'other'"),
         ('Figure("numbers"', 'Figure("over_size"', "two figures called 'over_size'"),
-        ('    return [\n        Figure("over', '    return [\n        7, Figure("over', "returned int, not Figures"),
+        (
+            '    return [\n        Figure("over',
+            '    return [\n        7, Figure("over',
+            "returned int, not Figure values",
+        ),
         ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
     ],
 )

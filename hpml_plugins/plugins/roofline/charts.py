@@ -1,0 +1,204 @@
+"""The chart and its tables: where each model, kernel and published point stands under the roofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpml_plugins import Axis, Figure, GpuType, Record, Table, find_gpu, published_figures, roofline_chart
+from hpml_plugins.plugins.roofline import formulas
+from hpml_plugins.plugins.roofline.counting import ESTIMATE
+
+Row = dict[str, Any]
+
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+MEASURED, PUBLISHED = "measured", "published, not measured"
+SEEN = "share seen by FADD, FMUL, FFMA"
+SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
+#: Metrics of a point: column → metric, and the columns' units.
+METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
+UNITS = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
+
+
+def roofs(records: Sequence[Record]) -> Table:
+    """Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample. Shares: of the
+    published peak and bandwidth. The published float32 peak is that of plain float32 (no tensor cores).
+    """
+    best: dict[tuple[str, str], float] = {}
+    for record in records:
+        if found := record.metrics.get("best"):
+            key = record.machine, str(record.params.get("dtype", "copy"))
+            best[key] = max(found.samples[0], best.get(key, 0.0))
+    rows: list[Row] = []
+    for machine, (name, published) in {record.machine: card(record) for record in records}.items():
+        copied = best.get((machine, "copy"))
+        for dtype in PRECISIONS:
+            where = {"machine": machine, "GPU": name, "precision": dtype}
+            peak = published.peak(dtype) if published else None
+            if published and peak:
+                rows.append({**where, "roof": "published", "peak": peak, "bandwidth": published.bandwidth})
+            if measured := best.get((machine, dtype)):
+                shares = {"share of peak": measured / peak if peak else None}
+                shares |= {"share of bandwidth": copied / published.bandwidth if published and copied else None}
+                rows.append({**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares})
+    for row in rows:
+        row["ridge"] = formulas.ridge_point(row["peak"], row["bandwidth"]) if row["bandwidth"] else None
+    units = {"peak": "FLOP/s", "bandwidth": "B/s", "ridge": "FLOP/B"}
+    return Table.of(rows, {**units, "share of peak": "1", "share of bandwidth": "1"})
+
+
+def points(records: Sequence[Record]) -> Table:
+    """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
+    by others are relative to the published float32 roof of their own card.
+    """
+    known = {(row["machine"], row["precision"], row["roof"]): row for row in roofs(records).rows()}
+    rows: list[Row] = []
+    for record in records:
+        if record.benchmark in ("roofline_model", "roofline_kernel"):
+            what, dtype = _label(record)
+            row: Row = {"machine": record.machine, "GPU": card(record)[0], "what": what, "precision": dtype or None}
+            row |= {column: record.median(metric) for column, metric in METRICS.items()}
+            measured = _against(row, known.get((record.machine, dtype, MEASURED)))
+            row |= _against(row, known.get((record.machine, dtype, "published")))
+            rows.append({**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"})
+    if rows:  # else there is nothing to compare the published ones with
+        rows += [row for row, _ in published_points()]
+    return Table.of(rows, {**UNITS, "attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1"})
+
+
+def published_points() -> list[tuple[Row, Row]]:
+    """The points that others published, as rows of `points`, each with its card's published float32 roof."""
+    columns = {"throughput": "bandwidth", "flop": "FLOP"}
+    subjects: dict[tuple[str, str, str], Row] = {}
+    for figure in published_figures("roofline"):
+        key = (str(figure.subject.get("model", figure.what)), str(figure.subject.get("gpu", "")), figure.document)
+        values = subjects.setdefault(key, dict.fromkeys(METRICS))
+        values[columns.get(figure.quantity, figure.quantity)] = figure.value
+    found: list[tuple[Row, Row]] = []
+    for (model, gpu, document), values in subjects.items():
+        roof = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
+        where = {"machine": f"document {document}", "GPU": gpu, "precision": "float32"}
+        row = {**where, "what": model, **values, **_against(values, roof)}
+        found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
+    return found
+
+
+def everything(records: Sequence[Record]) -> Table:
+    """One panel per machine. Lines: min(peak, intensity × bandwidth), as published for the card and as measured on
+    this node (copy and matrix products). Left of its ridge a point is limited by memory bandwidth, right of it by
+    arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
+    estimated or published by others. Operations without FLOP (relu) are in the tables only.
+    """
+
+    def marked(row: Row) -> Row:
+        """The kind of marker; the name of a single operation, without its precision, which the colour tells."""
+        what = row["what"]
+        if row["source"] == PUBLISHED:
+            return {"kind": f"{what}, published", "name": None}
+        if " " in what:
+            return {"kind": what.split(",")[0], "name": None}
+        return {"kind": "single operation", "name": what.replace(f"_{row['precision']}_", " ")}
+
+    table = points(records).filtered(lambda row: row["precision"] in PRECISIONS and row["intensity"] and row["rate"])
+    known: list[Row] = list(roofs(records).filtered(lambda row: row["ridge"]).rows())
+    if len(table):
+        known += {roof["GPU"]: roof for _, roof in published_points() if "peak" in roof}.values()
+    rows: list[Row] = list(table.extended(marked).rows())
+    for roof in known:
+        row = {name: roof[name] for name in ("machine", "GPU", "precision", "bandwidth", "roof")}
+        ridge = formulas.ridge_point(roof["peak"], roof["bandwidth"])
+        rows.append({**row, "what": "roof", "rate": roof["peak"], "intensity": ridge, "source": roof["roof"]})
+    return Table.of(rows, {**UNITS, **table.units})
+
+
+def kernels(records: Sequence[Record]) -> Table:
+    """FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where results stayed in the
+    L2 cache.
+    """
+
+    def counted(record: Record) -> Row:
+        flop, excess = record.median("flop"), record.median("flop_excess")
+        operations = record.series.get("operations")
+        formula = flop - excess if flop is not None and excess is not None else None
+        ffma = operations.numbers("ffma")[0] if operations else None
+        return {"FLOP by formula": formula, "FFMA": ffma, "source": _source(record)}
+
+    named = {"FLOP": "flop", "FLOP excess": "flop_excess", "bytes ratio": "bytes_ratio"}
+    metrics = ("bytes", "time", "rate", "bandwidth")
+    units = {"FLOP by formula": "FLOP", "FFMA": "1"}
+    table = Table.of_records(records, *metrics, *named.values(), more=counted, units=units)
+    return table.select("machine", "kernel", *units, *metrics, "source", **named)
+
+
+def tensor_cores(records: Sequence[Record]) -> Table:
+    """The share of each model's FLOP that the counters of ordinary instructions report: those of tensor cores are not
+    included.
+    """
+
+    def seen(record: Record) -> Row:
+        what, dtype = _label(record)
+        return {"what": what, "precision": dtype, "kernels": len(record.series["kernels"].columns["flop"])}
+
+    table = Table.of_series(records, "flop_by_path", more=seen)
+    columns = {"FLOP": "flop", "outside tensor cores": "flop_outside_tensor_cores"}
+    named = table.select("machine", "what", "precision", "kernels", **columns)
+    return named.extended(
+        lambda row: {SEEN: row["outside tensor cores"] / row["FLOP"] if row["FLOP"] else None}, {SEEN: "1"}
+    )
+
+
+def card(record: Record) -> tuple[str, GpuType | None]:
+    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without one."""
+    name = str(record.gpus[0]["name"]) if record.gpus else ""
+    return name or "CPU", find_gpu(name) if name else None
+
+
+def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
+    """What is attainable at a point's intensity, and its share of it; None where either is not known."""
+    peak, bandwidth = (roof.get("peak"), roof.get("bandwidth")) if roof else (None, None)
+    intensity, rate = point["intensity"], point["rate"]
+    if not (peak and bandwidth and intensity and rate):
+        return {"attainable": None, SHARE: None}
+    share = formulas.share_of_roof(rate, intensity, peak, bandwidth)
+    return {"attainable": formulas.attainable(intensity, peak, bandwidth), SHARE: share}
+
+
+def _label(record: Record) -> tuple[str, str]:
+    """(what, precision whose roof is over it) of a Record; no precision for kernels that only check counters."""
+    params = record.params
+    if record.benchmark == "roofline_model":
+        return f"{params['model']} {params['step']}, batch {params['batch']}", str(params["dtype"])
+    name = str(params["kernel"])
+    kind, dtype, _ = formulas.parse(name)
+    return name, "" if kind == "fma" else dtype
+
+
+def _source(record: Record) -> str:
+    """ "ncu", "estimate", or which is which where FLOP and bytes differ."""
+    found = (record.metrics.get(name) for name in ("flop", "bytes"))
+    flop, nbytes = (str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found)
+    return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
+
+
+CHART = roofline_chart(
+    Axis("intensity", "arithmetic intensity (bytes of DRAM)", "FLOP/B", log=True),
+    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+    "precision",
+    roof="min(datum.rate, datum.at * datum.bandwidth)",
+    dash="{roof} roof",
+    shape="kind",
+    panel=("machine", "GPU"),
+    label="name",
+    hollow="indexof(datum.source, 'ncu') < 0",
+    across=2,
+    also=[*(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")), Axis(SHARE, SHARE, "%"), "source"],
+)
+
+ALL = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
+FIGURES = (
+    Figure("roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", ALL, everything, CHART),
+    Figure("roofs", "The roofs, published and measured", ALL, roofs),
+    Figure("points", "The points and their share of the roof", ALL, points),
+    Figure("kernels", "Single operations: counters and formulas", ("roofline_kernel",), kernels),
+    Figure("tensor_cores", "FLOP not visible to FADD, FMUL and FFMA counters", ("roofline_model",), tensor_cores),
+)

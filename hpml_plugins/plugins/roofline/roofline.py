@@ -1,0 +1,123 @@
+"""The benchmarks `roofline_model` and `roofline_kernel`: steps counted and timed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins.plugins.roofline import formulas
+from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
+
+#: Relative error of logits: of a matrix product, grown through the layers.
+MODEL_TOLERANCE = {dtype: 5 * tolerance for dtype, tolerance in formulas.TOLERANCE.items()}
+#: Relative difference up to which counted FLOP agree with the formula, where that is no convention. Scaling a product
+#: by alpha is n² more; a tile that overhangs the matrix is computed whole.
+FLOP_TOLERANCE = {"scale": 0.02, "triad": 0.02, "matmul": 0.02, "fma": 0.0}
+#: By how much the bytes of an operation far larger than the L2 may differ from its formula: what stays in the L2 is not
+#: written within the kernel.
+BYTES_TOLERANCE = 0.15
+
+METRICS = (
+    Metric("flop", "FLOP", "lower", "of one step; its info says whether counted or estimated"),
+    Metric("bytes", "B", "lower", "read from and written to DRAM in one step; counted or estimated"),
+    Metric("time", "s", "lower", "of one step, without ncu"),
+    Metric("rate", "FLOP/s", "higher", "flop / time"),
+    Metric("bandwidth", "B/s", "higher", "bytes / time"),
+    Metric("intensity", "FLOP/B", None, "flop / bytes"),
+)
+
+
+def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> dict[str, Any]:
+    """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision classifier."""
+    formulas.require_precision(bench, dtype)
+    from hpml_plugins.plugins.roofline import steps
+
+    steps.require(model, step)
+    bench.progress("counting", 0.1)
+    arguments = (model, step, dtype, batch, bench.device, bench.seed)
+    counts = count(bench, "model", arguments, dtype)
+
+    bench.progress("checking", 0.6)
+    built = steps.model_step(*arguments)
+    error = built.error()
+    bench.check(
+        error < MODEL_TOLERANCE[dtype], f"logits differ from the CPU's in float32 by {error:.1e} of their length"
+    )
+    work = settle(bench, counts, built.estimate)
+    before = float(built.run()) if step == "train" else math.nan
+    bench.progress("timing", 0.7)
+    time = bench.time(built.run)
+    if step == "train":
+        after = float(built.run())
+        bench.check(after < before, f"a step lowers the loss on its images: {before:.3g} before, {after:.3g} after")
+    return metrics(work, time)
+
+
+def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
+    """Count and time one operation, and compare ncu's FLOP and bytes with its formulas.  kernel: see `formulas.parse`.
+
+    Where ncu cannot count, the formulas stand for the counts, with a warning.
+    """
+    kind, dtype, _ = formulas.parse(kernel)
+    if kind == "fma":
+        if bench.device == "cpu":
+            bench.skip(f"{kernel} is for a GPU's counters")
+        bench.import_module("triton")
+    formulas.require_precision(bench, dtype)
+    bench.progress("counting", 0.1)
+    counts = count(bench, "kernel", (kernel, bench.device, bench.seed))
+
+    bench.progress("checking", 0.5)
+    from hpml_plugins.plugins.roofline.steps import kernel_step
+
+    built = kernel_step(kernel, bench.device, bench.seed)
+    built.run()
+    error = built.error()
+    bench.check(error < formulas.TOLERANCE[dtype], f"result differs from float64's by {error:.1e} of its length")
+    work = settle(bench, counts, built.estimate)
+    flop, nbytes = built.estimate()
+    if work.flop_source == NCU and kind in FLOP_TOLERANCE:
+        bench.check(
+            abs(work.flop - flop) <= FLOP_TOLERANCE[kind] * flop,
+            f"ncu counts {work.flop:.10g} FLOP, the formula says {flop:.10g}",
+        )
+    if work.bytes_source == NCU and kind in formulas.STREAMING:
+        bench.check(
+            abs(work.nbytes / nbytes - 1) <= BYTES_TOLERANCE,
+            f"ncu counts {work.nbytes:.10g} B, the formula says {nbytes:.10g}",
+        )
+    bench.progress("timing", 0.7)
+    time = bench.time(built.run, budget=1.0)
+    excess = {"flop_excess": work.flop - flop, "bytes_ratio": work.nbytes / nbytes}
+    return {**metrics(work, time), **excess}
+
+
+MODEL = Benchmark(
+    "roofline_model",
+    measure_model,
+    METRICS,
+    grid={
+        "model": ["resnet18", "resnet50"],
+        "step": ["forward", "train"],
+        "dtype": ["float32", "tf32", "bfloat16"],
+        "batch": [32],
+    },
+    requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
+    timeout=400,
+    description="FLOP, DRAM bytes and time of a forward pass and a training step of ResNet18 and ResNet50.",
+)
+PRODUCTS = ("float32_2048", "bfloat16_2048", "tf32_8192", "bfloat16_8192", "float16_8192")
+KERNEL = Benchmark(
+    "roofline_kernel",
+    measure_kernel,
+    (
+        *METRICS,
+        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted"),
+        Metric("bytes_ratio", "1", "lower", "counted over those of the formula; 1 where not counted"),
+    ),
+    grid={"kernel": [*formulas.STREAMING, *(f"matmul_{product}" for product in PRODUCTS), "fma_float16"]},
+    requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
+    timeout=300,
+    description="FLOP and DRAM bytes of single operations by ncu against their formulas, and their rates.",
+)

@@ -1,0 +1,213 @@
+"""The coursework's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go, what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
+from hpml_plugins.plugins.scaling.dp import DP_UNITS, PARTS
+from hpml_plugins.plugins.scaling.jobs import FLOAT32, METRICS, ring_bandwidth
+from hpml_plugins.plugins.scaling.wire import WIRE_METRICS
+
+#: Benchmark → (how it trains, what stays the same as GPUs are added).
+METHODS = {
+    "scaling_single": ("one GPU", ""),
+    "scaling_dp": ("DP", "weak"),
+    "scaling_dp_strong": ("DP", "strong"),
+    "scaling_ddp": ("DDP", "weak"),
+    "scaling_ddp_strong": ("DDP", "strong"),
+    "scaling_ddp_graph": ("DDP, CUDA graph", "weak"),
+    "scaling_vgg16": ("DDP, VGG16", "weak"),
+    "scaling_single_cpu": ("one process, small model", ""),
+    "scaling_ddp_cpu": ("DDP over gloo, small model", ""),
+}
+SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
+ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
+LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
+
+#: What tells the points apart.
+POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
+UNITS = {**{metric.name: metric.unit for metric in METRICS}, **DP_UNITS}
+UNITS |= {"waiting": "s", "last_rank": "B/s", "by_subtraction": "B/s"}
+
+Row = dict[str, Any]
+
+
+def points(records: Sequence[Record]) -> Table:
+    """One row per point: how it trains, its metrics, what its profile says, and what follows from them."""
+
+    def more(record: Record) -> Row:
+        method, scaling = METHODS[record.benchmark]
+        row: Row = {"method": method, "scaling": record.params.get("scaling", scaling), "gpus": _ranks(record)}
+        if record.benchmark not in SEVERAL:
+            return {**row, "speedup": 1.0} if method == "one GPU" else row
+        row |= {name: column[0] for name, column in record.series["profile"].columns.items()}
+        # Seconds that each rank's reductions took in a profiled step; DataParallel has no ranks. A collective's kernel
+        # starts when its own rank is there and ends when all are done, so the last rank's is the shortest: at least
+        # what the others took longer is waiting.
+        reductions = record.series["ranks"].numbers("reduction") if "ranks" in record.series else []
+        last = min(reductions, default=0.0)
+        row["waiting"] = fmean(reductions) - last if reductions else None
+        return {**row, "last_rank": _ring(record, last), "by_subtraction": _ring(record, row["subtracted"])}
+
+    names = [metric.name for metric in METRICS if metric.name != "efficiency"]
+    return Table.of_records(records, *names, intervals=("efficiency",), more=more, units=UNITS).sorted(*POINT)
+
+
+def _ring(record: Record, seconds: float) -> float | None:
+    """Ring bytes of the gradients divided by so many seconds; unknown where there are none."""
+    parameters = float(record.metrics["ceiling"].info["parameters"])
+    return ring_bandwidth(FLOAT32 * parameters, seconds, _ranks(record)) if seconds > 0 else None
+
+
+def table1(records: Sequence[Record]) -> Table:
+    """weak: batch per GPU; strong: total batch. Speed-up and efficiency are relative to one GPU running the same code
+    in the same point; efficiency_low, efficiency_high: 95 % interval.
+    """
+    ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
+    return points(records).select(*POINT, "step", "epoch", *ratios)
+
+
+def table2(records: Sequence[Record]) -> Table:
+    """From a profile, mean over GPUs. exposed: communication during which nothing was computed; idle: neither.
+    subtracted: the step minus a perfectly scaled one, times the number of steps, as in the exercise. waiting (part of
+    communication): how much longer a rank's reductions took than those of the last rank to arrive.
+    """
+    columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
+
+    def of_epoch(row: Row) -> Row:
+        steps = row["epoch"] / row["step"]
+        return {name: None if row[name] is None else steps * row[name] for name in columns}
+
+    return points(records).extended(of_epoch).select(*POINT, *columns)
+
+
+def table3(records: Sequence[Record]) -> Table:
+    """Ring all-reduce: 2 (n − 1) / n · S divided by the time of the reductions in the profile, including waiting for
+    other ranks. ceiling: a single all-reduce of the same size without concurrent work; last_rank: over the reductions
+    of the last rank to arrive; by_subtraction: over step − single.
+    """
+    bandwidths = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
+    return points(records).select(*POINT, *bandwidths, "utilization")
+
+
+def speedups(records: Sequence[Record]) -> Table:
+    """Each method at the largest batch size measured on the most GPU counts. Dashed grey: ideal linear scaling."""
+    table, rows = table1(records).select(*POINT, "speedup"), []
+    for of_one in table.groups("machine", "method", "scaling", "dtype").values():
+        counts: dict[Any, set[Any]] = {}
+        for row in of_one:
+            counts.setdefault(row["batch"], set()).add(row["gpus"])
+        longest = max(counts, key=lambda batch: (len(counts[batch]), batch))
+        rows += [{**of_one[0], "batch": longest, "gpus": 1, "speedup": 1.0}]
+        rows += [row for row in of_one if row["batch"] == longest]
+    return Table.of(rows, table.units)
+
+
+def dp_step(records: Sequence[Record]) -> Table:
+    """Host time in each part of a profiled step, which is slower than an unprofiled one. Diamond: step on one GPU, not
+    profiled; square: DataParallel's step, not profiled. Copies between GPUs are not included: see communication in
+    table 2.
+    """
+    parts = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
+    return points(records).select(*POINT, *parts)
+
+
+def vgg16(records: Sequence[Record]) -> Table:
+    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: time of all kernels of a
+    profiled step on that rank's GPU; collective_share: NCCL's share of it, including waiting.
+    """
+    units = {**UNITS, "kernels": "s"}
+    table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
+    columns = ("epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
+    ranks = table.select("machine", "dtype", "batch", "gpus", *columns)
+    return ranks.extended(lambda row: {"rank": int(row["rank"])})
+
+
+def wire(records: Sequence[Record]) -> Table:
+    """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2 (n − 1) / n of
+    that; DP: all transfers between GPUs.
+    """
+    kinds = [metric.name for metric in WIRE_METRICS]
+
+    def method(record: Record) -> Row:
+        return {"method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP", "gpus": _ranks(record)}
+
+    return Table.of_records(records, *kinds, more=method).select("machine", "method", "gpus", "model", *kinds)
+
+
+def large_batch(records: Sequence[Record]) -> Table:
+    """linear: learning rate scaled with the batch after a warm-up of two epochs; zero_gamma: residual blocks start as
+    the identity (Goyal et al.).
+    """
+    reached = ("train_loss", "train_accuracy", "test_accuracy")
+    usual = {"batch": 128, "recipe": "small batch"}
+
+    def settings(record: Record) -> Row:
+        updates = int(record.series["epochs"].numbers("steps")[-1])
+        return {"gpus": _ranks(record), "updates": updates, **usual, **record.params}
+
+    table = Table.of_records(records, *reached, more=settings)
+    columns = ("machine", "data", "gpus", "batch", "recipe", "updates", *reached)
+    return table.select(*columns).sorted("machine", "data", "gpus", "batch")
+
+
+def _ranks(record: Record) -> int:
+    return int(record.params.get("gpus", record.params.get("ranks", 1)))
+
+
+EFFICIENCY = Axis("efficiency", "efficiency: speed-up / GPUs", zero=True)
+IDEAL = "ideal: every GPU as fast as one alone"
+SPEEDUP_CHART = line_chart(
+    Axis("gpus", "GPUs", log=True, base=2),
+    Axis("speedup", "speed-up over one GPU (×)", zero=True),
+    ("method", "scaling", "dtype"),
+    dash="machine",
+    diagonal=True,
+    also=["batch"],
+)
+EFFICIENCY_CHART = dot_chart(
+    ("method", "scaling", "dtype", "batch {batch}"),
+    EFFICIENCY,
+    ("machine", "{gpus} GPUs"),
+    low="efficiency_low",
+    high="efficiency_high",
+    rules=[Rule("x", 1, IDEAL)],
+)
+BATCH_CHART = line_chart(
+    Axis("batch", "images (weak: per GPU; strong: in total)", log=True, base=2),
+    EFFICIENCY,
+    ("method", "scaling", "dtype"),
+    panel=("machine", "{gpus} GPUs"),
+    rules=[Rule("y", 1, IDEAL)],
+)
+STEP_CHART = bar_chart(
+    ("machine", "dtype", "{scaling} scaling", "batch {batch}", "{gpus} GPUs"),
+    Axis("value", "host time", "s"),
+    parts=PARTS,
+    marks={"single": "step on one GPU, not profiled", "step": "DataParallel's step, not profiled"},
+)
+
+
+EFFICIENCY_CAPTION = (
+    "The number is the batch size: per GPU (weak) or total (strong). Dashed: 1, ideal scaling. A wide interval means "
+    "a step limited by the host, or one whose clocks the power cap changes."
+)
+BATCH_CAPTION = (
+    "weak: batch size per GPU; strong: in total. Where launch overhead or communication limits a step, a larger batch "
+    "gives the GPUs more work to overlap with it."
+)
+FIGURES = (
+    Figure("table1", "Table 1: epoch time, speed-up and efficiency", tuple(METHODS), table1),
+    Figure("table2", "Table 2: computation and communication per epoch", SEVERAL, table2),
+    Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3),
+    Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
+    Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
+    Figure("efficiency_over_batch", "Efficiency by batch size", ON_GPUS, table1, BATCH_CHART, BATCH_CAPTION),
+    Figure("dp_step", "Where DataParallel spends its step", ("scaling_dp", "scaling_dp_strong"), dp_step, STEP_CHART),
+    Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
+    Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
+    Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
+)

@@ -1,0 +1,166 @@
+"""What is trained, on how many GPUs or processes, and the metrics that every way of training gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from hpml_plugins import Bench, HpmlError, Metric, Requires, Samples
+
+Dtype = Literal["float32", "bf16"]
+Scaling = Literal["weak", "strong"]
+Result = Mapping[str, Samples | float]
+DTYPES: tuple[Dtype, ...] = ("float32", "bf16")
+FLOAT32 = 4  # B: gradients are float32 under autocast too
+GPUS = (2, 4, 8)
+#: torch's optimizers and DDP import torch._dynamo at their first use, which takes seconds on every rank.
+TORCH = ("torch", "torch._dynamo")
+MODULES = (*TORCH, "torchvision")
+ALL_GPUS = Requires(gpus="gpus", modules=MODULES)
+CPU = Requires(modules=TORCH)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model and the images that it is trained on.
+
+    data: what the images are called.  shape: (channels, height, width).  images: in an epoch.  lr: learning rate.
+    """
+
+    model: str
+    data: str
+    shape: tuple[int, int, int]
+    classes: int
+    images: int
+    lr: float = 0.1
+
+
+#: The coursework's: ResNet18 for CIFAR-10's images. They are random: times do not depend on what they show.
+CIFAR = Workload("resnet18", "synthetic-cifar10", (3, 32, 32), 10, 50_000)
+#: VGG16 has no normalisation: random images and labels at the usual rate would soon be NaN.
+VGG = Workload("vgg16", "synthetic-224", (3, 224, 224), 1000, 8192, lr=1e-3)
+#: For machines without a GPU.
+SMALL = Workload("small", "synthetic-8", (3, 8, 8), 10, 1024)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Training on so many ranks, and on one for comparison.
+
+    batch: images on each rank (weak scaling) or on all of them (strong), and on the one rank alone.  graph: each step
+    is one CUDA graph. Raises HpmlError where a batch cannot be shared out evenly.
+    """
+
+    workload: Workload
+    batch: int
+    dtype: Dtype
+    ranks: int = 1
+    scaling: Scaling = "weak"
+    graph: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scaling == "strong" and self.batch % self.ranks:
+            raise HpmlError(f"a batch of {self.batch} cannot be shared out evenly over {self.ranks}; use a multiple")
+
+    @property
+    def share(self) -> int:
+        """Images on each rank."""
+        return self.batch if self.scaling == "weak" else self.batch // self.ranks
+
+
+def over_gpus(
+    run: Callable[[Bench, Job], Result], workload: Workload, scaling: Scaling = "weak", *, graph: bool = False
+) -> Callable[..., Result]:
+    """The `measure` of a benchmark that runs this workload over GPUs, batches and dtypes."""
+
+    def measure(bench: Bench, *, batch: int, dtype: Dtype, gpus: int) -> Result:
+        return run(bench, Job(workload, batch, dtype, gpus, scaling, graph))
+
+    return measure
+
+
+SINGLE_METRICS = (
+    Metric("step", "s", "lower", "one step of SGD: forward, backward, update"),
+    Metric("epoch", "s", "lower", "step times images of an epoch over images of a step"),
+)
+METRICS = (
+    *SINGLE_METRICS,
+    Metric("speedup", "1", "higher", "how many times sooner the work of an epoch is done than by one GPU"),
+    Metric("efficiency", "1", "higher", "speed-up over the number of GPUs"),
+    Metric("computation", "s", "lower", "of a profiled step: something was computed or copied from the host"),
+    Metric("communication", "s", "lower", "of a profiled step: a collective or a copy between GPUs ran"),
+    Metric("exposed", "s", "lower", "communication while nothing was computed"),
+    Metric("bus_bandwidth", "B/s", "higher", "ring bytes of the gradients over the profiled time of their reduction"),
+    Metric("ceiling", "B/s", "higher", "ring bytes over the time of one all-reduce of as many bytes, alone"),
+)
+#: Units of the series `profile`, of one row: what is no metric, since asv runs a process for each metric.
+PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_share": "1", "utilization": "1"}
+
+
+def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
+    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in so many seconds: 2 (n − 1) / n · S / t, B/s.
+
+    Raises HpmlError for fewer than two ranks, where nothing crosses a link.
+    Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel Distrib.
+    Comput. 69 (2009), 117–124, section 4.
+    """
+    if ranks < 2:
+        raise HpmlError(f"{ranks} rank reduces nothing over a link; use two or more")
+    return 2 * (ranks - 1) * nbytes / ranks / seconds
+
+
+def collective_share(activity: Mapping[str, float]) -> float:
+    """The collectives' share of all kernels' time; 0 where nothing ran."""
+    return activity["collectives"] / activity["kernels"] if activity["kernels"] else 0.0
+
+
+def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
+    """Step and epoch. The steps of an epoch are not rounded, so that it is the same work for every batch."""
+    workload = job.workload
+    steps = workload.images / (job.share * job.ranks)
+    measured = len(time) * float(time.info["steps"])
+    time = time.note(
+        workload=f"{workload.model} {'×'.join(str(side) for side in workload.shape)}",
+        data=f"{workload.data}, on the device",
+        epoch_steps=steps,
+        measured_steps=measured,
+        epoch="measured whole" if measured >= steps else "from a part of its steps",
+    )
+    return {"step": time, "epoch": steps * time}
+
+
+def results(
+    job: Job, time: Samples, single: Samples, activity: Mapping[str, float], parameters: int, reduction: Samples
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """All of METRICS, and the row of the series `profile`.
+
+    time, single: seconds a step on all ranks, and of the same code on one alone.  activity: of a profiled step, mean
+    over ranks.  parameters: of the model.  reduction: seconds of an all-reduce of that many float32.
+    subtracted: the step minus a perfectly scaled one, communication as the coursework calculates it.
+    """
+    nbytes = FLOAT32 * parameters
+    # Cut to equal length: they were taken one after the other, so any pairing is as good.
+    count = min(len(single), len(time))
+    alone, together = (replace(each, values=each.values[:count]) for each in (single, time))
+    # How many times the work of a step on one GPU a step on all does.
+    work = job.ranks if job.scaling == "weak" else 1
+    speedup = alone / together * work
+    achieved = ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
+    ceiling = ring_bandwidth(nbytes, reduction.note(parameters=parameters), job.ranks)
+    metrics = {
+        **single_metrics(job, time),
+        "speedup": speedup,
+        "efficiency": speedup / job.ranks,
+        **{name: activity[name] for name in ("computation", "communication", "exposed")},
+        "bus_bandwidth": achieved,
+        "ceiling": ceiling,
+    }
+    profile = {
+        "single": single.median,
+        "subtracted": time.median - single.median * work / job.ranks,
+        "idle": activity["idle"],
+        "collective_share": collective_share(activity),
+        "utilization": achieved / ceiling.median,
+    }
+    return metrics, profile

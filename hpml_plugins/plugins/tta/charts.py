@@ -1,0 +1,201 @@
+"""Time to accuracy: sets of runs, their spread, utilisation and the tricks that raise it, in the order of the page."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart, published_figures
+
+SETS = ("tta", "tta_cpu", "tta_ddp", "tta_ddp_cpu")
+WATCHED = ("tta_utilisation", "tta_utilisation_cpu")
+TRICKS = ("tta_tricks", "tta_tricks_cpu")
+VARIATIONS = ("variation", "variation_low", "variation_high")
+#: What tells sets of runs apart, in the order of the tables.
+SET = ("machine", "card", "recipe", "data")
+ORDER = ("data", "recipe", "card", "machine")
+
+Row = dict[str, Any]
+
+
+def time(records: Sequence[Record]) -> Table:
+    """Bars: median of valid runs; whiskers: 95 % CI. ‘of’: whether each run, or only the mean, must reach the target.
+    variation_low, variation_high: 95 % interval of the coefficient of variation (Vangel, after McKay; normally
+    distributed times assumed). The time excludes set-up (compiling, warming up) and loading the images; it includes
+    every evaluation.
+    """
+    metrics = ("success", "deviation", "epochs", "evaluation", "setup", "mean_time", "epoch_time")
+    units = {**dict.fromkeys(VARIATIONS, "1"), "accuracy": "1", "energy": "J", "power": "W"}
+    table = Table.of_records(records, *metrics, intervals=("time",), more=_runs, units=units)
+    spread = ("success", "success_low", "success_high", "deviation", "time", "time_low", "time_high", *VARIATIONS)
+    reached = ("accuracy", "accuracy_deviation", "epochs", "evaluation", "setup", "energy", "power")
+    chosen = table.select(*SET, "target", "of", "runs", *spread, *reached, mean="mean_time", epoch="epoch_time")
+    return chosen.sorted(*ORDER)
+
+
+def _runs(record: Record) -> Row:
+    time, success = record.metrics["time"].info, record.metrics["success"].info
+    accuracies, runs = record.metrics["accuracy"].samples, record.series["runs"]
+    row = {**_set(record), **_variation(record), "target": time.get("target"), "of": time.get("target_of")}
+    row |= {"success_low": success.get("low"), "success_high": success.get("high"), "runs": len(accuracies)}
+    row |= {"accuracy": statistics.fmean(accuracies), "accuracy_deviation": _deviation(accuracies)}
+    for name in ("energy", "power"):
+        row[name] = statistics.fmean(runs.numbers(name)) if name in runs.columns else None
+    return row
+
+
+def variation(records: Sequence[Record]) -> Table:
+    """With 95 % intervals. Whiskers without a mark: published ranges, for other tasks and for epochs instead of
+    seconds.
+    """
+    several = [record for record in records if "low" in record.metrics["variation"].info]  # one run has no spread
+
+    def measured(record: Record) -> Row:
+        runs = len(record.metrics["time"].samples)
+        return {**_set(record), "runs": runs, **_variation(record), "source": "measured"}
+
+    ours = Table.of_records(several, more=measured).select(*SET, "runs", *VARIATIONS, "source").sorted(*ORDER)
+    if not several:
+        return ours
+    published: list[Row] = []
+    lowest, highest = (published_figures("time_to_accuracy", f"{end}_variation") for end in ("lowest", "highest"))
+    for low, high in zip(lowest, highest, strict=True):
+        subject = {"recipe": low.subject.get("model", ""), "data": low.subject.get("dataset", "")}
+        ends = {"variation_low": low.value, "variation_high": high.value, "source": "published"}
+        published.append(
+            {"machine": "published", "card": "", **subject, **ends, "document": f"{low.source}: {low.what}"}
+        )
+    return Table.of([*ours.rows(), *published], dict.fromkeys(VARIATIONS, "1"))
+
+
+def _variation(record: Record) -> Row:
+    found = record.metrics["variation"]
+    low, high = (found.info.get(name) for name in ("low", "high"))
+    # An interval without an upper end is stored as −1: JSON has no infinity.
+    high = None if high is None or float(high) < 0 else float(high)
+    return dict(zip(VARIATIONS, (found.median, low, high), strict=True))
+
+
+def curves(records: Sequence[Record]) -> Table:
+    """One line per run; dashed: the target. A recipe that is evaluated only at its end has one mark per run."""
+
+    def target(record: Record) -> Row:
+        return {**_set(record), "target": record.metrics["time"].info.get("target")}
+
+    table = Table.of_series(records, "curves", more=target).extended(lambda row: {"run": int(row["run"]) + 1})
+    return table.select(*SET, "run", "epoch", "time", "accuracy", "target").sorted(*ORDER)
+
+
+def out_of_distribution(records: Sequence[Record]) -> Table:
+    """Mean over the trained networks; whiskers: one standard deviation to each side. blur, noise, contrast: modified
+    test images.
+    """
+    rows: list[Row] = []
+    for record in records:
+        kinds = {"unmodified": record.metrics["accuracy"].samples}
+        for row in Table.of_series([record], "elsewhere").rows():
+            kinds.setdefault(str(row["images"]), []).append(float(row["accuracy"] or 0))
+        for kind, accuracies in kinds.items():
+            mean, deviation = statistics.fmean(accuracies), _deviation(accuracies)
+            found = {"images": kind, "networks": len(accuracies), "accuracy": mean, "deviation": deviation}
+            ends = {"accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
+            rows.append({**_set(record), **found, **ends})
+    return Table.of(rows).sorted("data", "images", *ORDER[1:])
+
+
+def utilisation(records: Sequence[Record]) -> Table:
+    """core: share of time in which any kernel ran, however small; memory: share in which memory was read or written."""
+    table = Table.of_series(records, "utilisation", "trick", "data", "seconds", more=_card)
+    return table.select("machine", "card", "trick", "data", "seconds", "time", "core", "memory", "power")
+
+
+def utilisation_means(records: Sequence[Record]) -> Table:
+    """Over the whole observed time, with its cost."""
+    known = ("throughput", "utilisation", "memory_utilisation", "power", "energy_per_image")
+
+    def sampled(record: Record) -> Row:
+        return {**_card(record), "samples": len(record.series["utilisation"].columns["time"]), **_images(record)}
+
+    table = Table.of_series(records, "work", "trick", "data", "seconds", more=sampled).extended(_epoch, EPOCH_UNITS)
+    return table.select("machine", "card", "trick", "data", "seconds", "samples", "epoch", *known)
+
+
+def tricks(records: Sequence[Record]) -> Table:
+    """Each trick alone on the baseline recipe, then together with those before it (+). Percentages: mean
+    utilisation.
+    """
+
+    def compared(record: Record) -> Row:
+        return {**_card(record), **_images(record), "baseline": record.series["tricks"].numbers("throughput")[0]}
+
+    table = Table.of_series(records, "tricks", "data", "seconds", "compiled", more=compared)
+    timed = table.extended(lambda row: {"speedup": row["throughput"] / row["baseline"], **_epoch(row)}, EPOCH_UNITS)
+    before = ("machine", "card", "data", "seconds", "compiled", "kind", "trick", "speedup", "epoch")
+    hidden = ("images", "baseline")
+    return timed.select(*before, *(name for name in timed.columns if name not in (*before, *hidden)))
+
+
+EPOCH_UNITS = {"epoch": "s", "throughput": "1/s", "power": "W", "energy_per_image": "J"}
+
+
+def _epoch(row: Row) -> Row:
+    """s that all training images take at this rate."""
+    return {"epoch": row["images"] / row["throughput"]}
+
+
+def _images(record: Record) -> Row:
+    return {"images": float(record.data[str(record.params["data"])]["train"])}
+
+
+def _card(record: Record) -> Row:
+    """What it ran on: the GPU's name, or the CPU's."""
+    on_gpu = record.gpus and not record.benchmark.endswith("_cpu")
+    return {"card": str(record.gpus[0]["name"] if on_gpu else record.node.get("cpu", ""))}
+
+
+def _set(record: Record) -> Row:
+    ranks = record.params.get("gpus", record.params.get("ranks", 1))
+    recipe = str(record.params["recipe"]) + (f", {ranks} ranks" if int(ranks) > 1 else "")
+    return {"machine": record.machine, **_card(record), "recipe": recipe, "data": record.params["data"]}
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+TIME = bar_chart(
+    ("recipe", "machine"), Axis("time", "time to accuracy", "s"), "card",
+    low="time_low", high="time_high", label="time", panel="data", independent=("x", "y"),
+)  # fmt: skip
+#: A published range has no value of its own: its whisker alone is drawn.
+VARIATION = dot_chart(
+    ("recipe", "data", "machine"), Axis("variation", "coefficient of variation", "%", log=True), "source",
+    low="variation_low", high="variation_high",
+)  # fmt: skip
+CURVES = line_chart(
+    Axis("time", "time", "s"), Axis("accuracy", "accuracy", "%"), "machine", panel=("recipe", "data"), each="run",
+    rules=[Rule("y", "target", "target")], independent=("x", "y"),
+)  # fmt: skip
+OUT_OF_DISTRIBUTION = dot_chart(
+    ("images", "recipe"), Axis("accuracy", "accuracy", "%"), "machine",
+    low="accuracy_low", high="accuracy_high", panel="data",
+)  # fmt: skip
+UTILISATION = line_chart(
+    Axis("time", "time", "s"), Axis("value", "utilisation", "%", zero=True), "trick", dash="part",
+    parts=("core", "memory"), panel=("machine", "{seconds} s"), points=False, independent=("x",),
+)  # fmt: skip
+TRICK_BARS = bar_chart(
+    "trick", Axis("speedup", "throughput relative to baseline script (×)"), "kind",
+    label="format(datum.utilisation, '.0%')", independent=("x", "y"),
+    panel=("machine", "data", "{seconds} s each", "compiled: {compiled}"),
+)  # fmt: skip
+FIGURES = (
+    Figure("time", "Time to accuracy", SETS, time, TIME),
+    Figure("variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION),
+    Figure("curves", "Accuracy over time", SETS, curves, CURVES),
+    Figure("elsewhere", "Accuracy on out-of-distribution images", SETS, out_of_distribution, OUT_OF_DISTRIBUTION),
+    Figure("utilisation", "Utilisation during training", WATCHED, utilisation, UTILISATION),
+    Figure("utilisation_means", "Mean utilisation during training", WATCHED, utilisation_means),
+    Figure("tricks", "What increases utilisation", TRICKS, tricks, TRICK_BARS),
+)

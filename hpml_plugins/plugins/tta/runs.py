@@ -1,0 +1,115 @@
+"""One run, from weights just drawn to the target by the clock, and sets of runs that can be interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hpml_plugins.store import atomic_write
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.tta.training import Trainer
+
+#: Where interrupted sets are kept; the user's cache when it is not set.
+VARIABLE = "HPML_TTA_RUNS"
+#: Called with epoch, epochs, accuracy, and seconds so far.
+Progress = Callable[[int, int, float, float], None]
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
+
+    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  curve: epochs, s and
+    accuracy after each evaluation.  plain_accuracy: by an evaluation that is neither compiled nor captured.  energy: J;
+    None where it is not known.  out_of_distribution: accuracy on other images, by name.
+    """
+
+    seed: int
+    reached: bool
+    time: float
+    epochs: float
+    accuracy: float
+    load: float
+    train: float
+    evaluate: float
+    curve: list[tuple[float, float, float]] = []
+    plain_accuracy: float = 0.0
+    energy: float | None = None
+    out_of_distribution: dict[str, float] = {}
+
+
+def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Run:
+    """Train until the target is reached, or the schedule ends. Call `trainer.start(seed)` before.
+
+    The clock starts with the weights drawn, the images loaded and everything compiled; it includes every evaluation.
+    """
+    recipe = trainer.recipe
+    epochs = -(-trainer.steps // trainer.steps_an_epoch)
+    curve: list[tuple[float, float, float]] = []
+    evaluating = 0.0
+    reached = False
+    started = time.perf_counter()
+    trainer.whiten()
+    for epoch in range(epochs):
+        trainer.train_epoch(seed, epoch)
+        done = min((epoch + 1) * trainer.steps_an_epoch, trainer.steps)
+        every = recipe.evaluate.every
+        if done == trainer.steps or (every and (epoch + 1) % every == 0):
+            trainer.synchronise()
+            before = time.perf_counter()
+            accuracy = trainer.accuracy()
+            now = time.perf_counter()
+            evaluating += now - before
+            curve.append((done / trainer.steps_an_epoch, now - started, accuracy))
+            progress(epoch + 1, epochs, accuracy, now - started)
+            reached = accuracy >= recipe.target
+            if reached and recipe.target_of == "each":
+                break
+    done_epochs, spent, accuracy = curve[-1]
+    waited = trainer.feed.waited
+    return Run(
+        seed=seed, reached=reached, time=spent, epochs=done_epochs, accuracy=accuracy, load=waited,
+        train=spent - waited - evaluating, evaluate=evaluating, curve=curve,
+    )  # fmt: skip
+
+
+class RunSet:
+    """The runs of one set that are done, kept in a file until the set is complete: an interrupted set is resumed.
+
+    about: all that must be the same for two runs to be of one set: recipe, data, code, versions, card. A set of other
+    facts is another file.
+    """
+
+    def __init__(self, about: Mapping[str, str]) -> None:
+        self.about = dict(about)
+        cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        cache = cache if cache.is_absolute() else Path.home() / ".cache"
+        digest = hashlib.sha256(msgspec.json.encode(self.about, order="sorted")).hexdigest()[:20]
+        self.path = Path(os.environ.get(VARIABLE) or cache / "hpml" / "tta") / f"{digest}.json"
+        self.runs: list[Run] = []
+        self.problem = ""
+        with suppress(OSError, msgspec.DecodeError):
+            about_kept, runs = msgspec.json.decode(self.path.read_bytes(), type=tuple[dict[str, str], list[Run]])
+            self.runs = runs if about_kept == self.about else []
+
+    def add(self, run: Run, *, write: bool = True) -> None:
+        """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the set goes on."""
+        self.runs.append(run)
+        if not write:
+            return
+        try:
+            atomic_write(self.path, msgspec.json.encode((self.about, self.runs)))
+        except OSError as error:
+            self.problem = f"an interrupted set will not be resumed: {error}"
+
+    def finish(self) -> None:
+        """The set is complete: the next measurement starts anew."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
