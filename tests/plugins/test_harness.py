@@ -10,9 +10,8 @@ import pytest
 from hpml_plugins import Node
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Benchmark
-from hpml_plugins.plugins.harness import hpml_benchmarks, slowed_kernels
-from hpml_plugins.plugins.harness.made_history import History, make_history
-from hpml_plugins.plugins.harness.publish import configure, publish
+from hpml_plugins.plugins.harness import hpml_benchmarks, kernels
+from hpml_plugins.plugins.harness.publish import configure, make_history, publish
 from hpml_plugins.registry import read_registry
 from hpml_plugins.testing import Context, measure_point
 
@@ -56,10 +55,10 @@ def test_what_needs_a_gpu_is_skipped_here_with_the_reason(node: Node) -> None:
 
 
 def test_a_made_history_is_published_by_asv_alone_and_with_our_pages(tmp_path: Path) -> None:
-    commits = make_history(tmp_path, History(3, machines=2, benchmarks=2, points=2))
+    commits = make_history(tmp_path, 3, machines=2, benchmarks=2, points=2)
     configure(tmp_path)
     alone, whole = publish(tmp_path, "alone.json"), publish(tmp_path, "asv.conf.json")
-    assert (alone.pages, whole.pages > 0, whole.pages_cpu > 0) == (0.0, True, True)
+    assert (alone["pages"], whole["pages"] > 0, whole["pages_cpu"] > 0) == (0.0, True, True)
     page = (tmp_path / "html" / "gpus.html").read_text()
     assert "3 commits" in page and commits[-1][:8] in page
     assert "made01 · bandwidth" in page
@@ -71,15 +70,15 @@ import warnings
 
 warnings.simplefilter("ignore")
 import numpy as np
-from hpml_plugins.plugins.harness import slowed_kernels
+from hpml_plugins.plugins.harness import kernels
 
 for iterations in (100, 102):
-    step = slowed_kernels._registers(1, iterations)
+    step = kernels.slowed_registers(1, iterations)
     step.run()
     found = step.result()
     print(iterations, step.error(found) <= step.tolerance, step.error(found - 1) <= step.tolerance)
 values, sums = np.random.default_rng(0).random((51, 8), dtype=np.float32), np.zeros(8, np.float32)
-slowed_kernels.sum_columns[1, 8](values.ravel(), sums, np.uint64(8), 50)
+kernels.sum_columns[1, 8](values.ravel(), sums, np.uint64(8), 50)
 print(np.allclose(sums, values[:50].sum(0), rtol=1e-6), np.allclose(sums, values.sum(0), rtol=1e-6))
 """
 
@@ -95,11 +94,11 @@ def test_a_longer_loop_gives_another_result_which_its_check_knows() -> None:
 
 def test_every_slow_down_is_a_whole_number_of_iterations() -> None:
     slowdowns = BENCHMARKS["harness_slowdown"].grid["slowdown"]
-    for iterations in (slowed_kernels.MULTIPLY_ADDS, slowed_kernels.READS, slowed_kernels.PRODUCTS):
+    for iterations in (kernels.MULTIPLY_ADDS, kernels.READS, kernels.PRODUCTS):
         for percent in slowdowns:
-            assert slowed_kernels.lengthened(iterations, int(percent)) * 100 == iterations * (100 + int(percent))
+            assert kernels.lengthened(iterations, int(percent)) * 100 == iterations * (100 + int(percent))
     with pytest.raises(ValueError, match="2 % of 10 iterations is not a whole number"):
-        slowed_kernels.lengthened(10, 2)
+        kernels.lengthened(10, 2)
 
 
 def test_the_quick_profile_leaves_the_slow_downs_out() -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from charted import picture
 
-from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
+from hpml_plugins import Bench, HpmlError, Node, Record, Series
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
-from hpml_plugins.plugins.layers.figures import FIGURES, layers, swap
-from hpml_plugins.plugins.layers.interleaved_timing import time_in_turns
-from hpml_plugins.plugins.layers.peak import highest_sum, peak_memory
-from hpml_plugins.plugins.layers.shapes import build, flop, input_shape, largest_bytes
+from hpml_plugins.plugins.layers.charts import FIGURES, layers, swap
+from hpml_plugins.plugins.layers.layers import flop, input_shape, largest_bytes
 from hpml_plugins.store import current_records
 from hpml_plugins.testing import Context, measure_point
 
@@ -39,6 +35,8 @@ def test_the_largest_tensor_by_hand() -> None:
 
 
 def test_an_unknown_layer_names_the_known_ones() -> None:
+    from hpml_plugins.plugins.layers.steps import build
+
     with pytest.raises(HpmlError, match="no layer 'gelu'; use one of relu, maxpool, conv, linear"):
         build("gelu", "cpu")
 
@@ -47,7 +45,7 @@ def test_an_unknown_layer_names_the_known_ones() -> None:
 def test_layers_agree_with_float64_and_their_input_is_left_alone(layer: str, most: float) -> None:
     import torch
 
-    from hpml_plugins.plugins.layers.steps import error_against_float64
+    from hpml_plugins.plugins.layers.steps import build, error_against_float64
 
     torch.manual_seed(0)
     values = torch.randn(input_shape(layer, 3))
@@ -99,6 +97,8 @@ def test_an_unknown_mode_names_the_known_ones() -> None:
 
 
 def test_the_highest_of_a_running_sum() -> None:
+    from hpml_plugins.plugins.layers.steps import highest_sum
+
     assert highest_sum([4, 4, -8, 6]) == 8
     assert highest_sum([-5, 3]) == 0
     assert highest_sum([]) == 0
@@ -106,6 +106,8 @@ def test_the_highest_of_a_running_sum() -> None:
 
 def test_peak_memory_on_a_cpu_is_counted_to_the_byte() -> None:
     import torch
+
+    from hpml_plugins.plugins.layers.steps import peak_memory
 
     values = torch.ones(1000)
 
@@ -139,7 +141,7 @@ def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
     import torch
     from torchvision.models import vgg16
 
-    from hpml_plugins.plugins.layers.vgg import put_in_order
+    from hpml_plugins.plugins.layers.steps import put_in_order
 
     with torch.device("meta"):
         network = vgg16(weights=None, init_weights=False)
@@ -164,96 +166,6 @@ def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
     assert metrics["rate"].samples == [1 / seconds for seconds in metrics["time"].samples]
     assert 0.5 < metrics["speedup"].median < 2  # neither order does anything like twice the work
     assert len(metrics["speedup"].samples) == 6
-
-
-# Turns
-
-
-@dataclass
-class Machine:
-    """A clock that steps alone move on. slowness: of s of its time, how many times as long a step takes then."""
-
-    slowness: Callable[[float], float]
-    now: float = 0.0
-    turns: list[str] = field(default_factory=list)
-
-    def step_of(self, name: str) -> Callable[[], None]:
-        self.turns.append(name)
-
-        def step() -> None:
-            self.now += STEPS[name] * self.slowness(self.now)
-
-        return step
-
-
-#: s: the second is 1.2 times as fast.
-STEPS = {"first": 0.012, "second": 0.010}
-
-
-@pytest.fixture
-def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Machine, list[Samples]]]:
-    """The two steps timed in turns on a machine of this slowness, which is everything's clock meanwhile."""
-
-    def timed(
-        slowness: Callable[[float], float], seconds: float = 0.01, rounds: int = 1
-    ) -> tuple[Machine, list[Samples]]:
-        machine = Machine(slowness)
-        with monkeypatch.context() as patched:
-            patched.setattr("time.perf_counter", lambda: machine.now)
-            found = time_in_turns(
-                Bench(node, {}, plan=SamplingPlan().in_rounds(rounds)), machine.step_of, ("first", "second"), seconds
-            )
-        return machine, list(found)
-
-    return timed
-
-
-def test_the_rounds_of_a_point_share_the_turns(timed: Any) -> None:
-    machine, (*_, speedup) = timed(lambda now: 1.0, rounds=3)
-    assert machine.turns == ["first", "second", "second", "first"]
-    assert len(speedup) == 2
-
-
-def test_each_of_two_steps_goes_first_as_often(timed: Any) -> None:
-    machine, (first, second, speedup) = timed(lambda now: 1.0)
-    assert machine.turns == ["first", "second", "second", "first"] * 3
-    assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
-    assert speedup.values == pytest.approx([1.2] * 6)
-    assert first.info["turns"] == 6
-
-
-def test_a_long_step_has_four_turns_of_one_sample(timed: Any) -> None:
-    machine, (first, second, speedup) = timed(lambda now: 100.0, seconds=1.2)
-    assert machine.turns == ["first", "second", "second", "first"] * 2
-    assert (first.values, second.values) == (pytest.approx([1.2] * 4), pytest.approx([1.0] * 4))
-    assert speedup.values == pytest.approx([1.2] * 4)
-
-
-@pytest.mark.parametrize("seconds", [0.01, 1.2])
-def test_a_machine_that_becomes_slower_at_any_moment_leaves_the_speedup_alone(timed: Any, seconds: float) -> None:
-    whole, _ = timed(lambda now: 1.0, seconds)
-    for share in range(15, 86, 7):
-        since = whole.now * share / 100
-        _, (first, second, speedup) = timed(lambda now, since=since: 1.0 if now < since else 1.55, seconds)
-        assert speedup.median == pytest.approx(1.2), f"slower after {share} %"
-        values = (*first.values, *second.values)
-        assert max(values) >= 1.5 * min(values)  # both speeds were met
-
-
-def test_a_machine_that_is_disturbed_for_a_turn_leaves_the_speedup_alone(timed: Any) -> None:
-    whole, _ = timed(lambda now: 1.0)
-    turn = whole.now / 12
-    for number in range(12):
-        _, (_, _, speedup) = timed(lambda now, since=number * turn: 1.55 if since <= now < since + turn else 1.0)
-        assert speedup.median == pytest.approx(1.2), f"turn {number}"
-
-
-def test_a_machine_that_becomes_slower_all_the_while_favours_neither(timed: Any) -> None:
-    _, (_, _, speedup) = timed(lambda now: 1 + now / 2)  # about twice as slow at the end
-    # Each ratio is off by up to what a turn of 1/12 of the time changes, to either side.
-    assert max(speedup.values) > 1.23
-    assert min(speedup.values) < 1.17
-    assert speedup.median == pytest.approx(1.2, rel=0.01)
 
 
 # Drawing

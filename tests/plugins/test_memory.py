@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from hpml_plugins import Bench, HpmlError, Node, Record, Table
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.memory import MEMORY_PARTS, hpml_benchmarks, hpml_figures
-from hpml_plugins.plugins.memory.figures import FIGURES, ON_CARD, card, layers, ratio
-from hpml_plugins.plugins.memory.holdings import Holdings, saved_in_graph
-from hpml_plugins.plugins.memory.layers import check_against_float64
-from hpml_plugins.plugins.memory.search import largest_that_fits
-from hpml_plugins.plugins.memory.snapshot import occupied
-from hpml_plugins.plugins.memory.stack import ACTIVATION, SHAPE, Stack, shares
-from hpml_plugins.plugins.memory.trials import Trials, is_out_of_memory, set_limit
+from hpml_plugins.plugins.memory.charts import FIGURES, ON_CARD, card, layers, ratio
+from hpml_plugins.plugins.memory.holdings import Holdings, Recorder, occupied, saved_in_graph
+from hpml_plugins.plugins.memory.layers import ACTIVATION, SHAPE, Stack, check_against_float64, shares
+from hpml_plugins.plugins.memory.search import Trials, is_out_of_memory, largest_that_fits, set_limit
 
 # Searching
 
@@ -142,8 +139,6 @@ def test_saved_tensors_are_counted_by_hand() -> None:
 def test_the_recorder_claims_what_its_network_saves_only_while_it_is_on() -> None:
     import torch
 
-    from hpml_plugins.plugins.memory.recorder import Recorder
-
     held = Holdings()
     recorder = Recorder(torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Sigmoid()), held)
     values = torch.randn(2, 4)
@@ -170,9 +165,9 @@ def test_a_snapshot_is_split_by_whom_each_block_belongs_to() -> None:
         {"address": 9000, "total_size": 1024, "blocks": [block(512, 12), block(512, 512, "active_awaiting_free")]},
     ]
     # Blocks begin at 1000, 1512, 3048; 9000, 9512.
-    found = occupied(segments, {1000: ("parameters", 500), 3048: ("activations", 2000), 1512: ("gradients", 8)})
+    found = occupied(segments, {1000: "parameters", 3048: "activations", 1512: "gradients"})
     assert found.parts == {"parameters": 500, "activations": 2000, "other": 12}
-    assert (found.requested, found.allocated, found.reserved) == (2512, 512 + 2048 + 512, 5120)
+    assert (found.parts.total(), found.allocated, found.reserved) == (2512, 512 + 2048 + 512, 5120)
     assert found.lost == 1  # the gradient's address is in a block that nobody uses
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pluggy
 import pytest
 
-from hpml_plugins import Bench, HpmlError, Node, count_model, find_gpu, gpu_types, hookspecs
+from hpml_plugins import Bench, HpmlError, Node, Samples, count_model, find_gpu, gpu_types, hookspecs
 from hpml_plugins.errors import Skipped
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins import paleo
-from hpml_plugins.plugins.paleo import COMMUNICATION, MEASURE, PREDICT, formulas, measuring, precisions
-from hpml_plugins.plugins.paleo.costs import layer_costs, predict
+from hpml_plugins.plugins.paleo import COMMUNICATION, MEASURE, PREDICT, formulas, measure
+from hpml_plugins.plugins.paleo.formulas import layer_costs, predict
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = SamplingPlan(precision=0.5, budget=0.02, warm_up=0.01, fewest=3)
@@ -137,7 +137,7 @@ def test_a_ring_by_hand() -> None:
 
 
 def test_paleos_defaults_are_data() -> None:
-    assert (precisions.default_ppp("compute"), precisions.default_ppp("communication")) == (0.62, 0.72)
+    assert (formulas.default_ppp("compute"), formulas.default_ppp("communication")) == (0.62, 0.72)
 
 
 def test_vgg16_on_half_a_k80_by_hand(vgg16: Any) -> None:
@@ -230,7 +230,7 @@ def test_types_without_a_published_peak_are_named(node: Node) -> None:
 
 def test_a_model_is_measured_whole_and_by_layer(nets: str, node: Node) -> None:
     bench = Bench(node, {}, plan=SHORT)
-    values = measuring.measure(bench, model=f"{nets}:Small@3x16x16", dtype="float32", batch=1)
+    values = measure.measure(bench, model=f"{nets}:Small@3x16x16", dtype="float32", batch=1)
     assert set(values) == {metric.name for metric in MEASURE.metrics}
     columns = columns_of(bench, "layers")
     rows = {row[0]: dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)}
@@ -257,11 +257,10 @@ def test_taking_apart_does_not_change_what_comes_out(nets: str, node: Node) -> N
     """Layers in place are timed again and again on copies: the pass itself must not notice."""
     import torch
 
-    from hpml_plugins.plugins.paleo.layers import take_apart, time_alone, time_synchronised
-    from hpml_plugins.plugins.paleo.network import Network
+    from hpml_plugins.plugins.paleo.network import Network, time_alone, time_synchronised
 
     network = Network(f"{nets}:Small@3x16x16", "float64", 2, "cpu", 0)
-    graph = take_apart(network.network, "small")
+    graph = network.graph()
     layers, scores = time_alone(Bench(node, {}, plan=SHORT), graph, network.images)
     assert torch.equal(scores, network.forward())
     passes = time_synchronised(graph, network.images, layers)
@@ -270,13 +269,13 @@ def test_taking_apart_does_not_change_what_comes_out(nets: str, node: Node) -> N
 
 
 def test_equal_layers_are_timed_once(nets: str, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpml_plugins.plugins.paleo import layers
-    from hpml_plugins.plugins.paleo.network import Network
+    from hpml_plugins.plugins.paleo import network as module
 
-    network = Network("vgg16@3x32x32", "float32", 1, "cpu", 0)
+    network = module.Network("vgg16@3x32x32", "float32", 1, "cpu", 0)
     timed = []
-    monkeypatch.setattr(layers, "_seconds_alone", lambda bench, call, *rest: timed.append(call) or 1.0)
-    found, _ = layers.time_alone(Bench(node, {}), layers.take_apart(network.network, "vgg16"), network.images)
+    one = Samples.of([1.0], "s")
+    monkeypatch.setattr(module, "_time_alone", lambda bench, call, *rest: timed.append(call) or one)
+    found, _ = module.time_alone(Bench(node, {}), network.graph(), network.images)
     # 13 convolutions: in groups of 2, 2, 3, 3, 3 the last of each group of three is like the second, and the last
     # group of all is one and the same kind (512 → 512 on 2 × 2)
     assert sum("Conv2d" in repr(call) for call in timed) == 9
@@ -306,9 +305,9 @@ def test_what_cannot_be_measured_says_so(
 
 
 def test_a_precision_that_the_card_lacks_is_said() -> None:
-    assert precisions.lacks("tf32", "cuda", "7.0") == "tf32 needs compute capability 8.0, this card has 7.0"
-    assert precisions.lacks("float64", "cuda", "7.0") == ""
-    assert precisions.lacks("bfloat16", "cuda", "") == ""
+    assert measure.why_not("tf32", "cuda", "7.0") == "tf32 needs compute capability 8.0, this card has 7.0"
+    assert measure.why_not("float64", "cuda", "7.0") == ""
+    assert measure.why_not("bfloat16", "cuda", "") == ""
 
 
 def test_a_card_without_a_published_peak_is_said(gpu_node: Node, node: Node) -> None:
@@ -317,7 +316,7 @@ def test_a_card_without_a_published_peak_is_said(gpu_node: Node, node: Node) -> 
     def said(name: str, dtype: str) -> list[str]:
         card = msgspec.structs.replace(gpu_node.gpus[0], name=name)
         bench = Bench(msgspec.structs.replace(gpu_node, gpus=(card,)), {}, gpus=1)
-        precisions.say_which_peak(bench, dtype)
+        measure.warn_of_unknown_peak(bench, dtype)
         return bench.warnings
 
     assert said("NVIDIA H200", "float64") == []

@@ -9,12 +9,11 @@ from charted import picture
 
 from hpml_plugins import Figure, Record, Series
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.plugins.paleo import figures as tables
+from hpml_plugins.plugins.paleo import charts as tables
 from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.tables import as_text
 
-FIGURES = tables.make_figures()
-FIGURE = {figure.name: figure for figure in FIGURES}
+FIGURE = {figure.name: figure for figure in tables.FIGURES}
 
 
 def measured(machine: str, gpu: str, batch: int, dtype: str = "float32") -> Record:
@@ -109,7 +108,7 @@ def test_communication_is_held_against_one_direction_of_the_link() -> None:
     assert (unknown["link"], unknown["PPP"], unknown["predicted"]) == (None, None, None)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@pytest.mark.parametrize("figure", tables.FIGURES, ids=lambda figure: figure.name)
 def test_every_figure_is_drawn_and_spelled(figure: Figure) -> None:
     records = {
         "paleo_predict": [predicted("a")],

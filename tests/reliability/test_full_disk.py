@@ -19,8 +19,7 @@ from support import ROOT, assert_nothing_lost
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
-from hpml_plugins.plugins.harness.made_history import History, make_history
-from hpml_plugins.plugins.harness.publish import configure
+from hpml_plugins.plugins.harness.publish import configure, make_history
 from hpml_plugins.store import append_record, read_file
 
 REGISTRY = "version: 1\nplugins:\n  - {name: large, path: large.py}\n"
@@ -101,7 +100,7 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
 def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
-    make_history(project, History(4, machines=1, benchmarks=2, points=2))
+    make_history(project, 4, machines=1, benchmarks=2, points=2)
     configure(project)
     words = ("hpml_plugins", "publish", "-o", "out/html")
     # what asv reads is not there yet, and cannot be written: our pages are of the Records

@@ -19,8 +19,7 @@ from asv_project import SQUARES, Project, of_eight_points
 from support import ROOT
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.plugins.harness.made_history import History, make_history
-from hpml_plugins.plugins.harness.publish import configure
+from hpml_plugins.plugins.harness.publish import configure, make_history
 from hpml_plugins.store import read_file
 
 pytestmark = pytest.mark.slow
@@ -143,7 +142,7 @@ def test_kills_of_hpml_publish_leave_nothing_wrong(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
     home.mkdir()
-    make_history(project, History(6, machines=2, benchmarks=2, points=2))
+    make_history(project, 6, machines=2, benchmarks=2, points=2)
     configure(project)
     words = ("hpml_plugins", "publish", "-o", "html")
     seconds = killing.finish(killing.start(project, home, *words), home)

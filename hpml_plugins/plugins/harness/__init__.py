@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, hookimpl
-from hpml_plugins.plugins.harness.commands import LIST, STARTUP
+from hpml_plugins.plugins.harness.command import LIST, PLAN, STARTUP
 from hpml_plugins.plugins.harness.energy import ENERGY
-from hpml_plugins.plugins.harness.fidelity import FIDELITY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
-from hpml_plugins.plugins.harness.planning import PLAN
 from hpml_plugins.plugins.harness.publish import PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
-from hpml_plugins.plugins.harness.resolution import GPU_TIMER, TIMER
-from hpml_plugins.plugins.harness.slowdown import SLOWDOWN
+from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, TIMER
 
 
 @hookimpl

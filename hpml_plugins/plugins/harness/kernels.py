@@ -1,6 +1,6 @@
-"""The steps that fidelity is held on. Run as a module under ncu, it launches one of them a few times.
+"""The steps of `harness_fidelity` and `harness_spread`, and kernels that can be slowed down by a known share.
 
-Imports torch and numba: imported inside `measure` only.
+Imports torch and numba: for use inside `measure`. Run as a module under ncu, it launches a step a few times.
 """
 
 from __future__ import annotations
@@ -8,14 +8,27 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numba import cuda
 
+from hpml_plugins.plugins.harness.timing import PROFILED
+
 MILLION = 1_000_000
-#: How often a step runs between the profiler's start and stop.
-PROFILED = 10
+#: Iterations of each kernel's loop without a slow-down. 2, 5 and 10 % of each are whole numbers.
+MULTIPLY_ADDS = 12_000
+READS = 4000
+PRODUCTS = 100
+THREADS = 128
+#: Blocks of the memory-bound kernel for each multiprocessor; with THREADS each, they fill it.
+BLOCKS = 16
+#: Side of the matrices. One batch takes about 3 ms, much less than the 20 ms above which a step has no boost.
+SIDE = 2048
+#: Relative error of a bfloat16 product: two roundings of 2⁻⁸ at most, and its float32 sums.
+PRODUCT_TOLERANCE = 1e-2
 
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
@@ -36,10 +49,7 @@ def first_launch() -> None:
 
 
 def step_of(case: str) -> Callable[[], object]:
-    """The step of a case, such as `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `softmax_8192`.
-
-    Random inputs: zeros run faster than data.
-    """
+    """On random inputs: `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `attention_2048`, `softmax_8192`."""
     kind, _, size = case.rpartition("_")
     if kind == "vecadd":
         elements = int(size.rstrip("m")) * MILLION
@@ -68,6 +78,90 @@ def _product(n: int, precision: str) -> Callable[[], object]:
     # Of the process: a point is one case. Under ncu and in `measure` alike.
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     return lambda: torch.mm(left, right, out=result)
+
+
+class SlowedStep(NamedTuple):
+    """A kernel and its check. run: launches it once.  result: of the last launch; expected: the exact one."""
+
+    run: Callable[[], object]
+    result: Callable[[], Any]
+    expected: Any
+    tolerance: float
+
+    def error(self, found: Any) -> float:
+        """The largest error of such a result, over the largest exact number."""
+        return float(abs(found - self.expected).max() / abs(self.expected).max())
+
+
+@cuda.jit(cache=True)  # type: ignore[untyped-decorator]
+def multiply_add(results: Any, factor: Any, addend: Any, iterations: int) -> None:
+    """Repeat x ← factor · x + addend in a register, starting from the thread's index; one thread per element."""
+    i = cuda.grid(1)
+    x = np.float32(i)
+    done = 0
+    while done < iterations:  # of `range`, numba makes a slower loop
+        x = factor * x + addend
+        done += 1
+    results[i] = x
+
+
+@cuda.jit(cache=True)  # type: ignore[untyped-decorator]
+def sum_columns(values: Any, sums: Any, columns: Any, rows: int) -> None:
+    """The sums of the columns of `values`, a flat array of rows of so many columns; one thread per column."""
+    i = cuda.grid(1)
+    place = np.uint64(i)  # an unsigned index is not tested for being negative
+    total = np.float32(0)
+    row = 0
+    while row < rows:
+        total += values[place]
+        place += columns
+        row += 1
+    sums[i] = total
+
+
+def lengthened(iterations: int, percent: int) -> int:
+    """So many iterations and `percent` % more. Raises ValueError where that is not a whole number."""
+    more, rest = divmod(iterations * percent, 100)
+    if rest:
+        raise ValueError(f"{percent} % of {iterations} iterations is not a whole number")
+    return iterations + more
+
+
+def slowed_step(kernel: str, percent: int, seed: int) -> SlowedStep:
+    """The kernel "registers" (30 µs), "memory" (1 ms) or "products" (throttled) with `percent` % more iterations."""
+    torch.manual_seed(seed)
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    if kernel == "registers":
+        return slowed_registers(multiprocessors, lengthened(MULTIPLY_ADDS, percent))
+    if kernel == "memory":
+        return _slowed_memory(multiprocessors * BLOCKS * THREADS, lengthened(READS, percent))
+    return _slowed_products(lengthened(PRODUCTS, percent))
+
+
+def slowed_registers(blocks: int, iterations: int) -> SlowedStep:
+    """One warp for each scheduler: bound by the latency of a multiply-add. Adds 1 each time, which float32 can."""
+    results = cuda.device_array(blocks * THREADS, dtype=np.float32)
+    launch = multiply_add[blocks, THREADS]
+    expected = np.arange(results.size) + iterations
+    step = partial(launch, results, np.float32(1), np.float32(1), iterations)
+    return SlowedStep(step, results.copy_to_host, expected, tolerance=0.0)
+
+
+def _slowed_memory(columns: int, rows: int) -> SlowedStep:
+    values = torch.rand(rows, columns, device="cuda")
+    sums = torch.zeros(columns, device="cuda")
+    launch = sum_columns[columns // THREADS, THREADS]
+    arguments = (cuda.as_cuda_array(values.view(-1)), cuda.as_cuda_array(sums), np.uint64(columns), rows)
+    expected = values.sum(0, dtype=torch.float64)
+    return SlowedStep(partial(launch, *arguments), lambda: sums, expected, rows * float(np.finfo(np.float32).eps))
+
+
+def _slowed_products(count: int) -> SlowedStep:
+    left, right = (torch.randn(count, SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    products = torch.zeros(count, SIDE, SIDE, device="cuda", dtype=torch.bfloat16)
+    expected = left[-1].double() @ right[-1].double()
+    step = partial(torch.bmm, left, right, out=products)
+    return SlowedStep(step, lambda: products[-1], expected, PRODUCT_TOLERANCE)
 
 
 def main(case: str) -> None:

@@ -1,51 +1,40 @@
-"""What `asv publish` costs over a long history: asv alone and with our pages."""
+"""The benchmark `harness_publish`: `asv publish` over a long history, asv alone and with our pages."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
+import math
+import operator
+import random
 import re
-import resource
-import subprocess
-import sys
 import tempfile
-import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 import hpml_plugins
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
+from hpml_plugins import Bench, Benchmark, Metric, Record, Requires
+from hpml_plugins.model import MetricSamples
+from hpml_plugins.plugins.harness import processes
 
-_CONF = {"version": 1, "project": "made", "repo": ".", "branches": ["main"], "project_url": "#", "show_commit_url": "#"}
-
-
-@dataclass(frozen=True)
-class Published:
-    """One `asv publish`. seconds: wall time.  cpu: s of all its processes.  pages: s that it says our pages took, and
-    how many of them it was computing.
-    """
-
-    seconds: float
-    cpu: float
-    pages: float
-    pages_cpu: float
+#: Of the history: its machines, its benchmarks, and the points of each.
+MACHINES, BENCHMARKS, POINTS = 8, 40, 8
+CARDS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA L4", "Tesla T4")
+#: Samples of each point, as shares of its value.
+SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
-    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with this package.
-
-    Writing asv's result files from the Records is not timed.
-
-    The two are timed one after the other on the same machine; their ratio says more than either where other work runs.
-    """
-    from hpml_plugins.plugins.harness.made_history import History, make_history
+    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with this package."""
     from hpml_plugins.store import project as project_results  # not when the plugin is loaded
 
-    history = History(commits)
     with tempfile.TemporaryDirectory(prefix="hpml-publish-") as folder:
         project = Path(folder)
-        bench.progress(f"making {history.values} values", 0.05)
-        make_history(project, history)
+        bench.progress(f"making {commits * MACHINES * BENCHMARKS * POINTS} values", 0.05)
+        make_history(project, commits, MACHINES, BENCHMARKS, POINTS)
         configure(project)
         project_results(project / "results")
         bench.progress("asv alone", 0.2)
@@ -53,51 +42,126 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
         bench.progress("with our pages", 0.6)
         whole = publish(project, "asv.conf.json")
         pages = len(list((project / "html" / "history").rglob("*.json")))
-        bench.check(pages == 1 + history.benchmarks * history.points, "a point's history was not written")
+        bench.check(pages == 1 + BENCHMARKS * POINTS, "a point's history was not written")
     return {
-        "alone": alone.seconds,
-        "alone_cpu": alone.cpu,
-        "whole": whole.seconds,
-        "whole_cpu": whole.cpu,
-        "pages": whole.pages,
-        "pages_cpu": whole.pages_cpu,
-        "share": whole.seconds / alone.seconds,
+        "alone": alone["seconds"],
+        "alone_cpu": alone["cpu"],
+        "whole": whole["seconds"],
+        "whole_cpu": whole["cpu"],
+        "pages": whole["pages"],
+        "pages_cpu": whole["pages_cpu"],
+        "share": whole["seconds"] / alone["seconds"],
     }
 
 
 def configure(project: Path) -> None:
     """Two configurations of a made history: `alone.json` and, with this package, `asv.conf.json`."""
     (project / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
-    (project / "registry.yaml").write_text("version: 1\nplugins: []\n")
-    (project / "alone.json").write_text(json.dumps({**_CONF, "html_dir": "html-alone"}))
-    (project / "asv.conf.json").write_text(json.dumps({**_CONF, "plugins": [".hpml_plugins.asv"]}))
+    links = {"project_url": "#", "show_commit_url": "#"}
+    processes.write_registry(project)
+    processes.write_configuration(project, "alone.json", html_dir="html-alone", **links)
+    processes.write_configuration(project, plugins=[".hpml_plugins.asv"], **links)
 
 
-def publish(project: Path, configuration: str) -> Published:
-    """Run `asv publish` in a process of its own. Raises HpmlError with what it said when it fails."""
+def publish(project: Path, configuration: str) -> dict[str, float]:
+    """Run `asv publish`: its wall time, CPU time, and what it says our pages took of both, s."""
     # Python keeps the compiled modules, as it does for a user; compiling them each time would take half a second.
-    left_out = ("ASV", "HPML", "PYTHONDONTWRITEBYTECODE")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    env |= {
-        "HOME": str(project),
-        "PYTHONPYCACHEPREFIX": str(project / ".pycache"),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYTHONSAFEPATH": "1",
+    env = {"HOME": str(project), "PYTHONPYCACHEPREFIX": str(project / ".pycache")}
+    done = processes.run_python(project, "-m", "asv", "publish", "--config", configuration, **env)
+    pages = re.search(r"our pages took ([\d.]+) s \(([\d.]+) s", done.output)
+    wall, cpu = map(float, pages.groups()) if pages else (0.0, 0.0)
+    return {"seconds": done.seconds, "cpu": done.cpu, "pages": wall, "pages_cpu": cpu}
+
+
+def make_history(project: Path, commits: int, machines: int, benchmarks: int, points: int) -> list[str]:
+    """Write a git repository and `results/` into a folder that exists; returns the commits, oldest first.
+
+    Half of the metrics are times and half throughputs. Each series has noise of 1 % with intervals of that width, and
+    three changes of level, up or down by 3 to 30 %. The same arguments give the same files.
+    """
+    from hpml_plugins.store import record_file
+
+    made = processes.make_commits(project, commits)
+    declared = [_benchmark(number, points) for number in range(benchmarks)]
+    results = project / "results"
+    results.mkdir()
+    (results / "benchmarks.json").write_text(json.dumps({each["name"]: each for each in declared} | {"version": 2}))
+    for number in range(machines):
+        machine = {
+            "machine": f"node{number}", "os": "Linux", "arch": "x86_64", "cpu": "EPYC", "num_cpu": "64",
+            "ram": "512 GiB", "gpu": CARDS[number % len(CARDS)], "num_gpu": str(1 + number // len(CARDS)),
+        }  # fmt: skip
+        folder = results / machine["machine"]
+        (folder / "records").mkdir(parents=True)
+        (folder / "machine.json").write_text(json.dumps({**machine, "version": 1}))
+        levels = [_levels(number, each, points, commits) for each in declared]
+        for place, commit in enumerate(made):
+            lines = (
+                msgspec.json.encode(record) + b"\n"
+                for each, found in zip(declared, levels, strict=True)
+                for record in _records(each, [line[place] for line in found], place, commit, machine)
+            )
+            record_file(results, machine["machine"], commit).write_bytes(b"".join(lines))
+    return made
+
+
+def _benchmark(number: int, points: int) -> dict[str, Any]:
+    """An entry of asv's benchmarks.json."""
+    metric, unit, direction = ("bandwidth", "B/s", "higher") if number % 2 else ("time", "s", "lower")
+    return {
+        "name": f"made{number:02}.track_{metric}",
+        "benchmark_name": f"made{number:02}.track_{metric}",
+        "pretty_name": f"made{number:02} · {metric}",
+        "type": "track",
+        "unit": "seconds" if unit == "s" else unit,
+        "si_unit": unit,
+        "direction": direction,
+        "plugin": f"group{number // 10}",
+        "benchmark": f"made{number:02}",
+        "metric": metric,
+        "version": "1",
+        "code": "",
+        "timeout": 60.0,
+        "param_names": ["size"],
+        "params": [[str(2**place) for place in range(points)]],
     }
-    command = [sys.executable, "-m", "asv", "publish", "--config", configuration]
-    before, started = _cpu(), time.perf_counter()
-    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
-    seconds, cpu = time.perf_counter() - started, _cpu() - before
-    said = done.stdout + done.stderr
-    if done.returncode:
-        raise HpmlError(f"asv publish ended with status {done.returncode}: {' / '.join(said.splitlines()[-3:])}")
-    pages = re.search(r"our pages took ([\d.]+) s \(([\d.]+) s", said)
-    return Published(seconds, cpu, float(pages[1]) if pages else 0.0, float(pages[2]) if pages else 0.0)
 
 
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _levels(number: int, benchmark: dict[str, Any], points: int, commits: int) -> list[list[float]]:
+    """Point → commit → the true level."""
+    dice = random.Random(f"{number} {benchmark['name']}")
+    found = []
+    for point in range(points):
+        level = 1e-4 * 2**point * (1 + number) if benchmark["si_unit"] == "s" else 1e12 / (1 + number)
+        factors = [1.0] * commits
+        for place in sorted({dice.randrange(1, max(2, commits)) for _ in range(3)} & set(range(commits))):
+            factors[place] += dice.choice((-1, 1)) * dice.uniform(0.03, 0.3)
+        factors[0] *= level
+        found.append(list(itertools.accumulate(factors, operator.mul)))
+    return found
+
+
+def _records(
+    benchmark: dict[str, Any], levels: list[float], place: int, commit: str, machine: dict[str, str]
+) -> Iterator[Record]:
+    dice = random.Random(f"{levels[0]} {place}")
+    for size, level in enumerate(levels):
+        value = level * math.exp(dice.gauss(0, 0.01))
+        samples = [value * (1 + share) for share in SHARES]
+        yield Record(
+            benchmark=benchmark["benchmark"],
+            plugin=benchmark["plugin"],
+            version="1",
+            params={"size": 2**size},
+            status="ok",
+            metrics={benchmark["metric"]: MetricSamples(benchmark["si_unit"], benchmark["direction"], samples)},
+            started=float(processes.STARTED + place * processes.DAY + 3600 + size),
+            duration=1.0,
+            machine=machine["machine"],
+            commit=commit,
+            environment="node-py3.12",
+            node={"cpu": machine["cpu"], "gpus": [{"name": machine["gpu"]}] * int(machine["num_gpu"])},
+        )
 
 
 PUBLISH = Benchmark(

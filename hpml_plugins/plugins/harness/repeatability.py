@@ -1,14 +1,20 @@
-"""Does the same point give the same number again, and does watching the GPU change it?"""
+"""The benchmarks `harness_spread` and `harness_watcher`: whether a point repeats, and what watching the GPU costs."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.model import MetricSamples
+from hpml_plugins.plugins.harness.overhead import measure_inner
 
 RUNS = 10
+#: The first six throttle on an H200 (700 W), the others do not.
+SPREAD_CASES = (
+    "matmul_4096", "matmul_8192", "matmul_fp8_8192", "matmul_tf32_8192", "attention_2048", "matmul_2048",
+    "matmul_float32_4096", "vecadd_100m",
+)  # fmt: skip
+ON_GPU = Requires(gpus=1, modules=("torch", "numba.cuda"))
 
 
 def _step_time(bench: Bench, *, case: str) -> dict[str, Samples]:
@@ -19,69 +25,29 @@ def _step_time(bench: Bench, *, case: str) -> dict[str, Samples]:
 
 def _measure(bench: Bench, case: str, *, watch: bool = True) -> MetricSamples:
     """The step's time, measured in a process of its own."""
-    from hpml_plugins.testing import Context, measure_point
-
-    inner = Benchmark(
-        "inner", _step_time, [Metric("time", "s", "lower")], grid={"case": [case]}, requires=Requires(gpus=1)
-    )
-    record = measure_point(inner, {"case": case}, Context(bench.node, watch=watch))
-    if record.status != "ok":
-        raise HpmlError(f"the inner point failed: {record.reason}")
-    return record.metrics["time"]
+    time = [Metric("time", "s", "lower")]
+    inner = Benchmark("inner", _step_time, time, grid={"case": [case]}, requires=Requires(gpus=1))
+    return measure_inner(bench, inner, {"case": case}, watch=watch)["time"]
 
 
 def measure_spread(bench: Bench, *, case: str) -> dict[str, float]:
-    """Coefficients of variation of the medians of ten runs of one point, each in a process of its own.
-
-    A step that is not held down has one regime: its boost is its time.
-    """
+    """Medians, and their coefficients of variation, of ten runs of one point, each in a process of its own."""
     runs = []
     for run in range(RUNS):
         bench.progress(f"run {run + 1} of {RUNS}", run / RUNS)
         runs.append(_measure(bench, case))
-    times = [statistics.median(run.samples) for run in runs]
-    boosts = [statistics.median(run.boost or run.samples) for run in runs]
-    bench.series("runs", {"time": times, "boost": boosts}, {"time": "s", "boost": "s"})
+    times = Samples.of([statistics.median(run.samples) for run in runs], "s")
+    boosts = Samples.of([statistics.median(run.boost or run.samples) for run in runs], "s")
+    bench.series("runs", {"time": times.values, "boost": boosts.values}, {"time": "s", "boost": "s"})
     if unsettled := sum(run.info["stopped"] not in ("settled", "converged") for run in runs):
         bench.warn(f"{unsettled} of {RUNS} runs neither converged nor settled")
     return {
-        "time": statistics.median(times),
-        "boost": statistics.median(boosts),
-        "time_variation": _variation(times),
-        "boost_variation": _variation(boosts),
+        "time": times.median,
+        "boost": boosts.median,
+        "time_variation": times.coefficient_of_variation,
+        "boost_variation": boosts.coefficient_of_variation,
     }
 
-
-def _variation(values: Sequence[float]) -> float:
-    """The coefficient of variation, n − 1."""
-    return statistics.stdev(values) / statistics.fmean(values)
-
-
-def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
-    """Median over pairs of (step's time watched / not watched) − 1; which goes first changes from pair to pair."""
-    ratios = []
-    for pair in range(RUNS // 2):
-        bench.progress(f"pair {pair + 1} of {RUNS // 2}", 2 * pair / RUNS)
-        order = (True, False) if pair % 2 else (False, True)
-        times = {watch: statistics.median(_measure(bench, case, watch=watch).samples) for watch in order}
-        ratios.append(times[True] / times[False])
-    return {"cost": statistics.median(ratios) - 1}
-
-
-#: The first six throttle on an H200 (700 W), the others do not.
-SPREAD_CASES = (
-    "matmul_4096",
-    "matmul_8192",
-    "matmul_fp8_8192",
-    "matmul_tf32_8192",
-    "attention_2048",
-    "matmul_2048",
-    "matmul_float32_4096",
-    "vecadd_100m",
-)
-#: Watching is needed to tell the regimes of a step that throttles: its cost is that of a step which does not.
-WATCHER_CASES = ("vecadd_100m", "matmul_float32_4096")
-ON_GPU = Requires(gpus=1, modules=("torch", "numba.cuda"))
 
 SPREAD = Benchmark(
     "harness_spread",
@@ -99,11 +65,25 @@ SPREAD = Benchmark(
     description="How far the median of one point moves over ten runs.",
     rounds=1,
 )
+
+
+def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
+    """Median over pairs of (step's time watched / not watched) − 1; which goes first changes from pair to pair."""
+    ratios = []
+    for pair in range(RUNS // 2):
+        bench.progress(f"pair {pair + 1} of {RUNS // 2}", 2 * pair / RUNS)
+        order = (True, False) if pair % 2 else (False, True)
+        times = {watch: statistics.median(_measure(bench, case, watch=watch).samples) for watch in order}
+        ratios.append(times[True] / times[False])
+    return {"cost": statistics.median(ratios) - 1}
+
+
 WATCHER = Benchmark(
     "harness_watcher",
     measure_watcher,
     [Metric("cost", "1", "lower", "share of the step's time")],
-    grid={"case": WATCHER_CASES},
+    # watching is needed to tell the regimes of a step that throttles: its cost is that of a step which does not
+    grid={"case": ("vecadd_100m", "matmul_float32_4096")},
     requires=ON_GPU,
     timeout=300,
     description="What watching the GPU through NVML costs the step that is measured.",

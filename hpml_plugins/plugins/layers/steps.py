@@ -1,22 +1,51 @@
-"""A layer's steps: forward alone, or forward and backward. Imports torch, so it is imported inside `measure` only."""
+"""The layers and VGG16, their steps and results, and the memory of a step. Imports torch: for use inside `measure`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import gc
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
 import torch
+from torch.nn import MaxPool2d, ReLU
+from torch.profiler import ProfilerActivity, profile
 
 from hpml_plugins import HpmlError
+from hpml_plugins.plugins.layers.layers import FEATURES, LAYERS, MODES, OUTPUTS
 
-MODES = ("forward", "training")
+#: How often `peak_memory` calls its step.
+PASSES = 2
+#: Of VGG16: ReLU before max pooling, as published, or after it.
+ORDERS = ("normal", "swapped")
+CLASSES = 1000
+
+
+def build(layer: str, device: str) -> Any:
+    """ReLU in place, MaxPool2d(2, 2), Conv2d(3, 128, 3, padding=1) or Linear(25088, 4096), on the device."""
+    with torch.device(device):
+        if layer == "relu":
+            return ReLU(inplace=True)
+        if layer == "maxpool":
+            return MaxPool2d(kernel_size=2, stride=2, padding=0)
+        if layer == "conv":
+            return torch.nn.Conv2d(3, 128, kernel_size=3, padding=1)
+        if layer == "linear":
+            return torch.nn.Linear(FEATURES, OUTPUTS)
+    raise HpmlError(f"no layer {layer!r}; use one of {', '.join(LAYERS)}")
+
+
+def tolerance(layer: str, device: str) -> float:
+    """Largest error against float64, as a share of the norm of the result."""
+    if layer in ("relu", "maxpool"):  # they select numbers of their input
+        return 0.0
+    # TF32, torch's default for convolutions on a GPU, rounds each factor by up to 2**-11
+    return 5e-3 if device == "cuda" and layer == "conv" and torch.backends.cudnn.allow_tf32 else 5e-5
 
 
 class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The identity, without a copy: what a layer before would hand over, which may be changed in place.
-
-    Autograd refuses to change a leaf in place; in a network, no layer's input is one.
-    """
+    """The identity without a copy, whose result may be changed in place; autograd refuses to change a leaf so."""
 
     @staticmethod
     def forward(ctx: Any, values: Any) -> Any:
@@ -30,10 +59,7 @@ class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is unt
 
 
 def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
-    """The step to time: the layer's output, or its gradients (of the input, then of the parameters).
-
-    Training takes random gradients of the output, made here. Raises HpmlError for another mode.
-    """
+    """The layer's output ("forward"), or gradients of input and parameters ("training"). Else raises HpmlError."""
     if mode == "forward":
 
         def forward() -> Any:
@@ -46,28 +72,20 @@ def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
     leaf = values.requires_grad_()
     with torch.no_grad():
         gradient = _random_gradient(layer(values.detach().clone()))
-
-    def training() -> Any:
-        return torch.autograd.grad(layer(SameMemory.apply(leaf)), [leaf, *layer.parameters()], gradient)
-
-    return training
+    return lambda: torch.autograd.grad(layer(SameMemory.apply(leaf)), [leaf, *layer.parameters()], gradient)
 
 
 def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
-    """The largest error of output and gradients, over the norm of the exact ones; 0 where they are the same.
+    """The largest error of output and gradients, over the norm of the exact ones. `values` is left as it is.
 
-    The output and the input's gradient are those of the whole batch, of which the first `rows` are looked at; the
-    parameters' gradients are those of these rows alone, for they are sums over the batch. `values` is left as it is.
+    Output and input's gradient are those of the whole batch, of which the first `rows` are compared; the parameters'
+    gradients, which are sums over the batch, are those of these rows alone.
     """
-    import copy
-
-    exact = copy.deepcopy(layer).double()
-    few = values[:rows].detach()
-    whole = _run(layer, values.detach().clone())
-    ours = [whole[0][:rows], whole[1][:rows], *_run(layer, few.clone(), whole[2][:rows])[3:]]
-    right = _run(exact, few.double(), whole[2][:rows].double())
-    pairs = zip(ours, [right[0], right[1], *right[3:]], strict=True)
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
+    gradient, (output, of_input, *_) = _run(layer, values.detach().clone())
+    few, gradient = values[:rows].detach(), gradient[:rows]
+    ours = [output[:rows], of_input[:rows], *_run(layer, few.clone(), gradient)[1][2:]]
+    _, exact = _run(copy.deepcopy(layer).double(), few.double(), gradient.double())
+    return max(float((a.double() - b).norm() / b.norm()) for a, b in zip(ours, exact, strict=True))
 
 
 def _random_gradient(output: Any) -> Any:
@@ -75,10 +93,81 @@ def _random_gradient(output: Any) -> Any:
     return torch.randn_like(output[:1]).expand_as(output).contiguous()
 
 
-def _run(layer: Any, values: Any, gradient: Any = None) -> list[Any]:
-    """Output, gradient of the input, the gradient of the output that was used, and those of the parameters."""
+def _run(layer: Any, values: Any, gradient: Any = None) -> tuple[Any, list[Any]]:
+    """The gradient of the output that was used; and the output, the input's gradient and those of the parameters."""
     leaf = values.requires_grad_()
     output = layer(SameMemory.apply(leaf))
     gradient = _random_gradient(output) if gradient is None else gradient
-    of_input, *of_parameters = torch.autograd.grad(output, [leaf, *layer.parameters()], gradient)
-    return [output.detach(), of_input, gradient, *of_parameters]
+    return gradient, [output.detach(), *torch.autograd.grad(output, [leaf, *layer.parameters()], gradient)]
+
+
+def build_vgg16(device: str, *, inplace: bool) -> Any:
+    """torchvision's VGG16 with its layers' own random weights; its ReLUs overwrite their input or do not."""
+    from torchvision.models import vgg16
+
+    with torch.device(device):
+        network = vgg16(weights=None, init_weights=False)
+    for module in network.modules():
+        if isinstance(module, ReLU):
+            module.inplace = inplace
+    return network
+
+
+def put_in_order(network: Any, order: str) -> int:
+    """Put each pair of ReLU and max pooling into this order; returns how many there are. Raises HpmlError for others.
+
+    Both take the larger of numbers, so they commute: max(0, max(a, b)) = max(max(0, a), max(0, b)).
+    """
+    if order not in ORDERS:
+        raise HpmlError(f"no order {order!r}; use one of {', '.join(ORDERS)}")
+    wanted = [ReLU, MaxPool2d] if order == "normal" else [MaxPool2d, ReLU]
+    layers = list(network.features)
+    pairs = 0
+    for i in range(len(layers) - 1):
+        if {type(layers[i]), type(layers[i + 1])} == set(wanted):
+            layers[i : i + 2] = sorted(layers[i : i + 2], key=lambda layer: wanted.index(type(layer)))
+            pairs += 1
+    network.features = torch.nn.Sequential(*layers)
+    return pairs
+
+
+def loss(network: Any, images: Any, classes: Any) -> Any:
+    """Cross entropy of the network's answer."""
+    return torch.nn.functional.cross_entropy(network(images), classes)
+
+
+def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
+    """In eval mode, by deterministic kernels: the output, and the gradient of the first convolution's weight."""
+    network.eval()
+    before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
+    with torch.no_grad():
+        output = network(images)
+    (gradient,) = torch.autograd.grad(loss(network, images[:2], classes[:2]), [network.features[0].weight])
+    torch.backends.cudnn.deterministic = before
+    return output, gradient
+
+
+def peak_memory(step: Callable[[], object], device: str) -> float:
+    """Bytes that torch allocated at once for one call of `step`, above what it held before.
+
+    On a GPU its allocator rounds up (512 B); on a CPU libraries that allocate for themselves (oneDNN) are not seen.
+    """
+    step()  # what it allocates for good is not counted
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        torch.cuda.synchronize()
+        return float(torch.cuda.max_memory_allocated() - before)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        kept = step()
+    del kept
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return float(highest_sum(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+
+
+def highest_sum(changes: Iterable[int]) -> int:
+    """The highest that a sum gets, from 0, as these are added one after the other."""
+    return max(accumulate(changes, initial=0))

@@ -17,7 +17,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Each of them drawn; the ratio and the layers beside the published figures."""
-    from hpml_plugins.plugins.memory.figures import FIGURES
+    """A chart of each; the ratio and the layers with the published figures."""
+    from hpml_plugins.plugins.memory.charts import FIGURES
 
-    return list(FIGURES)
+    return FIGURES

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.memory.networks import CLASSES, MODELS, SIDE, build
-from hpml_plugins.plugins.memory.trials import CARD, Trials, set_limit
+from hpml_plugins.plugins.memory.parts import MODELS
+from hpml_plugins.plugins.memory.search import CARD, Trials, set_limit
 
 #: Batches whose peaks tell how much an image needs, and so where the search begins.
 SMALL = (8, 24)
@@ -14,15 +16,13 @@ TOLERANCE = 0.005
 
 
 def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict[str, float]:
-    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU.
+    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU, without optimiser.
 
-    dtype: "float32" or "bfloat16", of parameters and activations alike.  limit: GiB that torch's allocator may have of
-    the card, which makes cards comparable; "card": all of it. No optimiser takes part. The batch that is found is run
-    again, and one at most 0.5 % (at least one image) larger has failed. Raises HpmlError for another dtype or limit.
+    dtype: "float32" or "bfloat16", of parameters and activations.  limit: see `set_limit`.  Else raises HpmlError.
     """
     import torch
 
-    from hpml_plugins.plugins.memory.search import largest_that_fits
+    from hpml_plugins.plugins.memory.holdings import build, make_images
 
     if dtype not in ("float32", "bfloat16"):
         raise HpmlError(f"memory_batch has no dtype {dtype!r}; use float32 or bfloat16")
@@ -34,40 +34,19 @@ def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict
     finite: list[bool] = []
 
     def train(batch: int) -> None:
-        images = torch.randn(batch, 3, SIDE, SIDE, device="cuda", dtype=kind)
-        classes = torch.randint(CLASSES, (batch,), device="cuda")
+        images, classes = make_images(batch, "cuda", kind)
         loss = torch.nn.functional.cross_entropy(network(images), classes)
         loss.backward()
         finite.append(bool(torch.isfinite(loss)))
 
-    def fits(batch: int) -> bool:
-        bench.progress(f"batch {batch}")
-        return trials.survives(lambda: train(batch))
-
-    def peak(batch: int) -> float:
-        torch.cuda.reset_peak_memory_stats()
-        bench.check(fits(batch), f"not even a batch of {batch} fits")
-        return float(torch.cuda.max_memory_allocated())
-
-    small, larger = (peak(batch) for batch in SMALL)
-    an_image = (larger - small) / (SMALL[1] - SMALL[0])
-    bench.check(an_image > 0, "a larger batch takes no more memory")
-    estimate = min(MOST, max(1, int(0.95 * (allowed - small) / an_image)))
-    found = largest_that_fits(fits, start=estimate, most=MOST, tolerance=TOLERANCE)
-    bench.check(found.largest > 0, "no batch fits")
-    at_largest = peak(found.largest)
+    small, larger = (trials.peaks(bench, partial(train, batch), f"a batch of {batch}")[0] for batch in SMALL)
+    per_image = (larger - small) / (SMALL[1] - SMALL[0])
+    bench.check(per_image > 0, "a larger batch takes no more memory")
+    estimate = min(MOST, max(1, int(0.95 * (allowed - small) / per_image)))
+    found, (peak,) = trials.largest(bench, train, "images", allowed, start=estimate, most=MOST, tolerance=TOLERANCE)
     bench.check(all(finite), "a loss is not finite")
-    bench.check(at_largest <= allowed, "more was allocated than the limit allows")
-    if found.too_large is None:
-        bench.warn(f"the search ended at its bound: more than {MOST} images may fit")
-    for refusal in dict.fromkeys(trials.refusals):
-        bench.warn(f"a batch failed, not for want of memory: {refusal}")
     bench.series("tries", {"batch": [n for n, _ in found.tries], "fitted": [float(ok) for _, ok in found.tries]})
-    return {
-        "batch": found.largest,
-        "peak": at_largest,
-        "image": (at_largest - small) / max(1, found.largest - SMALL[0]),
-    }
+    return {"batch": found.largest, "peak": peak, "image": (peak - small) / max(1, found.largest - SMALL[0])}
 
 
 MEMORY_BATCH = Benchmark(
@@ -80,7 +59,6 @@ MEMORY_BATCH = Benchmark(
     ],
     grid={"model": MODELS, "dtype": ("float32", "bfloat16"), "limit": (16, CARD)},
     requires=Requires(gpus=1, modules=("torch", "torchvision")),
-    version="1",
     timeout=300,
     description="The largest batch of 224 × 224 images that fits, within 16 GiB and on the whole card.",
     rounds=1,

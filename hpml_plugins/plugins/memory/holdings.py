@@ -1,21 +1,57 @@
-"""Who holds which memory: tensors by the storage behind them, each storage counted once, for its first claimant."""
+"""What is trained, and what its memory is for: tensors by storage, each counted once, and torch's allocator's blocks.
+
+Imports torch: for use inside `measure`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from torchvision import models
+
+from hpml_plugins import HpmlError
+from hpml_plugins.plugins.memory.parts import KEPT
+
+#: Pixels a side, and classes: ImageNet's.
+SIDE, CLASSES = 224, 1000
 #: Parts of a network's memory that tensors are claimed for, in the order in which they are claimed.
 PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activations")
 
 
-class Holdings:
-    """Storages with the part that they belong to.
+def build(model: str, device: str) -> Any:
+    """A torchvision classifier in training mode, in single precision, its random weights drawn on the device."""
+    if model not in models.list_models(module=models):
+        raise HpmlError(f"torchvision has no classifier {model!r}; see torchvision.models.list_models()")
+    with torch.device(device):
+        return models.get_model(model, weights=None).train()
 
-    A tensor is a view of a storage, and several tensors may share one: what takes memory is the storage, whole. Claimed
-    tensors are kept alive, so that no address can come to mean something else.
-    """
+
+def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
+    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes, (batch,) int64."""
+    images = torch.randn(batch, 3, SIDE, SIDE, device=device, dtype=dtype)
+    return images, torch.randint(CLASSES, (batch,), device=device)
+
+
+def build_optimiser(name: str, network: Any) -> Any:
+    """SGD with momentum 0.9, or Adam, over all parameters. Raises HpmlError for another name."""
+    if name == "sgd":
+        return torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    if name == "adam":
+        return torch.optim.Adam(network.parameters(), lr=1e-4)
+    raise HpmlError(f"no optimiser {name!r}; use one of {', '.join(KEPT)}")
+
+
+def parameter_bytes(network: Any) -> int:
+    """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 = 46,758,048."""
+    return sum(4 * int(parameter.numel()) for parameter in network.parameters())
+
+
+class Holdings:
+    """Storages, which several tensors may share, with the part that they belong to; kept alive until `release`."""
 
     def __init__(self) -> None:
         #: (device, address) → (part, bytes)
@@ -42,7 +78,6 @@ class Holdings:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Claim as activations whatever autograd saves for the backward pass within this block, in this thread."""
-        import torch
 
         def pack(tensor: Any) -> Any:
             self.claim("activations", [tensor])
@@ -61,13 +96,32 @@ class Holdings:
         self._alive.clear()
 
 
-def saved_in_graph(output: Any) -> Iterator[Any]:
-    """The tensors that the graph behind `output` has saved, found by walking it: a second way to the same answer.
+class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """`network`, whose saved tensors are claimed in `held` while `on`.
 
-    Nodes show what they saved as attributes `_saved_…`.
+    Autograd's hooks are a thread's, and DataParallel runs each replica in its own: so they are set in the forward pass.
     """
-    import torch
 
+    def __init__(self, network: Any, held: Holdings) -> None:
+        super().__init__()
+        self.network = network
+        self.held = held
+        self.on = False
+
+    def forward(self, images: Any) -> Any:
+        """The network's output."""
+        if not self.on:
+            return self.network(images)
+        for module in self.network.modules():
+            # A replica's parameters are plain tensors; DataParallel keeps them by this name.
+            self.held.claim("parameters", getattr(module, "_former_parameters", {}).values())
+            self.held.claim("buffers", (buffer for buffer in module._buffers.values() if buffer is not None))
+        with self.held.watching():
+            return self.network(images)
+
+
+def saved_in_graph(output: Any) -> Iterator[Any]:
+    """The tensors that the graph behind `output` has saved, as its nodes' attributes `_saved_…`: a second count."""
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -78,3 +132,32 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
             if name.startswith("_saved_") and isinstance(value := getattr(node, name), torch.Tensor):
                 yield value
         waiting += [following for following, _ in node.next_functions]
+
+
+class Occupied(NamedTuple):
+    """One device's memory by torch's allocator, B.
+
+    parts: part → bytes asked for; "other": not claimed.  allocated: rounded up.  lost: claims in no active block.
+    """
+
+    parts: Counter[str]
+    allocated: int
+    reserved: int
+    lost: int
+
+
+def occupied(segments: Iterable[Mapping[str, Any]], claimed: Mapping[int, str]) -> Occupied:
+    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.  claimed: address → part."""
+    parts: Counter[str] = Counter()
+    reserved = allocated = 0
+    missing = set(claimed)
+    for segment in segments:
+        reserved += segment["total_size"]
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                parts[claimed.get(address, "other")] += block["requested_size"]
+                allocated += block["size"]
+                missing.discard(address)
+            address += block["size"]
+    return Occupied(parts, allocated, reserved, len(missing))

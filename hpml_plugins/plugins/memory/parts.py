@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.memory.holdings import PARTS, Holdings, saved_in_graph
-from hpml_plugins.plugins.memory.networks import KEPT, MODELS, build, build_optimiser, parameter_bytes, pictures
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+
+MODELS = ("resnet18", "resnet50")
+#: Numbers that an optimiser keeps for each parameter: the momentum; Adam's first and second moment.
+KEPT = {"sgd": 1, "adam": 2}
 
 
 def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
-    """Bytes that a training step of `model` keeps at the end of its forward pass, by what they are for.
+    """Bytes that a training step of `model` keeps at the end of its forward pass: of storages, not of an allocator.
 
-    Counted are the storages behind the tensors, each once; the activations are what autograd saves for the backward
-    pass. No allocator is asked, so the numbers are those of any machine whose kernels save the same.  batch: images of
-    224 × 224. Raises HpmlError for an unknown model or optimiser.
+    optimiser: "sgd" or "adam".  batch: images of 224 × 224. Raises HpmlError for an unknown model or optimiser.
     """
     import torch
+    from torch.nn.functional import cross_entropy
 
-    if optimiser not in KEPT:
-        raise HpmlError(f"no optimiser {optimiser!r}; use one of {', '.join(KEPT)}")
+    from hpml_plugins.plugins.memory import holdings
+
     torch.manual_seed(bench.seed)
-    network = build(model, bench.device)
-    updates = build_optimiser(optimiser, network)
-    images, classes = pictures(batch, bench.device)
-    compare = torch.nn.functional.cross_entropy
+    network = holdings.build(model, bench.device)
+    updates = holdings.build_optimiser(optimiser, network)
+    images, classes = holdings.make_images(batch, bench.device)
     bench.progress("one step, so that gradients and the optimiser's state exist", 0.1)
-    compare(network(images), classes).backward()
+    cross_entropy(network(images), classes).backward()
     updates.step()
 
     bench.progress("counting", 0.6)
-    held = Holdings()
+    held = holdings.Holdings()
     held.claim_training(network, updates, [images, classes])
     with held.watching():
-        loss = compare(network(images), classes)
-    again = Holdings()
+        loss = cross_entropy(network(images), classes)
+    again = holdings.Holdings()
     again.claim_training(network, updates, [images, classes])
-    again.claim("activations", saved_in_graph(loss))
-    size = {part: held.nbytes(part) for part in PARTS}
+    again.claim("activations", holdings.saved_in_graph(loss))
+    size = {part: held.nbytes(part) for part in holdings.PARTS}
 
-    theory = parameter_bytes(network)
-    bench.check(
-        size["activations"] == again.nbytes("activations"), "saved tensors differ from those found in the graph"
-    )
+    theory = holdings.parameter_bytes(network)
+    saved = again.nbytes("activations")
+    bench.check(size["activations"] == saved, "saved tensors differ from those found in the graph")
     bench.check(size["parameters"] == theory, "parameters differ from 4 bytes each")
     bench.check(size["gradients"] == theory, "gradients differ from 4 bytes a parameter")
     # Adam counts its steps in a scalar of 4 bytes for each tensor of parameters.
@@ -49,9 +48,7 @@ def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str
     total = sum(size.values())
     return {
         "parameter_size": theory,
-        "gradients": size["gradients"],
-        "optimiser_state": size["optimiser_state"],
-        "activations": size["activations"],
+        **{part: size[part] for part in ("gradients", "optimiser_state", "activations")},
         "other": size["buffers"] + size["data"],
         "total": total,
         "ratio": total / theory,
@@ -72,7 +69,6 @@ MEMORY_PARTS = Benchmark(
     ],
     grid={"model": MODELS, "optimiser": tuple(KEPT), "batch": (8,)},
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
-    version="1",
     timeout=120,
     description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
     rounds=1,

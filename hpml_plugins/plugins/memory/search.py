@@ -1,17 +1,26 @@
-"""Finding the largest size that fits: pure, so that it can be tested without a GPU that runs out of memory."""
+"""The largest size that fits into a GPU's memory: out-of-memory is an answer, after which the process goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hpml_plugins import Bench, HpmlError
+
+GIB = 2**30
+CARD = "card"
+#: Left of a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the brim that fails.
+SPARE = GIB // 2
+#: How CUDA's libraries say that they could not allocate, where torch's own allocator was not asked.
+_OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @dataclass(frozen=True)
 class Found:
-    """The largest size that was seen to fit, 0 for none, and the smallest seen not to, None where none was met.
-
-    tries: each size tried and whether it fitted, in order.
-    """
+    """The largest size that fitted, 0 for none; the smallest that did not, None for none; all tries, in order."""
 
     largest: int
     too_large: int | None
@@ -23,34 +32,114 @@ def largest_that_fits(
 ) -> Found:
     """Search for the largest n in 1 … most with fits(n), in steps that double from `start`, then by bisection.
 
-    start: where to begin; a good estimate saves tries, a bad one costs a few.  tolerance: stop once the smallest n that
-    did not fit is no further away than this share of the largest that did; 0 searches to the last one. Where what fits
-    does not depend on n alone (a fragmented memory), the answer is still an n that fitted, with one beyond it that did
-    not; no n is tried twice. Raises ValueError for a start outside 1 … most.
+    tolerance: the search ends once the smallest n that did not fit is no further away than this share of the largest
+    that did. Where memory is fragmented, the answer is still an n that fitted, with one beyond it that did not; no n is
+    tried twice. Raises ValueError for a start outside 1 … most.
     """
     if not 1 <= start <= most:
         raise ValueError(f"start is {start}, not within 1 … {most}")
     tries: list[tuple[int, bool]] = []
+    low, high = 0, most + 1
 
-    def fitted(size: int) -> bool:
-        tries.append((size, bool(fits(size))))
-        return tries[-1][1]
+    def attempt(size: int) -> bool:
+        nonlocal low, high
+        fitted = bool(fits(size))
+        low, high = (size, high) if fitted else (low, size)
+        tries.append((size, fitted))
+        return fitted
 
-    low, high = 0, None
     step = max(1, start // 32)
-    if fitted(start):
-        low = start
-        while high is None and low < most:
-            size = min(most, low + step)
-            low, high = (size, None) if fitted(size) else (low, size)
+    if attempt(start):
+        while low < most and attempt(min(most, low + step)):
             step *= 2
     else:
-        high = start
-        while low == 0 and high > 1:
-            size = max(1, high - step)
-            low, high = (size, high) if fitted(size) else (0, size)
+        while high > 1 and not attempt(max(1, high - step)):
             step *= 2
-    while high is not None and high - low > max(1, int(tolerance * low)) and high > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fitted(middle) else (low, middle)
-    return Found(low, high, tuple(tries))
+    while low and high <= most and high - low > max(1, int(tolerance * low)):
+        attempt((low + high) // 2)
+    return Found(low, high if high <= most else None, tuple(tries))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether this is torch's OutOfMemoryError, or a RuntimeError of CUDA, cuDNN or cuBLAS that says the same."""
+    import torch
+
+    said = isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+    return isinstance(error, torch.OutOfMemoryError) or said
+
+
+class Trials:
+    """Runs steps that may run out of GPU memory, and gives everything back after each.
+
+    cleanup: drops what an interrupted step has left.  refusals: why steps failed otherwise, counted as not fitting.
+    """
+
+    def __init__(self, devices: Sequence[int], cleanup: Callable[[], object] = lambda: None) -> None:
+        self.devices = devices
+        self.cleanup = cleanup
+        self.refusals: list[str] = []
+
+    def survives(self, step: Callable[[], object]) -> bool:
+        """Whether the step came to its end. Memory that it took is free again, whichever way it ended."""
+        import torch
+
+        try:
+            step()
+            for device in self.devices:
+                torch.cuda.synchronize(device)
+            done = True
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                self.refusals.append(" ".join(str(error).split())[:200])
+            done = False
+        # Only here are the error and its traceback gone, and with them the frames that hold the step's tensors.
+        self.cleanup()
+        gc.collect()
+        torch.cuda.empty_cache()
+        return done
+
+    def peaks(self, bench: Bench, step: Callable[[], object], what: str) -> list[float]:
+        """The most that torch had allocated on each device during the step, B. Checks that the step, `what`, fits."""
+        import torch
+
+        for device in self.devices:
+            torch.cuda.reset_peak_memory_stats(device)
+        bench.check(self.survives(step), f"{what} does not fit")
+        return [float(torch.cuda.max_memory_allocated(device)) for device in self.devices]
+
+    def largest(
+        self, bench: Bench, run: Callable[[int], object], what: str, allowed: float, **search: Any
+    ) -> tuple[Found, list[float]]:
+        """Search for the largest size that `run` survives, within `allowed` B; what was found, and its `peaks`."""
+
+        def fits(size: int) -> bool:
+            bench.progress(f"{size} {what}")
+            return self.survives(partial(run, size))
+
+        found = largest_that_fits(fits, **search)
+        bench.check(found.largest > 0, f"not even one of the {what} fits")
+        peaks = self.peaks(bench, partial(run, found.largest), "what fitted once")
+        bench.check(max(peaks) <= allowed, "more was allocated than the limit allows")
+        if found.too_large is None:
+            bench.warn(f"the search ended at its bound: more than {found.largest} {what} may fit")
+        for refusal in dict.fromkeys(self.refusals):
+            bench.warn(f"a try failed, not for want of memory: {refusal}")
+        return found, peaks
+
+
+def set_limit(bench: Bench, limit: float | str, devices: Sequence[int]) -> float:
+    """Let torch's allocator have no more than `limit` GiB of each card, without the CUDA context; returns that in B.
+
+    limit: GiB, or "card" for all that is free but SPARE; the point is skipped where less is free. Raises HpmlError.
+    """
+    import torch
+
+    if limit != CARD and (isinstance(limit, str) or limit <= 0):
+        raise HpmlError(f"limit is {limit!r}; use a number of GiB, or {CARD!r} for all of the card")
+    free = min(torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) for device in devices)
+    allowed = free - SPARE if isinstance(limit, str) else limit * GIB
+    if allowed > free:
+        bench.skip(f"a limit of {limit:g} GiB is more than the {free / GIB:.1f} GiB that are free on the card")
+    for device in devices:
+        torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info(device)[1], device)
+    return float(allowed)

@@ -1,11 +1,11 @@
-"""PALEO: the time of a model predicted from FLOP, bytes and a card's published peak, and held against this node's."""
+"""PALEO: the time of a model predicted from FLOP, bytes and a card's published peak, and compared with this node's."""
 
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.paleo.communication import COMMUNICATION
-from hpml_plugins.plugins.paleo.measuring import MEASURE
-from hpml_plugins.plugins.paleo.predicting import PREDICT
+from hpml_plugins.plugins.paleo.measure import MEASURE
+from hpml_plugins.plugins.paleo.predict import PREDICT
 
 
 @hookimpl
@@ -17,6 +17,6 @@ def hpml_benchmarks() -> list[Benchmark]:
 @hookimpl
 def hpml_figures() -> list[Figure]:
     """The charts `predicted`, `against` and `ppp`; the tables `sums` and `communication`."""
-    from hpml_plugins.plugins.paleo.figures import make_figures
+    from hpml_plugins.plugins.paleo.charts import FIGURES
 
-    return make_figures()
+    return FIGURES

@@ -9,7 +9,7 @@ from hpml_plugins.plugins.paleo.formulas import FLOAT32, ring_all_reduce_time
 
 
 def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
-    """Sum the gradients of a model over the ranks, all in one buffer; their bytes, and the time of one all-reduce."""
+    """All-reduce the gradients of a model, all in one buffer; their bytes, and the time of one all-reduce."""
     import torch
     import torch.distributed as dist
 
@@ -26,10 +26,7 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
 
 
 def measure(bench: Bench, *, model: str, ranks: int) -> dict[str, Any]:
-    """All-reduce of the float32 gradients of `model` over `ranks` GPUs of this node; over gloo where there is none.
-
-    Raises HpmlError for fewer than two ranks and for an unknown model.
-    """
+    """All-reduce of the float32 gradients of `model`, over gloo without GPUs. Raises HpmlError for a single rank."""
     if ranks < 2:
         raise HpmlError(f"{ranks} rank exchanges nothing; use two or more")
     if bench.device == "cpu" and ranks > 2:
@@ -55,7 +52,6 @@ COMMUNICATION = Benchmark(
     ],
     grid={"model": ("resnet50", "vgg16"), "ranks": (2, 4, 8)},
     requires=Requires(gpus="ranks", cpu_fallback=True, modules=("torch", "torchvision")),
-    version="1",
     timeout=120,
     description=f"All-reduce of a model's gradients ({FLOAT32} B each) on the GPUs of one node.",
 )

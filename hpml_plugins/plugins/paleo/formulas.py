@@ -1,8 +1,52 @@
-"""PALEO's arithmetic: a layer's time from its FLOP and bytes, and what a backward pass costs. Pure functions."""
+"""PALEO's arithmetic: the time of a layer from its FLOP and bytes, in each precision. Nothing here imports torch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hpml_plugins import GpuType, HpmlError, ModelCount, published_figures
+
 FLOAT32 = 4  # B
+
+
+class Precision(NamedTuple):
+    """width: of a number in memory, B.  capability: the least compute capability, its first number, that computes it.
+
+    tolerance: relative error (2-norm) of logits against float64 up to which they count as right.
+    """
+
+    width: int
+    capability: int
+    tolerance: float
+
+
+PRECISIONS = {
+    "float64": Precision(8, 2, 1e-9),
+    "float32": Precision(FLOAT32, 0, 1e-3),
+    "tf32": Precision(FLOAT32, 8, 2.5e-2),  # float32 in memory, rounded on its way into a tensor core
+    "bfloat16": Precision(2, 8, 2e-1),
+    "float16": Precision(2, 5, 5e-2),
+}
+
+
+def find_precision(dtype: str) -> Precision:
+    """The precision of this name. Raises HpmlError, naming the known ones, for another."""
+    if dtype not in PRECISIONS:
+        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(PRECISIONS)}")
+    return PRECISIONS[dtype]
+
+
+def published_peak(gpu: GpuType, dtype: str) -> tuple[str, float] | None:
+    """The field of gpus.yaml that a precision is compared with (float64: tensor cores' if any), and its FLOP/s."""
+    fields = ("float64_tensor", "float64") if dtype == "float64" else (dtype,)
+    return next(((field, peak) for field in fields if (peak := gpu.peak(field))), None)
+
+
+def default_ppp(of: str) -> float:
+    """PALEO's own default, of "compute" or "communication": hpml_plugins/data/published.yaml."""
+    (figure,) = published_figures("platform_percent_of_peak", of)
+    return figure.value
 
 
 def layer_time(flop: float, nbytes: float, peak: float, bandwidth: float, ppp: float = 1.0) -> float:
@@ -28,30 +72,9 @@ def bytes_of_batch(nbytes: float, parameters: int, batch: int, width: int) -> fl
     """Bytes that a layer reads and writes for a batch: inputs and results once an input, weights once.
 
     nbytes: of one input in float32, weights included.  parameters: of the layer.  width: B of a number.
-    VGG16's last layer, 4096 → 1000: 16,408,384 B for one picture in float32, of which weights 16,388,000; for 32
-    pictures 16,388,000 + 32 · 20,384 = 17,040,288.
     """
     weights = min(nbytes, FLOAT32 * parameters)
     return (weights + (nbytes - weights) * batch) * width / FLOAT32
-
-
-def backward_flop(flop: float, first: float = 0.0) -> float:
-    """FLOP of the backward pass of a layer: as many as forward for its inputs' gradient, and again for its weights'.
-
-    first: FLOP of those of its operations that read the model's own input, whose gradient nobody asks for.
-    Source: Qi et al., ICLR 2017, section 3, and their code, which skips a first layer's data gradient (`backprop`).
-    """
-    return 2 * flop - first
-
-
-def backward_bytes(nbytes: float, has_weights: bool, first: float = 0.0) -> float:
-    """Bytes of the backward pass of a layer with weights: twice forward's; without: once.
-
-    Each of the two gradients reads two and writes one of the three tensors (input, weights, result) that the forward
-    pass reads and writes, or their gradients, which are as large. Without weights there is one gradient.
-    first: bytes of the operation that reads the model's own input.
-    """
-    return 2 * nbytes - first if has_weights else nbytes
 
 
 def ring_all_reduce_time(nbytes: float, ranks: int, link: float, ppp: float = 1.0) -> float:
@@ -63,3 +86,68 @@ def ring_all_reduce_time(nbytes: float, ranks: int, link: float, ppp: float = 1.
     if ranks < 2:
         raise ValueError(f"{ranks} rank exchanges nothing; use two or more")
     return 2 * (ranks - 1) / ranks * nbytes / (ppp * link)
+
+
+class LayerCost(NamedTuple):
+    """FLOP and bytes of one layer's own operations for a batch; training: forward and backward together."""
+
+    layer: str
+    type: str
+    flop: float
+    nbytes: float
+    training_flop: float
+    training_bytes: float
+
+
+def layer_costs(count: ModelCount, batch: int = 1, dtype: str = "float32") -> list[LayerCost]:
+    """The layers that compute or move anything, in the model's order; the model's own operations have the layer "".
+
+    The backward pass of a layer has as many FLOP as forward for the gradient of its inputs, and again for that of its
+    weights. Each gradient reads two and writes one of the three tensors (input, weights, result) that the forward pass
+    reads and writes, or their gradients, which are as large. The operation that reads the model's own input, taken to
+    be the first one made of multiply-adds, needs no gradient of it. Bytes of a precision are those of float32 by width.
+    Source: Qi et al., ICLR 2017, section 3, and their code, which skips a first layer's data gradient (`backprop`).
+    """
+    width = find_precision(dtype).width
+    first = next((operation for operation in count.operations if operation.multiply_adds), None)
+    costs = []
+    for layer, work in count.layers.items():
+        if not (work.multiply_adds or work.bytes):
+            continue
+        parameters = count.layer_parameters[layer]
+        flop = float(work.flops * batch)
+        nbytes = bytes_of_batch(work.bytes, parameters, batch, width)
+        training_flop, training_bytes = 3 * flop, (3 if parameters else 2) * nbytes
+        if first and first.layer == layer:
+            training_flop -= 2.0 * first.multiply_adds * batch
+            training_bytes -= bytes_of_batch(first.bytes, parameters, batch, width) if parameters else 0.0
+        costs.append(LayerCost(layer, count.layer_types[layer], flop, nbytes, training_flop, training_bytes))
+    return costs
+
+
+class Prediction(NamedTuple):
+    """What PALEO says of a model on a GPU type.
+
+    peak_of: the field of gpus.yaml.  peak: FLOP/s.  bandwidth: B/s.  at_peak: FLOP / peak alone, as if memory were free
+    and no FLOP wasted, s.  forward, training: by `layer_time`, layer by layer, and summed, s.  layers: forward, s.
+    """
+
+    gpu: str
+    peak_of: str
+    peak: float
+    bandwidth: float
+    at_peak: float
+    forward: float
+    training: float
+    layers: Sequence[float]
+
+
+def predict(costs: Sequence[LayerCost], gpu: GpuType, dtype: str, ppp: float) -> Prediction | None:
+    """The prediction for a GPU type; None where it has no published peak in that precision."""
+    if not (published := published_peak(gpu, dtype)):
+        return None
+    field, peak = published
+    layers = [layer_time(cost.flop, cost.nbytes, peak, gpu.bandwidth, ppp) for cost in costs]
+    training = sum(layer_time(cost.training_flop, cost.training_bytes, peak, gpu.bandwidth, ppp) for cost in costs)
+    at_peak = sum(cost.flop for cost in costs) / peak
+    return Prediction(gpu.name, field, peak, gpu.bandwidth, at_peak, sum(layers), training, layers)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.paleo import precisions
-from hpml_plugins.plugins.paleo.predicting import MODELS
-
-if TYPE_CHECKING:
-    from hpml_plugins.plugins.paleo.costs import LayerCost
+from hpml_plugins.plugins.paleo.formulas import LayerCost, find_precision, layer_costs, published_peak
+from hpml_plugins.plugins.paleo.predict import MODELS
 
 #: s of sampling a whole pass.
 BUDGET = 0.3
@@ -19,36 +16,31 @@ BUDGET = 0.3
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
     """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
 
-    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: "float32" (TF32
-    forbidden), "tf32", "float64", "bfloat16" or "float16", of weights, activations and gradients.
-    Raises HpmlError for an unknown model or precision, and for a model that cannot be traced or taken apart; skips
-    where the node lacks the precision, and batches on a CPU.
+    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: of all tensors;
+    "float32" forbids TF32.  Raises HpmlError for others, and for a model that cannot be traced.
     """
     from hpml_plugins import count_model
-    from hpml_plugins.plugins.paleo.costs import layer_costs
 
     if batch < 1:
         raise HpmlError(f"batch is {batch}; use 1 or more")
     capability = bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""
-    if reason := precisions.lacks(dtype, bench.device, capability):
+    if reason := why_not(dtype, bench.device, capability):
         bench.skip(reason)
     if bench.device == "cpu" and batch > 1:
         bench.skip(f"a batch of {batch} is measured on GPUs only")
     bench.progress("counting", 0.0)
     costs = layer_costs(count_model(model), batch, dtype)
 
-    # not at the top: they import torch
-    from hpml_plugins.plugins.paleo.layers import take_apart, time_alone, time_synchronised
-    from hpml_plugins.plugins.paleo.network import Network
+    import torch
+
+    from hpml_plugins.plugins.paleo.network import Network, relative_error, time_alone, time_synchronised
 
     if bench.device == "cpu":
-        import torch
-
         # small layers on many threads measure how threads wait for one another; and for one core a sum can be compared
         torch.set_num_threads(1)
     network = Network(model, dtype, batch, bench.device, bench.seed)
     error = network.error()
-    tolerance = precisions.TOLERANCE[dtype]
+    tolerance = find_precision(dtype).tolerance
     bench.check(error < tolerance, f"scores differ from float64's on the CPU by {error:.1e} of their length")
 
     bench.progress("timing the whole", 0.2)
@@ -57,16 +49,17 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
     if bench.device == "cuda":
         visible = bench.time(network.forward, launch="visible", budget=BUDGET, name="forward_visible")
 
-    graph = take_apart(network.network, model)
+    graph = network.graph()
     layers, scores = time_alone(bench, graph, network.images)
-    bench.check(_close(scores, network.forward(), tolerance), "layer by layer the scores differ from the whole's")
+    agree = relative_error(scores, network.forward()) <= tolerance
+    bench.check(agree, "layer by layer the scores differ from the whole's")
     passes = time_synchronised(graph, network.images, layers)
 
     network.network.train()
     training = bench.time(network.train, budget=BUDGET, name="training")
     bench.check(network.gradients_finite(), "the loss or a gradient is not finite")
 
-    precisions.say_which_peak(bench, dtype)
+    warn_of_unknown_peak(bench, dtype)
     attach_layers(bench, costs, layers, passes)
     hidden = sum(layer.seconds for layer in layers)
     synchronised = Samples.of([sum(taken) for taken in passes], "s")
@@ -83,34 +76,50 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
     }
 
 
+def why_not(dtype: str, device: str, capability: str) -> str:
+    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
+    least = find_precision(dtype).capability
+    if device == "cpu" and dtype not in ("float32", "float64"):
+        return f"{dtype} is measured on GPUs only"
+    if device != "cpu" and capability and int(capability.partition(".")[0]) < least:
+        return f"{dtype} needs compute capability {least}.0, this card has {capability}"
+    return ""
+
+
+def warn_of_unknown_peak(bench: Bench, dtype: str) -> None:
+    """Warn where the measured rate has no published peak to be compared with."""
+    if bench.device == "cpu":
+        bench.warn("no platform percent of peak: no published peak of a CPU")
+    elif not (gpu := bench.peaks):
+        bench.warn(f"no platform percent of peak: unknown card {bench.node.gpu}: no published peak")
+    elif not published_peak(gpu, dtype):
+        bench.warn(f"no platform percent of peak: {gpu.name} has no published {dtype} peak")
+
+
 def attach_layers(bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]) -> None:
     """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between synchronisations."""
     synchronised = [statistics.median(each) for each in zip(*passes, strict=True)]
-    rows: dict[str, dict[str, Any]] = {}
-    for layer, seconds in zip(layers, synchronised, strict=True):
-        row = rows.setdefault(layer.path, {"leaf": True, "calls": 0, "alone": 0.0, "synchronised": 0.0})
-        row["leaf"] = row["leaf"] and layer.leaf
-        row["calls"] += 1
-        row["alone"] += layer.seconds
-        row["synchronised"] += seconds
-    for path, row in rows.items():
+    rows = []
+    for path in dict.fromkeys(layer.path for layer in layers):
+        calls = [(layer, seconds) for layer, seconds in zip(layers, synchronised, strict=True) if layer.path == path]
+        leaf = all(layer.leaf for layer, _ in calls)
         # a leaf of torch.fx may have modules of its own inside (attention has its projection)
-        inside = [cost for cost in costs if cost.layer == path or (row["leaf"] and cost.layer.startswith(f"{path}."))]
-        row["type"] = next((cost.type for cost in inside if cost.layer == path), "")
-        row["flops"] = sum(cost.flop for cost in inside)
-        row["bytes"] = sum(cost.nbytes for cost in inside)
-    if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows.values())) > 0:
+        inside = [cost for cost in costs if cost.layer == path or (leaf and cost.layer.startswith(f"{path}."))]
+        rows.append(
+            {
+                "layer": path,
+                "type": next((cost.type for cost in inside if cost.layer == path), ""),
+                "calls": len(calls),
+                "flops": sum(cost.flop for cost in inside),
+                "bytes": sum(cost.nbytes for cost in inside),
+                "alone": sum(layer.seconds for layer, _ in calls),
+                "synchronised": sum(seconds for _, seconds in calls),
+            }
+        )
+    if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows)) > 0:
         bench.warn(f"{missing / 1e9:.3g} GFLOP were counted in layers that were not timed alone")
-    columns: dict[str, list[float | str]] = {"layer": list(rows)}
-    for name in ("type", "calls", "flops", "bytes", "alone", "synchronised"):
-        columns[name] = [row[name] for row in rows.values()]
     units = {"calls": "1", "flops": "FLOP", "bytes": "B", "alone": "s", "synchronised": "s"}
-    bench.series("layers", columns, units)
-
-
-def _close(found: Any, wanted: Any, tolerance: float) -> bool:
-    difference = (found.double() - wanted.double()).norm() / wanted.double().norm()
-    return bool(difference <= tolerance)
+    bench.series("layers", {name: [row[name] for row in rows] for name in ("layer", "type", *units)}, units)
 
 
 MEASURE = Benchmark(
@@ -118,12 +127,7 @@ MEASURE = Benchmark(
     measure,
     metrics=[
         Metric("forward", "s", "lower", "of the whole batch; on a GPU its own time, launches hidden"),
-        Metric(
-            "forward_visible",
-            "s",
-            "lower",
-            "the same as a loop of passes takes it: launches show where they are slower",
-        ),
+        Metric("forward_visible", "s", "lower", "as a loop of passes takes it: launches show where they are slower"),
         Metric("layers_hidden", "s", "lower", "sum over layers, each timed alone, launches hidden"),
         Metric("layers_synchronised", "s", "lower", "sum over layers in a pass with a synchronisation after each"),
         Metric("hidden_ratio", "1", None, "layers_hidden / forward"),
@@ -134,7 +138,6 @@ MEASURE = Benchmark(
     ],
     grid={"model": MODELS, "dtype": ("float32", "tf32", "float64"), "batch": (1, 32)},
     requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "torchvision", "fvcore")),
-    version="1",
     timeout=180,
     description="A forward pass and a training step, whole and layer by layer, against their FLOP: percent of peak.",
 )

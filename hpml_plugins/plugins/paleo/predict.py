@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, gpu_types
-from hpml_plugins.plugins.paleo.precisions import default_ppp, require_precision
+from hpml_plugins.plugins.paleo.formulas import Prediction, default_ppp, find_precision, layer_costs, predict
 
-#: Of which the metrics are: one CUDA device of it, half of the board.
+#: The GPU type of the metrics: one CUDA device of it, half of the board.
 REFERENCE = "Tesla K80"
 MODELS = ("vgg16", "googlenet", "resnet50")
 
@@ -13,52 +13,32 @@ MODELS = ("vgg16", "googlenet", "resnet50")
 def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
     """Predict the time of one picture's forward pass and training step for every GPU type that publishes a peak.
 
-    model: as `hpml_plugins.count_model` takes it.  dtype: "float32", "float64", "tf32", "bfloat16" or "float16".
-    Raises HpmlError for an unknown model or precision; skips where the K80 of the metrics has no peak in that
-    precision, and names the other types that have none.
+    model: as `hpml_plugins.count_model` takes it.  Raises HpmlError for an unknown model or precision.
     """
     from hpml_plugins import count_model
-    from hpml_plugins.plugins.paleo.costs import layer_costs, predict
 
-    require_precision(dtype)
+    find_precision(dtype)
     ppp = default_ppp("compute")
     count = count_model(model)
     costs = layer_costs(count, 1, dtype)
     bench.check(sum(cost.flop for cost in costs) == count.total.flops, "FLOP of the layers differ from the model's")
     bench.check(count.total.flops == count.torch_flops, "fvcore's count differs from torch's own flop_counter")
 
-    found = {gpu.name: (gpu, predict(costs, gpu, dtype, ppp)) for gpu in gpu_types()}
-    predicted = {name: (gpu, one) for name, (gpu, one) in found.items() if one}
-    if lacking := [name for name, (_, one) in found.items() if not one]:
+    found = {gpu.name: predict(costs, gpu, dtype, ppp) for gpu in gpu_types()}
+    if lacking := [name for name, prediction in found.items() if not prediction]:
         bench.warn(f"left out, no published {dtype} peak: {', '.join(lacking)}")
-    if REFERENCE not in predicted:
+    if not (reference := found.get(REFERENCE)):
         bench.skip(f"{REFERENCE}, of which the metrics are, has no published {dtype} peak")
-    times = [one for _, one in predicted.values()]
+    predictions = [prediction for prediction in found.values() if prediction]
     bench.series(
         "gpus",
-        {
-            "gpu": list(predicted),
-            "peak_of": [one.peak_of for one in times],
-            "peak": [one.peak for one in times],
-            "bandwidth": [gpu.bandwidth for gpu, _ in predicted.values()],
-            "at_peak": [one.at_peak for one in times],
-            "forward": [one.forward for one in times],
-            "training": [one.training for one in times],
-        },
+        {name: [getattr(prediction, name) for prediction in predictions] for name in Prediction._fields[:-1]},
         {"peak": "FLOP/s", "bandwidth": "B/s", "at_peak": "s", "forward": "s", "training": "s"},
     )
-    _, reference = predicted[REFERENCE]
+    names = ("layer", "type", "flops", "bytes", "training_flops", "training_bytes")
     bench.series(
         "layers",
-        {
-            "layer": [cost.layer for cost in costs],
-            "type": [cost.type for cost in costs],
-            "flops": [cost.flop for cost in costs],
-            "bytes": [cost.nbytes for cost in costs],
-            "training_flops": [cost.training_flop for cost in costs],
-            "training_bytes": [cost.training_bytes for cost in costs],
-            "k80_forward": reference.layers,
-        },
+        {**dict(zip(names, zip(*costs, strict=True), strict=True)), "k80_forward": reference.layers},
         {"flops": "FLOP", "bytes": "B", "training_flops": "FLOP", "training_bytes": "B", "k80_forward": "s"},
     )
     return {"k80_at_peak": reference.at_peak, "k80_forward": reference.forward, "k80_training": reference.training}
@@ -74,7 +54,6 @@ PREDICT = Benchmark(
     ],
     grid={"model": MODELS, "dtype": ("float32", "float64")},
     requires=Requires(modules=("torch", "torchvision", "fvcore")),
-    version="1",
     timeout=120,
     description="PALEO: predicted time of one picture on every GPU type with published peaks; the metrics are a K80's.",
     rounds=1,

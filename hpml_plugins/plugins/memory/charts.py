@@ -1,4 +1,4 @@
-"""Memory: the parts as stacked bars, the ratio and the number of layers beside the published figures."""
+"""Memory: the parts as stacked bars, the ratio and the number of layers with the published figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Table, bar_chart, dot_chart, published_figures
-from hpml_plugins.plugins.memory.stack import ACTIVATION
+from hpml_plugins.plugins.memory.layers import ACTIVATION
 
 KEPT = ("parameters", "gradients", "optimiser_state", "activations", "other")
 ON_CARD = (*KEPT, "working", "slack", "context")
@@ -33,11 +33,8 @@ def ratio(records: Sequence[Record]) -> Table:
     names = ("who", "model", "gpus", "parameter_size", "card", "ratio")
     ours = Table.of_records(records, *names[3:])
     rows = list(ours.extended(lambda row: {"who": f"{row['machine']}, batch {row['batch']}"}).select(*names).rows())
-    for row, values in _published("memory"):
-        rows.append(
-            {**row, "parameter_size": values["parameter_size"], "card": values["used"], "ratio": values["ratio"]}
-        )
-    return Table.of(rows, {"parameter_size": "B", "card": "B", "ratio": "1"})
+    rows += [{**row, **values, "card": values["used"]} for row, values in _published("memory")]
+    return Table.of(rows, {"parameter_size": "B", "card": "B", "ratio": "1"}).select(*names)
 
 
 def batch(records: Sequence[Record]) -> Table:
@@ -85,10 +82,10 @@ CARD_BARS = bar_chart(("machine", "model", "GPUs: {gpus}", "batch {batch}"), MEM
 RATIO_DOTS = dot_chart(("model", "GPUs: {gpus}"), RATIO, "who")
 BATCH_DOTS = dot_chart(("model", "limit"), BATCH, ("machine", "dtype"))
 LAYER_DOTS = dot_chart(("who", "GPUs: {gpus}", "limit"), FIT, parts=("conv", "linear"))
-FIGURES = (
+FIGURES = [
     Figure("kept", "What a training step keeps in memory", ("memory_parts",), kept, KEPT_BARS),
     Figure("card", "GPU memory in use during training", ("memory_card",), card, CARD_BARS),
     Figure("ratio", "Memory in use relative to parameters × 4 bytes", ("memory_card",), ratio, RATIO_DOTS),
     Figure("batch", "The largest batch that fits", ("memory_batch",), batch, BATCH_DOTS),
     Figure("layers", "How many layers fit", ("memory_layers",), layers, LAYER_DOTS),
-)
+]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, GpuType, Record, Rule, Table, dot_chart, find_gpu, line_chart
-from hpml_plugins.plugins.paleo.formulas import layer_time, percent_of_peak, ring_all_reduce_time
-from hpml_plugins.plugins.paleo.precisions import default_ppp, published_peak
+from hpml_plugins.plugins.paleo import formulas
 
 Row = dict[str, Any]
 #: Metrics of `paleo_measure` that the table `sums` shows.
@@ -26,7 +25,7 @@ def card(record: Record) -> GpuType | None:
 def _peak(record: Record) -> tuple[str | None, float | None]:
     """(which published peak, FLOP/s) of the Record's GPU at its precision."""
     gpu = card(record)
-    return (gpu and published_peak(gpu, str(record.params["dtype"]))) or (None, None)
+    return (gpu and formulas.published_peak(gpu, str(record.params["dtype"]))) or (None, None)
 
 
 def predicted(records: Sequence[Record]) -> Table:
@@ -67,9 +66,9 @@ def layers(records: Sequence[Record]) -> Table:
         if not row["peak"]:
             return found
         work = (row["flops"], row["bytes"], row["peak"], row["bandwidth"])
-        share = percent_of_peak(row["flops"], row["alone"], row["peak"]) if row["alone"] else None
-        predicted = layer_time(*work, default_ppp("compute"))
-        return {**found, "predicted": predicted, "at_peak": layer_time(*work), "ppp": share}
+        share = formulas.percent_of_peak(row["flops"], row["alone"], row["peak"]) if row["alone"] else None
+        predicted = formulas.layer_time(*work, formulas.default_ppp("compute"))
+        return {**found, "predicted": predicted, "at_peak": formulas.layer_time(*work), "ppp": share}
 
     units = {"measured": "s", "predicted": "s", "at_peak": "s", "ppp": "1"}
     shown = ("machine", "model", "batch", "layer", "number", "type", "flops", "bytes", *units)
@@ -82,22 +81,16 @@ def sums(records: Sequence[Record]) -> Table:
     achieved FLOP/s divided by the published peak.
     """
     ratios = ("training / forward", "PPP forward", "PPP training")
-    table = Table.of_records(
-        records,
-        *SUMS,
-        "rate",
-        "training_rate",
-        more=lambda record: dict(zip(("peak of", "peak"), _peak(record), strict=True)),
-    )
 
-    def compared(row: Row) -> Row:
-        peak, rates = row["peak"], (row["rate"], row["training_rate"])
-        values = (row["training"] / row["forward"], *(rate / peak if peak else None for rate in rates))
-        return dict(zip(ratios, values, strict=True))
+    def compare(record: Record) -> Row:
+        peak_of, peak = _peak(record)
+        training, forward = record.metrics["training"].median, record.metrics["forward"].median
+        rates = (record.metrics[name].median for name in ("rate", "training_rate"))
+        values = (training / forward, *(rate / peak if peak else None for rate in rates))
+        return {"precision": record.params["dtype"], "peak of": peak_of, **dict(zip(ratios, values, strict=True))}
 
-    chosen = ("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
-    named = table.select(*table.columns, precision="dtype")
-    return named.extended(compared, dict.fromkeys(ratios, "1")).select(*chosen)
+    table = Table.of_records(records, *SUMS, more=compare, units=dict.fromkeys(ratios, "1"))
+    return table.select("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
 
 
 def communication(records: Sequence[Record]) -> Table:
@@ -110,20 +103,14 @@ def communication(records: Sequence[Record]) -> Table:
         link = gpu.nvlink / 2 if gpu and gpu.nvlink else None
         if not link:
             return dict.fromkeys(("predicted", "link", "PPP"))
-        nbytes, share = record.metrics["bytes"].median, default_ppp("communication")
-        predicted = ring_all_reduce_time(nbytes, int(record.params["ranks"]), link, share)
+        nbytes, share = record.metrics["bytes"].median, formulas.default_ppp("communication")
+        predicted = formulas.ring_all_reduce_time(nbytes, int(record.params["ranks"]), link, share)
         return {"predicted": predicted, "link": link, "PPP": record.metrics["bus_bandwidth"].median / link}
 
     units = {"predicted": "s", "link": "B/s", "PPP": "1"}
     table = Table.of_records(records, "bytes", "time", "bus_bandwidth", more=predict, units=units)
-    named = {
-        "measured": "time",
-        "predicted": "predicted",
-        "bus bandwidth": "bus_bandwidth",
-        "link": "link",
-        "PPP": "PPP",
-    }
-    return table.select("machine", "model", "ranks", "bytes", **named)
+    renamed = {"measured": "time", "predicted": "predicted", "bus bandwidth": "bus_bandwidth"}
+    return table.select("machine", "model", "ranks", "bytes", **renamed, link="link", PPP="PPP")
 
 
 PREDICTED = dot_chart("gpu", Axis("forward", "predicted time per image", "s", log=True), "model", panel="dtype")
@@ -136,6 +123,14 @@ AGAINST = line_chart(
     lines=False,
     also=["layer"],
 )
+PPP = line_chart(
+    Axis("number", "layer with multiply-adds, in the model's order"),
+    Axis("ppp", "share of the published peak", "%", zero=True),
+    ("model", "batch {batch}"),
+    panel="machine",
+    rules=[Rule("y", formulas.default_ppp("compute"), "PALEO's default")],
+    also=["layer"],
+)
 AGAINST_CAPTION = (
     "Layers with multiply-adds, float32, the largest batch; each layer is timed alone with its launch hidden. Above "
     "the dashed line a layer is slower than predicted. at_peak: predicted for a platform without losses."
@@ -145,21 +140,12 @@ PPP_CAPTION = (
     "all layers. Above 100 % an algorithm needs fewer FLOP than were counted. Processors without a published peak are "
     "in the table only."
 )
-
-
-def make_figures() -> list[Figure]:
-    """The figures of the plugin."""
-    number = Axis("number", "layer with multiply-adds, in the model's order")
-    share = Axis("ppp", "share of the published peak", "%", zero=True)
-    rule = Rule("y", default_ppp("compute"), "PALEO's default")
-    ppp = line_chart(number, share, ("model", "batch {batch}"), panel="machine", rules=[rule], also=["layer"])
-    measure = ("paleo_measure",)
-    return [
-        Figure("predicted", "Predicted time per image on every GPU type", ("paleo_predict",), predicted, PREDICTED),
-        Figure("against", "Predicted and measured time of each layer", measure, layers, AGAINST, AGAINST_CAPTION),
-        Figure("ppp", "Platform percent of peak of each layer", measure, layers, ppp, PPP_CAPTION),
-        Figure("sums", "The sum of the layers and the whole pass", measure, sums),
-        Figure(
-            "communication", "All-reduce of the gradients and the links' peak", ("paleo_communication",), communication
-        ),
-    ]
+FIGURES = [
+    Figure("predicted", "Predicted time per image on every GPU type", ("paleo_predict",), predicted, PREDICTED),
+    Figure(
+        "against", "Predicted and measured time of each layer", ("paleo_measure",), layers, AGAINST, AGAINST_CAPTION
+    ),
+    Figure("ppp", "Platform percent of peak of each layer", ("paleo_measure",), layers, PPP, PPP_CAPTION),
+    Figure("sums", "The sum of the layers and the whole pass", ("paleo_measure",), sums),
+    Figure("communication", "All-reduce of the gradients and the links' peak", ("paleo_communication",), communication),
+]

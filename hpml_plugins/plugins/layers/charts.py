@@ -8,6 +8,14 @@ from typing import Any
 from hpml_plugins import Axis, Figure, Record, Rule, Table, dot_chart
 
 Row = dict[str, Any]
+#: Column → the series and its column of which it is the largest value, and the unit.
+WATCHED = {
+    "flop_rate": ("work", "rate", "FLOP/s"),
+    "power": ("power", "power", "W"),
+    "energy": ("power", "energy", "J"),
+    "highest_power": ("gpu0", "power", "W"),
+    "memory_in_use": ("gpu0", "memory_used", "B"),
+}
 
 
 def layers(records: Sequence[Record]) -> Table:
@@ -15,33 +23,24 @@ def layers(records: Sequence[Record]) -> Table:
     mean during repeated runs (energy counter); energy: per pass. highest_power and memory_in_use: maxima over the
     whole point.
     """
-    units = {"flop_rate": "FLOP/s", "power": "W", "energy": "J", "highest_power": "W", "memory_in_use": "B"}
-    table = Table.of_records(records, "time", "memory", more=_watched, units=units)
-    return table.extended(_per_input, {"time_per_input": "s", "memory_per_input": "B"})
+    units = {name: unit for name, (_, _, unit) in WATCHED.items()}
 
+    def watched(record: Record) -> Row:
+        found = _device(record)
+        for name, (series, column, _) in WATCHED.items():
+            columns = record.series[series].columns if series in record.series else {}
+            found[name] = max(columns.get(column, ()), default=None)
+        return found
 
-def _watched(record: Record) -> Row:
-    columns = {
-        "flop_rate": ("work", "rate"),
-        "power": ("power", "power"),
-        "energy": ("power", "energy"),
-        "highest_power": ("gpu0", "power"),
-        "memory_in_use": ("gpu0", "memory_used"),
-    }
-    return _device(record) | {name: _highest(record, *where) for name, where in columns.items()}
+    def per_input(row: Row) -> Row:
+        return {f"{name}_per_input": row[name] and row[name] / row["batch"] for name in ("time", "memory")}
 
-
-def _per_input(row: Row) -> Row:
-    return {f"{name}_per_input": row[name] / row["batch"] if row[name] else row[name] for name in ("time", "memory")}
+    table = Table.of_records(records, "time", "memory", more=watched, units=units)
+    return table.extended(per_input, {"time_per_input": "s", "memory_per_input": "B"})
 
 
 def _device(record: Record) -> Row:
     return {"device": record.benchmark.rpartition("_")[2]}
-
-
-def _highest(record: Record, series: str, column: str) -> float | None:
-    found = record.series.get(series)
-    return max(found.numbers(column), default=None) if found and column in found.columns else None
 
 
 def swap(records: Sequence[Record]) -> Table:
@@ -49,18 +48,17 @@ def swap(records: Sequence[Record]) -> Table:
     Whiskers: 95 % interval of the median; where it includes zero, no gain is established. In place: ReLUs overwrite
     their input, as in torchvision.
     """
+
+    def saved(row: Row) -> Row:
+        speedups = {f"time_saved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
+        ratio = row["swapped_memory"] / row["memory"] if row["memory"] else None
+        memory = {"memory_ratio": ratio, "memory_saved": None if ratio is None else 1 - ratio}
+        return {name: speedup and 1 - 1 / speedup for name, speedup in speedups.items()} | memory
+
     # Version 1 had one point per order and no speed-up.
     both = [record for record in records if "speedup" in record.metrics]
     names = ("time", "swapped_time", "memory", "swapped_memory")
-    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(_saved, {"memory_ratio": "1"})
-
-
-def _saved(row: Row) -> Row:
-    ends = {"time_saved": "speedup", "time_saved_low": "speedup_low", "time_saved_high": "speedup_high"}
-    saved = {name: 1 - 1 / row[speedup] if row[speedup] else None for name, speedup in ends.items()}
-    known = row["memory"] and row["swapped_memory"] is not None
-    ratio = row["swapped_memory"] / row["memory"] if known else None
-    return {**saved, "memory_ratio": ratio, "memory_saved": None if ratio is None else 1 - ratio}
+    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(saved, {"memory_ratio": "1"})
 
 
 LAYERS = dot_chart(
@@ -79,7 +77,7 @@ SWAP = dot_chart(
     high="time_saved_high",
     rules=[Rule("x", 0, "no difference")],
 )
-FIGURES = (
+FIGURES = [
     Figure("layers", "Single layers: time, memory and power", ("layers_cuda", "layers_cpu"), layers, LAYERS),
     Figure("swap", "VGG16 with max pooling before ReLU", ("swap_cuda", "swap_cpu"), swap, SWAP),
-)
+]

@@ -1,0 +1,117 @@
+"""The benchmarks `layers_cuda` and `layers_cpu`: one layer alone, its time, memory and, on a GPU, power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+
+LAYERS = ("relu", "maxpool", "conv", "linear")
+MODES = ("forward", "training")
+#: One image, (channels, height, width), and the numbers that enter VGG16's first linear layer.
+IMAGE = (3, 224, 224)
+FEATURES = 512 * 7 * 7
+OUTPUTS = 4096
+#: How often the largest tensor, and copies of it, are held at once, with room to spare.
+ROOM = 6
+#: s of sampling; there are many points.
+BUDGET = 1.0
+#: s of load before the power is measured, so that clocks and power have settled; s over which it is measured, of which
+#: a step of the card's energy counter (some tens of milliseconds) is a few per cent; and calls in each, at most.
+SETTLE, LASTS, MOST_CALLS = 0.3, 1.2, 50_000
+
+
+def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
+    """Time one layer over `batch` rows in single precision, hot; on a GPU the series `power` has its average power.
+
+    layer: see `steps.build`.  mode: see `steps.step_of`.  Raises HpmlError for another layer or mode.
+    """
+    import torch
+
+    from hpml_plugins.plugins.layers import steps
+
+    if bench.device == "cpu" and (needed := ROOM * largest_bytes(layer, batch)) > bench.node.ram:
+        bench.skip(f"needs {needed / 2**30:.0f} GiB of memory, this node has {bench.node.ram / 2**30:.0f}")
+    torch.manual_seed(bench.seed)
+    module = steps.build(layer, bench.device)
+    values = torch.randn(input_shape(layer, batch), device=bench.device)
+    bench.progress("checking against float64", 0.0)
+    error = steps.error_against_float64(module, values)
+    bench.check(error <= steps.tolerance(layer, bench.device), "output or gradients differ from float64")
+
+    step = steps.step_of(module, values, mode)
+    memory = steps.peak_memory(step, bench.device)
+    bench.progress("timing", 0.3)
+    time = bench.time(step, budget=BUDGET)
+    if work := flop(layer, batch, mode):
+        bench.series("work", {"flop": [work], "rate": [work / time.median]}, {"flop": "FLOP", "rate": "FLOP/s"})
+    if bench.device == "cuda":
+        bench.progress("power", 0.8)
+        if columns := bench.once("power", lambda: measure_power(bench, step, time.median)):
+            bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
+    return {"time": time, "rate": batch / time, "memory": memory}
+
+
+def measure_power(bench: Bench, step: Callable[[], object], seconds: float) -> dict[str, list[float]]:
+    """Average power and energy of a call of a step that takes so long; where the energy is not known, a warning."""
+    import torch
+
+    def repeat(lasting: float) -> int:
+        calls = min(MOST_CALLS, max(1, math.ceil(lasting / seconds)))
+        for _ in range(calls):
+            step()
+        torch.cuda.synchronize()
+        return calls
+
+    repeat(SETTLE)
+    with bench.meter() as meter:
+        calls = repeat(LASTS)
+    if meter.energy is None:
+        bench.warn(f"power is not known: {meter.problem}")
+        return {}
+    joules = meter.energy
+    return {"power": [joules / meter.seconds], "energy": [joules / calls], "calls": [calls], "time": [meter.seconds]}
+
+
+def input_shape(layer: str, batch: int) -> tuple[int, ...]:
+    """(batch, 3, 224, 224), or (batch, 25088) for the linear layer."""
+    return (batch, FEATURES) if layer == "linear" else (batch, *IMAGE)
+
+
+def flop(layer: str, batch: int, mode: str) -> int:
+    """FLOP of a convolution or linear layer without bias, else 0; the backward pass is two products of that size."""
+    multiply_adds = {"conv": 128 * 224 * 224 * 3 * 3**2, "linear": FEATURES * OUTPUTS}.get(layer, 0)
+    return 2 * batch * multiply_adds * (3 if mode == "training" else 1)
+
+
+def largest_bytes(layer: str, batch: int) -> int:
+    """Bytes of the largest tensor: the convolution's output, the linear layer's weight or input, or the images."""
+    if layer == "linear":
+        return 4 * FEATURES * max(batch, OUTPUTS)
+    return 4 * (128 if layer == "conv" else 3) * 224 * 224 * batch
+
+
+LAYERS_CUDA = Benchmark(
+    "layers_cuda",
+    measure,
+    metrics=(
+        Metric("time", "s", "lower", "of one pass over the batch"),
+        Metric("rate", "1/s", "higher", "rows of the batch over the time"),
+        Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond input and weights"),
+    ),
+    grid={"layer": LAYERS, "mode": MODES, "batch": (256,)},
+    requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch",)),
+    timeout=120,
+    description="ReLU, max pooling, convolution and linear layer alone, on one GPU: time, memory and power.",
+)
+LAYERS_CPU = replace(
+    LAYERS_CUDA,
+    name="layers_cpu",
+    grid={"layer": LAYERS, "mode": MODES, "batch": (8, 256)},
+    requires=Requires(modules=("torch",)),
+    timeout=300,
+    description="ReLU, max pooling, convolution and linear layer alone, on the CPU: time and memory.",
+)
