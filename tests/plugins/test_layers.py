@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from charted import picture
 
-from hpml_plugins import Bench, HpmlError, Node, Record, Series
+from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.charts import FIGURES, layers, swap
-from hpml_plugins.plugins.layers.layers import flop, input_shape, largest_bytes
+from hpml_plugins.plugins.layers.layers import flop, input_shape, largest_bytes, measure_energy
 from hpml_plugins.store import current_records
 from hpml_plugins.testing import Context, measure_point
 
@@ -236,3 +236,14 @@ def test_records_of_a_point_an_order_are_not_drawn() -> None:
     assert current_records([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
     assert len(swap(old)) == 0
     assert swap([*old, new]) == swap([new])
+
+
+def test_the_energy_of_a_layer_comes_with_its_power_and_the_idle_part(
+    gpu_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Samples.of([0.4, 0.5], "J", power=500.0, gross=0.6, calls=2000.0)
+    monkeypatch.setattr(Bench, "energy", lambda bench, step: found)
+    bench = Bench(gpu_node, {}, gpus=1)
+    assert measure_energy(bench, lambda: None) == found
+    assert bench.attached["power"].columns == {"power": [500.0], "energy": [0.6], "calls": [2000.0], "time": [2.4]}
+    assert measure_energy(Bench(gpu_node, {}), lambda: None) is None  # on the CPU

@@ -17,6 +17,7 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
+from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.store import atomic_write
 
 Backend = Literal["nccl", "gloo"]
@@ -33,6 +34,7 @@ class RankResult:
     warnings: list[str] = field(default_factory=list)
     attached: dict[str, Series] = field(default_factory=dict)
     data: dict[str, dict[str, str | float]] = field(default_factory=dict)
+    work: dict[str, DeclaredWork] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
 
 

@@ -224,6 +224,7 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
             warning = text if everywhere or index == 0 else f"rank {index}: {text}"
             bench.warnings += [warning] * (warning not in bench.warnings)
         bench.used_data |= result.data
+        bench.declared_work = result.work | bench.declared_work  # of several ranks the first one's
         bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
     return [result.value for result in results]
 

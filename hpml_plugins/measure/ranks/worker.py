@@ -58,8 +58,8 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     try:
         with use_sources(group.sources), rank.connected():
             value, bench = function(rank, *args), rank.bench
-            found = RankResult(value, None, bench.checks, bench.warnings, bench.attached, bench.used_data)
-            group.leave(index, found)
+            of_bench = bench.checks, bench.warnings, bench.attached, bench.used_data, bench.declared_work
+            group.leave(index, RankResult(value, None, *of_bench))
         end_compilers()
     except BaseException as error:
         group.leave(index, RankResult(error=_error(index, error)))

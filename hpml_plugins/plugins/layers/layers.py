@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
 LAYERS = ("relu", "maxpool", "conv", "linear")
 MODES = ("forward", "training")
@@ -19,13 +18,10 @@ OUTPUTS = 4096
 ROOM = 6
 #: s of sampling; there are many points.
 BUDGET = 1.0
-#: s of load before the power is measured, so that clocks and power have settled; s over which it is measured, of which
-#: a step of the card's energy counter (some tens of milliseconds) is a few per cent; and calls in each, at most.
-SETTLE, LASTS, MOST_CALLS = 0.3, 1.2, 50_000
 
 
 def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any]:
-    """Time one layer over `batch` rows in single precision, hot; on a GPU the series `power` has its average power.
+    """Time one layer over `batch` rows in single precision, hot; on a GPU its energy too.
 
     layer: see `steps.build`.  mode: see `steps.step_of`.  Raises HpmlError for another layer or mode.
     """
@@ -48,32 +44,21 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
     time = bench.time(step, budget=BUDGET)
     if work := flop(layer, batch, mode):
         bench.series("work", {"flop": [work], "rate": [work / time.median]}, {"flop": "FLOP", "rate": "FLOP/s"})
-    if bench.device == "cuda":
-        bench.progress("power", 0.8)
-        if columns := bench.once("power", lambda: measure_power(bench, step, time.median)):
-            bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
-    return {"time": time, "rate": batch / time, "memory": memory}
+        rounds_to_tf32 = layer == "conv" and bench.device == "cuda" and torch.backends.cudnn.allow_tf32
+        bench.work(flop=work, dtype="tf32" if rounds_to_tf32 else "float32")
+    return {"time": time, "rate": batch / time, "memory": memory, "energy": measure_energy(bench, step)}
 
 
-def measure_power(bench: Bench, step: Callable[[], object], seconds: float) -> dict[str, list[float]]:
-    """Average power and energy of a call of a step that takes so long; where the energy is not known, a warning."""
-    import torch
-
-    def repeat(lasting: float) -> int:
-        calls = min(MOST_CALLS, max(1, math.ceil(lasting / seconds)))
-        for _ in range(calls):
-            step()
-        torch.cuda.synchronize()
-        return calls
-
-    repeat(SETTLE)
-    with bench.meter() as meter:
-        calls = repeat(LASTS)
-    if meter.energy is None:
-        bench.warn(f"power is not known: {meter.problem}")
-        return {}
-    joules = meter.energy
-    return {"power": [joules / meter.seconds], "energy": [joules / calls], "calls": [calls], "time": [meter.seconds]}
+def measure_energy(bench: Bench, step: Callable[[], object]) -> Samples | None:
+    """Energy of a call on a GPU, and the series `power`: mean power and energy with the idle part, under that load."""
+    if bench.device == "cpu":
+        return None
+    bench.progress("energy", 0.8)
+    if energy := bench.energy(step):
+        power, gross, calls = (float(energy.info[name]) for name in ("power", "gross", "calls"))
+        columns = {"power": [power], "energy": [gross], "calls": [calls], "time": [calls * gross / power]}
+        bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
+    return energy
 
 
 def input_shape(layer: str, batch: int) -> tuple[int, ...]:
@@ -101,6 +86,7 @@ LAYERS_CUDA = Benchmark(
         Metric("time", "s", "lower", "of one pass over the batch"),
         Metric("rate", "1/s", "higher", "rows of the batch over the time"),
         Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond input and weights"),
+        Metric("energy", "J", "lower", "of one pass, above that of the idle card"),
     ),
     grid={"layer": LAYERS, "mode": MODES, "batch": (256,)},
     requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch",)),

@@ -91,7 +91,7 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
 UTILISATION = Benchmark(
     "tta_utilisation", measure_utilisation, METRICS,
     {"trick": trick_names(), "data": CIFARS, "seconds": (20, 180)},
-    Requires(gpus=1, data="data", modules=(*TORCH, "pynvml")), timeout=600, rounds=1,
+    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1,
     description="ResNet-50, batch 128, trained for some seconds: GPU core and memory utilisation, power.",
 )  # fmt: skip
 UTILISATION_CPU = replace(
