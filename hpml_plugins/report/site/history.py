@@ -99,7 +99,7 @@ def _entry(metric: TrackedMetric, points: list[list[Any]]) -> dict[str, Any]:
 
 
 def _lines(
-    history: History, metric: TrackedMetric, label: str, changes: Mapping[tuple[str, str, str], tuple[Change, ...]]
+    history: History, metric: TrackedMetric, label: str, changes: Mapping[tuple[str, str, str], list[Change]]
 ) -> Iterator[dict[str, Any]]:
     """What the page draws of a point: of each machine its numbers and failures, by the commits' places."""
     for number, machine in enumerate(history.machines):
