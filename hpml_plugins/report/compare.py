@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import estimate, format_point, times
+from hpml_plugins.model.formatting import format_point, times
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
+from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import current_records
 
 #: Machine, or "" where machines are compared; benchmark; point.
@@ -173,8 +174,8 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         found = each.difference
         if formatted:
-            a, b = (f"{estimate(side.estimate, each.unit)} {side.regime}".rstrip() for side in (each.a, each.b))
-            row |= {"A": a, "B": b, "B against A": _against(found), "verdict": found.verdict}
+            row |= {"A": spell_samples(each.a, each.unit), "B": spell_samples(each.b, each.unit)}
+            row |= {"B against A": _against(found), "verdict": found.verdict}
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": found.times}
             row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}

@@ -138,7 +138,7 @@ class RunReport:
                 seen.add(record.plugin)
                 name, samples = next(iter(record.metrics.items()))
                 point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
-                yield f"  {point}: {name} {spell_samples(samples)}"
+                yield f"  {point}: {name} {spell_samples(samples, samples.unit)}"
         for status in ("failed", "skipped"):
             reasons = Counter(record.reason for record in self.records if record.status == status)
             if reasons:
@@ -157,21 +157,20 @@ class RunReport:
 
 def measure_rounds(
     tasks: Sequence[tuple[Declared, Params]],
-    rounds: Sequence[int],
     run: str,
     measure: Callable[[int], Record | None],
     report: RunReport,
 ) -> list[Record | None]:
     """Measure all rounds of all points, in random order. Returns what the rounds of each gave, as one Record.
 
-    rounds: of each point; one that failed or was skipped has no further one.  run: the name of this run.  measure:
-    measures a round of the point of this number; None where its commit gives no Record.
+    A point that failed or was skipped has no further round.  run: the name of this run.  measure: measures a round of
+    the point of this number; None where its commit gives no Record.
     """
     measured: list[list[Record | None]] = [[] for _ in tasks]
-    for number in schedule(range(len(tasks)), rounds.__getitem__, run):
+    for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
         (declared, params), done = tasks[number], measured[number]
         if not done or _needs_more(done, run):
-            which = f"round {len(done) + 1} of {rounds[number]}: " if rounds[number] > 1 else ""
+            which = f"round {len(done) + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
             report.start_point(f"{which}{declared.benchmark} {formatting.format_point(params)}")
             done.append(measure(number))
         report.finish_round()

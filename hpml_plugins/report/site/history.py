@@ -14,6 +14,7 @@ from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.page import graph_link, write_page, write_static
+from hpml_plugins.report.tables import spell_samples
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
@@ -117,9 +118,7 @@ def _lines(
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
-                "newest": f"{formatting.estimate(newest.estimate, metric.unit)} {newest.regime}".strip()
-                if newest
-                else "failed",
+                "newest": spell_samples(newest, metric.unit) if newest else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
                 "shares": describe_shares(current[1], history.roof(machine.name), metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],

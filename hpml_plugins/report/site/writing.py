@@ -36,7 +36,7 @@ def write_site(
         dates = {commit: float(repo.get_date(commit)) for commit in revisions}
         history = read_history(
             Path(conf.results_dir), metrics, declarations, revisions, dates,
-            lambda damage: problems.append(str(damage)),
+            problems.append,
         )  # fmt: skip
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
