@@ -9,6 +9,7 @@ import importlib.metadata
 import itertools
 import posixpath
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,9 +18,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import PAGES, POLICY, SiteError, static, write_static
+from hpml_plugins.report.site.page import PAGES, POLICY
 
 #: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
@@ -33,8 +35,8 @@ FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
 MOST_LINES = 8
 
 _FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
-#: A CDN's file, by its name without version and `.min` → the distribution that has it, "" for our own `static/`, and
-#: its path there. Matching by name survives new versions in asv's addresses.
+#: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path there. Matching by
+#: name survives new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.js": ("js.jquery", "js/jquery/resources/jquery-3.6.1.min.js"),
     "jquery.flot.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.min.js"),
@@ -43,11 +45,10 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.flot.categories.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.categories.min.js"),
     "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
     "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
-    # No installable package carries these three; ours do what asv's pages ask of them.
-    "jquery.flot.orderbars.js": ("", "order_bars.js"),
-    "stupidtable.js": ("", "table_sort.js"),
-    "md5.js": ("", "hash.js"),
 }
+#: No installable package carries these three; ours, in `static/vendor/`, do what asv's pages ask of them.
+OWN: Final = ("jquery.flot.orderbars.js", "stupidtable.js", "md5.js")
+STATIC: Final = Path(__file__).parent / "static"
 #: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted by them.
 FONTS = tuple(f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg"))
 #: A tag that loads a script, a style or a picture, and the address.
@@ -60,12 +61,13 @@ _INLINE_SCRIPT = re.compile(r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\
 def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
     """Make the folder that asv published complete: nothing in it asks another host for anything.
 
-    Doing it twice changes nothing. Raises SiteError naming the address that a page would still load from another host,
+    Doing it twice changes nothing. Raises HpmlError naming the address that a page would still load from another host,
     the package that is missing, or what this asv does not have.
     """
     index = html_dir / "index.html"
     if not index.is_file():
-        raise SiteError("asv has not written index.html; run `asv publish`", str(html_dir))
+        raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
+    shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     text = localize(index.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
         ours = [(label, page) for label, _, page in PAGES if "index.html" not in page and label != "Regressions"]
@@ -76,7 +78,6 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         # In front of asv's user interface and behind what that stands on.
         text = _insert(text, _script_tag(text, "asv_ui.js"), f'<script src="{FIXES}"></script>\n')
     index.write_text(text, encoding="utf-8")
-    write_static(html_dir, FIXES)
     write_empty_summaries(html_dir, benchmarks)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
@@ -90,15 +91,14 @@ def localize(text: str, html_dir: Path) -> str:
         if not _REMOTE.match(address):
             return found[0]
         name = plain_name(address)
-        if tag not in ("script", "link") or name not in ASSETS:
-            raise SiteError(
+        if tag not in ("script", "link") or name not in (*ASSETS, *OWN):
+            raise HpmlError(
                 f"{address} would be loaded from the network, and no local file is known for it; "
                 "add one to hpml_plugins/report/site/asv_page.py",
                 "index.html",
             )
-        place = html_dir / "vendor" / name
-        place.parent.mkdir(exist_ok=True)
-        place.write_bytes(read_installed(*ASSETS[name]))
+        if name in ASSETS:
+            (html_dir / "vendor" / name).write_bytes(read_installed(*ASSETS[name]))
         if name == "bootstrap.css":
             (html_dir / "fonts").mkdir(exist_ok=True)
             for font in FONTS:
@@ -117,19 +117,17 @@ def plain_name(address: str) -> str:
 
 
 def read_installed(package: str, path: str) -> bytes:
-    """A file of an installed package, "" for ours. Raises SiteError where it is missing or has another layout."""
-    if not package:
-        return static(path)
+    """A file of an installed package. Raises HpmlError where it is missing or has another layout."""
     # Read as data: importing these packages would pull in the web framework that they are made for.
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        raise SiteError(
+        raise HpmlError(
             f"the pages need the package {package!r}, which is not installed: pip install {package}"
         ) from None
     found = Path(str(distribution.locate_file(path)))
     if not found.is_file():
-        raise SiteError(f"{package} {distribution.version} has no {path}; install the version in pyproject.toml")
+        raise HpmlError(f"{package} {distribution.version} has no {path}; install the version in pyproject.toml")
     return found.read_bytes()
 
 
@@ -152,7 +150,7 @@ def _script_tag(text: str, address: str) -> str:
 
 def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
-        raise SiteError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
+        raise HpmlError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
     return text.replace(before, inserted + before, 1)
 
 

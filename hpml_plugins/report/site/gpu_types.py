@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import RegistryError
+from hpml_plugins.errors import HpmlError, RegistryError
 from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
-from hpml_plugins.report.site.page import SiteError, day
+from hpml_plugins.report.site.page import day
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
@@ -36,7 +36,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_costs(folder: Path) -> Costs:
-    """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
+    """The prices in `gpu-prices.yaml` of a folder. Raises HpmlError naming what is wrong with it."""
     path = folder / PRICES_FILE
     if not path.is_file():
         return Costs({})
@@ -44,10 +44,10 @@ def read_costs(folder: Path) -> Costs:
         costs, _ = read_yaml(path, Costs)
     except RegistryError as error:
         what = f"{error.what}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`"
-        raise SiteError(what, error.where) from None
+        raise HpmlError(what, error.where) from None
     for name, price in costs.prices.items():
         if not 0 < price <= _DEAREST:
-            raise SiteError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))
+            raise HpmlError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))
     return costs
 
 

@@ -13,7 +13,7 @@ from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.shares import describe_shares
-from hpml_plugins.report.site.page import graph_link, write_page, write_static
+from hpml_plugins.report.site.page import graph_link, write_page
 from hpml_plugins.report.tables import spell_samples
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
         "colours": COLOURS,
     }
     (folder / "index.json").write_bytes(msgspec.json.encode(index_of_all))
-    write_static(html_dir, "history.js", "chart.js")
     write_page(html_dir, "history.html", project=project)
 
 

@@ -27,7 +27,7 @@ from hpml_plugins.model.differences import differences
 from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
-from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
+from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
 Step = tuple[int, int, float, float, float]
@@ -270,7 +270,6 @@ def write_regressions(
     found.sort(key=lambda item: (-item[1].first, -item[1].size, item[0].metric.title, item[0].label, _where(item[0])))
     shown = [_show(each, change, history, branches) for each, change in found[:LISTED]]
     write_feed(html_dir / "regressions.xml", shown, project)
-    write_static(html_dir, "lists.js")
     write_page(html_dir, "regressions.html", project=project, shown=shown, total=len(found), looked=len(series))
 
 

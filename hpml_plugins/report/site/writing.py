@@ -14,7 +14,7 @@ from hpml_plugins.report.reading import read_history, tracked_metrics
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
-from hpml_plugins.report.site.page import write_page, write_static
+from hpml_plugins.report.site.page import write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
 
@@ -40,7 +40,6 @@ def write_site(
         )  # fmt: skip
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
-        write_static(html_dir, "site.css", "gpus.js")
         matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
         write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=datetime.datetime.now(datetime.UTC))
         branches, limits = regressions.read_settings(conf, repo, revisions) if revisions else ({}, None)
