@@ -139,7 +139,7 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     address, count = found["toy", "size=10"]
     assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
     assert (count, len(found)) == (5, 3)
-    assert stored_lines([]) == []
+    assert list(stored_lines([])) == []
 
 
 def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(history: History, tmp_path: Path) -> None:

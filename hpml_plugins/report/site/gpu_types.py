@@ -171,7 +171,7 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     current = metric.benchmark.current.get((label, machine))
-    of_limits = describe_shares(current[1], history.roof(machine), metric.metric) if current else ""
+    of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
     return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)

@@ -119,7 +119,7 @@ def _lines(
                 "high": [_rounded(each.high) for each in numbers],
                 "newest": spell_samples(newest, metric.unit) if newest else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
-                "shares": describe_shares(current[1], history.roof(machine.name), metric.metric) if current else "",
+                "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
                 "changes": [

@@ -26,7 +26,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
-from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
+from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
@@ -89,11 +89,6 @@ class Readings:
         kept = [each for each in line if have_common_regime(each[1], line[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
-    @functools.cached_property
-    def values(self) -> np.ndarray:
-        """The value of each."""
-        return np.array([reading.value for reading in self.readings], float)
-
     def p_value(self, old: Step, new: Step) -> float:
         """How probable a difference as large as that between two levels is for equal code.
 
@@ -101,7 +96,7 @@ class Readings:
         around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
         of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
         """
-        inside = [self.readings[self._inside(level)] for level in (old, new)]
+        inside = [self.readings[slice(*np.searchsorted(self.revisions, level[:2]))] for level in (old, new)]
         both = [*inside[0], *inside[1]]
         if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
             return 0.0
@@ -124,32 +119,27 @@ class Readings:
         """
         from asv.step_detect import solve_potts_approx
 
-        weights, known = self._weights()
-        noise = max(np.median(np.abs(np.diff(self.values))), LEAST_NOISE * abs(float(np.median(self.values))))
-        penalty = PENALTY * float(noise) * math.log(len(self.values))
-        values, at = self.values.tolist(), self.revisions.tolist()
+        values = np.array([reading.value for reading in self.readings], float)
+        estimates = [reading.estimate for reading in self.readings]
+        low, high = np.array([(each.low, each.high) for each in estimates], float).T
+        known = np.isfinite(low)
+        # Weighed as asv does: by the intervals, and 1 without one.
+        weights = np.divide(2, high - low, out=np.full(len(low), np.nan), where=high > low)
+        if (finite := weights[np.isfinite(weights)]).size:
+            weights /= np.median(finite)
+        weights = np.nan_to_num(weights, nan=1.0, posinf=1.0)
+        noise = max(np.median(np.abs(np.diff(values))), LEAST_NOISE * abs(float(np.median(values))))
+        penalty = PENALTY * float(noise) * math.log(len(values))
+        at = self.revisions.tolist()
         found, left = [], 0
-        for right, level, distance in zip(*solve_potts_approx(values, weights.tolist(), gamma=penalty), strict=True):
+        fitted = solve_potts_approx(values.tolist(), weights.tolist(), gamma=penalty)
+        for right, level, distance in zip(*fitted, strict=True):
             scatter = abs(distance) / (right - left)
             if known[left:right].sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
-                found.append((at[left], at[right - 1] + 1, level, min(values[left:right]), scatter))
+                inside = values[left:right]
+                found.append((at[left], at[right - 1] + 1, level, float(inside.min()), scatter))
             left = right
         return found
-
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weight of each reading, as asv weighs them by their intervals, and whether it has an interval."""
-        found = [reading.estimate for reading in self.readings]
-        bounds = [(each.low, each.high) if each.low is not None else (math.nan, math.nan) for each in found]
-        low, high = np.array(bounds, float).T
-        width = high - low
-        weights = np.where(width > 0, 2 / np.where(width > 0, width, 1), np.nan)
-        finite = weights[np.isfinite(weights)]
-        weights = np.where(np.isfinite(weights), weights / (np.median(finite) if len(finite) else 1), 1.0)
-        return weights, np.isfinite(low)
-
-    def _inside(self, level: Step) -> slice:
-        start, end = np.searchsorted(self.revisions, level[:2])
-        return slice(int(start), int(end))
 
 
 def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
@@ -334,7 +324,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
     old = history.commits[history.columns[change.last]]
     line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
-    records = list(stored_records(sides))
+    records = list(map(stored_record, sides))
     return {
         "title": metric.title,
         "point": series.label,
