@@ -131,8 +131,8 @@ class ChartBuilder:
 
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
-        dashed = _names(self.dash)
-        self.coloured = _tuple(self.series) or (("part",) if self.parts and "part" not in dashed else ())
+        dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
+        self.coloured = _tuple(self.series) or (("part",) if self.parts and not dashed else ())
         #: Title → (column, unit) of the numbers that tooltips show.
         self.numbers = {a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)}
         ends = (name for name in (self.low, self.high, *self.marks) if name)
@@ -156,7 +156,7 @@ class ChartBuilder:
         """Everything that is encoded, as text."""
         also = [name for name in self.also if isinstance(name, str)]
         columns = (self.row, self.coloured, self.shape, self.dash, self.panel, self.each, also)
-        names = dict.fromkeys(name for each in columns for name in _names(each))
+        names = dict.fromkeys(name for each in columns for _, name, _ in _parsed(each))
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
         return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
 
@@ -417,20 +417,15 @@ def _rows(labels: bool = True) -> Layer:
 
 def _label(row: Mapping[str, Cell], columns: Columns) -> str:
     """The text of a series or panel, as the chart makes it."""
-    found = ((template, row.get(_name(template))) for template in _tuple(columns))
-    return ", ".join(
-        re.sub(r"\{.*\}", str(cell), template) if "{" in template else str(cell)
-        for template, cell in found
-        if cell not in (None, "")
-    )
+    named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
+    return ", ".join(f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, ""))
 
 
 def _joined(columns: Columns) -> str:
     """A Vega expression of these columns' texts, without those that are empty."""
     texts = []
-    for template in _tuple(columns):
-        value = f"datum[{json.dumps(_name(template))}]"
-        before, _, after = template.partition(f"{{{_name(template)}}}") if "{" in template else ("", "", "")
+    for before, name, after in _parsed(columns):
+        value = f"datum[{json.dumps(name)}]"
         text = f"{json.dumps(', ' + before)} + {value} + {json.dumps(after)}"
         texts.append(f"(isValid({value}) && {value} !== '' ? {text} : '')")
     return f"slice({' + '.join(texts)}, 2)"
@@ -459,13 +454,10 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
     return tuple(filter(None, (columns,) if isinstance(columns, str) else columns))
 
 
-def _name(template: str) -> str:
-    found = re.search(r"\{(.*)\}", template)
-    return found[1] if found else template
-
-
-def _names(columns: Columns) -> tuple[str, ...]:
-    return tuple(_name(template) for template in _tuple(columns))
+def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
+    """Of each column the words before it, its name, and the words after it."""
+    found = ((re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns))
+    return [(each[1], each[2], each[3]) if each else ("", template, "") for each, template in found]
 
 
 def _field(column: str) -> str:
