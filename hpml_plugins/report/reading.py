@@ -159,7 +159,7 @@ class History:
     """Everything that was measured. commits: those with Records, oldest first, with their dates, ms since 1970.
 
     columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last: machine → its last
-    Record.  roofs: machine → its measured roof.
+    Record.  roofs: machine → its measured roof.  benchmarks: by name.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -169,12 +169,7 @@ class History:
     metrics: dict[str, TrackedMetric] = field(default_factory=dict)
     last: dict[str, Record] = field(default_factory=dict)
     roofs: dict[str, Roof] = field(default_factory=dict, repr=False)
-
-    @property
-    def benchmarks(self) -> list[TrackedBenchmark]:
-        """Each benchmark once, by name."""
-        found = {metric.benchmark.name: metric.benchmark for metric in self.metrics.values()}
-        return [found[name] for name in sorted(found)]
+    benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
 
     @property
     def measured(self) -> list[TrackedMetric]:
@@ -300,6 +295,7 @@ def read_history(
         dict(metrics),
         last,
         {name: Roof(record for place, record in current if place[1] == name) for name in names},
+        [benchmarks[name] for name in sorted(benchmarks)],
     )
 
 

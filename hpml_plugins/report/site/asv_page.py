@@ -171,12 +171,8 @@ def select_first_lines(history: History, declarations: Mapping[str, dict[str, An
     asv takes all machines, also those without a graph, and the first values of every parameter. Of a grid that no
     machine measures completely these may be lines without any number.
     """
-    for name, entry in declarations.items():
-        entry.pop(FIRST_LINES, None)
-        entry.pop(FIRST_MACHINES, None)
-        metric = history.metrics.get(name)
-        if metric is None or not any(metric.benchmark.lines.values()):
-            continue
+    for metric in history.measured:
+        entry = declarations.get(metric.name, {})
         counts: Counter[str] = Counter()
         machines = []
         for machine in history.machines:
