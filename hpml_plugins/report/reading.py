@@ -53,13 +53,12 @@ class Hardware:
 
 def hardware_of(facts: Mapping[str, Any]) -> Hardware:
     """The hardware that asv's machine facts name (`gpu`, `num_gpu`, `cpu`)."""
-    gpu, num_gpu, cpu = ("" if (value := facts.get(key)) is None else str(value).strip() for key in _FACTS)
+    gpu, num_gpu, cpu = (
+        "" if (value := facts.get(key)) is None else str(value).strip() for key in ("gpu", "num_gpu", "cpu")
+    )
     if not gpu or gpu == "unknown":
         return Hardware(2, "unknown", num_gpu)
     return Hardware(1, gpu, "", cpu) if gpu == "none" else Hardware(0, gpu, num_gpu)
-
-
-_FACTS = ("gpu", "num_gpu", "cpu")
 
 
 def _hardware_facts(record: Record) -> dict[str, str]:

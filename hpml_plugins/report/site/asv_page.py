@@ -76,7 +76,8 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         )
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
-        text = _insert(text, _script_tag(text, "asv_ui.js"), f'<script src="{FIXES}"></script>\n')
+        tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
+        text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
     index.write_text(text, encoding="utf-8")
     write_empty_summaries(html_dir, benchmarks)
     for page in html_dir.glob("*.html"):
@@ -142,10 +143,6 @@ def apply_policy(page: Path) -> None:
 def policy_tag(policy: str) -> str:
     """The policy as an element of a page's head. A browser applies it to what stands behind it."""
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-
-
-def _script_tag(text: str, address: str) -> str:
-    return next((found[0] for found in _LOADING.finditer(text) if found[2] == address), f"<script src={address!r}>")
 
 
 def _insert(text: str, before: str, inserted: str) -> str:

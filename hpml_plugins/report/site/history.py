@@ -56,7 +56,11 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
                 (place / f"{index}.json").write_bytes(msgspec.json.encode(found))
                 points.append([index, label])
         if points:
-            listed.append(_entry(metric, points))
+            unit = formatting.shown_unit(metric.unit)
+            listed.append({
+                "name": metric.name, "title": metric.title, "plugin": metric.benchmark.plugin, "unit": unit.label,
+                "lowest": unit.lowest, "highest": unit.highest, "direction": metric.direction, "points": points,
+            })  # fmt: skip
     index_of_all = {
         "benchmarks": listed,
         "places": [[machine.hardware.label, machine.name] for machine in history.machines],
@@ -82,20 +86,6 @@ def write_records(history: History, html_dir: Path) -> Addresses:
                 (html_dir / address).write_bytes(b"".join(line + b"\n" for line in lines))
                 addresses[benchmark.name, label] = address, len(stored)
     return addresses
-
-
-def _entry(metric: TrackedMetric, points: list[list[Any]]) -> dict[str, Any]:
-    shown = formatting.shown_unit(metric.unit)
-    return {
-        "name": metric.name,
-        "title": metric.title,
-        "plugin": metric.benchmark.plugin,
-        "unit": shown.label,
-        "lowest": shown.lowest,
-        "highest": shown.highest,
-        "direction": metric.direction,
-        "points": points,
-    }
 
 
 def _lines(

@@ -29,15 +29,16 @@ def write_site(
     """
     problems: list[str] = []
     html_dir, project = Path(conf.html_dir), str(conf.project)
-    host = _load_host(problems)
+    host: Host | None = None
+    try:
+        host = make_host(read_registry())
+    except HpmlError as error:
+        problems.append(f"no pages of plugins: {error}")
     offers = host.offers if host else Offers()
     with offers.in_force():
         metrics = tracked_metrics(host, declarations)
         dates = {commit: float(repo.get_date(commit)) for commit in revisions}
-        history = read_history(
-            Path(conf.results_dir), metrics, declarations, revisions, dates,
-            problems.append,
-        )  # fmt: skip
+        history = read_history(Path(conf.results_dir), metrics, declarations, revisions, dates, problems.append)
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
         matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
@@ -55,11 +56,3 @@ def write_site(
     problems += [*faults, *offers.problems]
     finish_asv_page(html_dir, declarations)
     return problems
-
-
-def _load_host(problems: list[str]) -> Host | None:
-    try:
-        return make_host(read_registry())
-    except HpmlError as error:
-        problems.append(f"no pages of plugins: {error}")
-        return None
