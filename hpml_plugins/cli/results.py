@@ -267,7 +267,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     from hpml_plugins.host import make_host
     from hpml_plugins.registry import read_registry
     from hpml_plugins.report.figures import collect, tabulate
-    from hpml_plugins.report.reading import read_history, tracked_metrics
+    from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import commit_order
 
     host = make_host(read_registry(settings.registry))
@@ -287,7 +287,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     order = commit_order(settings.registry.resolve().parent)
-    records = read_history(results, tracked_metrics(host, {}), {}, order, {}, _warn).current()
+    records = read_history(results, host, {}, order, {}, _warn).current()
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

@@ -128,7 +128,7 @@ class TrackedBenchmark:
 class TrackedMetric:
     """One metric of one benchmark: a benchmark of asv's, and a group of rows on a page.
 
-    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where neither is
+    name: asv's.  metric: its name in Records.  direction: "lower", "higher", or "" where neither is
     better or it is not known.
     """
 
@@ -141,16 +141,14 @@ class TrackedMetric:
     @property
     def title(self) -> str:
         """`vector_add · time`."""
-        return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
-
-    @property
-    def key(self) -> str:
-        """Its name in Records."""
-        return self.metric or METRIC
+        ours = self.name != self.benchmark.name
+        return f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
 
     def line(self, label: str, machine: str) -> list[tuple[Outcome, MeasuredValue | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
-        return [(outcome, outcome.readings.get(self.key)) for outcome in self.benchmark.lines.get((label, machine), ())]
+        return [
+            (outcome, outcome.readings.get(self.metric)) for outcome in self.benchmark.lines.get((label, machine), ())
+        ]
 
 
 @dataclass
@@ -205,7 +203,7 @@ def stored_record(outcome: Outcome) -> Record:
     return combine([decode(line) for line in stored_lines([outcome])])
 
 
-def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
+def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
     """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json has.
 
     An entry there of a plugin that loads here counts only where the plugin still declares the benchmark.
@@ -226,9 +224,10 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
     found: dict[str, TrackedMetric] = {}
     benchmarks: dict[str, TrackedBenchmark] = {}
     for name, entry in entries.items():
-        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if is_ours(entry) else (name, "")
+        ours = is_ours(entry)
+        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
         if title not in benchmarks:
-            heading = title if metric_name else str(entry.get("pretty_name") or name)
+            heading = title if ours else str(entry.get("pretty_name") or name)
             plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
             names = list(map(str, entry.get("param_names") or []))
             grid = [list(map(str, values)) for values in entry.get("params") or []]
@@ -242,7 +241,7 @@ def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, 
 
 def read_history(
     results: Path,
-    metrics: Mapping[str, TrackedMetric],
+    host: Host | None,
     declarations: Declarations,
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
@@ -251,12 +250,12 @@ def read_history(
     """All Records as one history.
 
     revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
-    the history.  metrics: see `tracked_metrics`; their benchmarks take the Records in, those of other versions do not
-    count.  declarations: asv's; results of benchmarks that are not ours are imported.  dates: of the commits, ms since
-    1970.
+    the history.  host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not count.
+    Results of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
+    metrics = _tracked_metrics(host, declarations)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
-    directions = {(metric.benchmark.name, metric.key): metric.direction or None for metric in metrics.values()}
+    directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
     last: dict[str, Record] = {}
     for record, file, offsets in _stored(results, declarations, on_damage):
         outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
@@ -291,7 +290,7 @@ def read_history(
         [commit for _, commit in commits],
         [dates.get(commit, 0.0) for _, commit in commits],
         {revision: column for column, (revision, _) in enumerate(commits)},
-        dict(metrics),
+        metrics,
         last,
         {name: Roof(record for place, record in current if place[1] == name) for name in names},
         [benchmarks[name] for name in sorted(benchmarks)],

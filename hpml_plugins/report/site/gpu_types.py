@@ -121,7 +121,7 @@ def _judge(groups: Sequence[Group], count: int) -> None:
     """Give the cells their verdicts. count: of columns; of each two, all rows are asked at once."""
     for first, second in itertools.combinations(range(count), 2):
         asked = [
-            (row.cells[first], row.cells[second], group.metric.key)
+            (row.cells[first], row.cells[second], group.metric.metric)
             for group in groups
             for row in group.rows
             if row.cells[first].values and row.cells[second].values

@@ -10,7 +10,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, Offers, make_host
 from hpml_plugins.registry import read_registry
-from hpml_plugins.report.reading import read_history, tracked_metrics
+from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
@@ -36,9 +36,8 @@ def write_site(
         problems.append(f"no pages of plugins: {error}")
     offers = host.offers if host else Offers()
     with offers.in_force():
-        metrics = tracked_metrics(host, declarations)
         dates = {commit: float(repo.get_date(commit)) for commit in revisions}
-        history = read_history(Path(conf.results_dir), metrics, declarations, revisions, dates, problems.append)
+        history = read_history(Path(conf.results_dir), host, declarations, revisions, dates, problems.append)
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
         matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
