@@ -64,6 +64,8 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
     Doing it twice changes nothing. Raises HpmlError naming the address that a page would still load from another host,
     the package that is missing, or what this asv does not have.
     """
+    from asv.graph import Graph
+
     index = html_dir / "index.html"
     if not index.is_file():
         raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
@@ -79,7 +81,11 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
         text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
     index.write_text(text, encoding="utf-8")
-    write_empty_summaries(html_dir, benchmarks)
+    for name in benchmarks:  # asv's grid asks for the summary also of a benchmark that has no number anywhere
+        path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("[]", encoding="utf-8")
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 
@@ -149,17 +155,6 @@ def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
         raise HpmlError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
     return text.replace(before, inserted + before, 1)
-
-
-def write_empty_summaries(html_dir: Path, benchmarks: Iterable[str]) -> None:
-    """An empty summary of each benchmark that has no number anywhere: asv's grid asks for it all the same."""
-    from asv.graph import Graph
-
-    for name in benchmarks:
-        path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("[]", encoding="utf-8")
 
 
 def select_first_lines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
