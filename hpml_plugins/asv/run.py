@@ -139,9 +139,11 @@ def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], 
             raise Unwritable(f"{reason}; what was measured is kept, asv run --skip-existing continues after it")
         return take_record(prepared.scratch, task.declared.key(task.params))
 
-    tasks = [(task.declared, task.params) for task in prepared.tasks]
-    planned = [rounds or task.declared.rounds for task in prepared.tasks]
-    records = measure_rounds(tasks, planned, prepared.suite.run, measure_round, prepared.report)
+    tasks = [
+        (msgspec.structs.replace(task.declared, rounds=rounds or task.declared.rounds), task.params)
+        for task in prepared.tasks
+    ]
+    records = measure_rounds(tasks, prepared.suite.run, measure_round, prepared.report)
     prepared.outcomes = {
         (task.entry["name"], task.number): (results[place], records[place]) for place, task in enumerate(prepared.tasks)
     }

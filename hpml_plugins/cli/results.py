@@ -252,7 +252,11 @@ def _find_records(
 def _read(results: Path) -> Iterator[Record]:
     from hpml_plugins.store import read_records
 
-    return iter(read_records(results, lambda damage: print(f"hpml: {damage}", file=sys.stderr)))
+    return iter(read_records(results, _warn))
+
+
+def _warn(damage: str) -> None:
+    print(f"hpml: {damage}", file=sys.stderr)
 
 
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
@@ -261,10 +265,10 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     Raises UsageError with the nearest names where there is none, or nothing has been measured for them yet.
     """
     from hpml_plugins.host import make_host
-    from hpml_plugins.model.variability import Variability, with_intervals
     from hpml_plugins.registry import read_registry
-    from hpml_plugins.report.figures import collect, tabulate, versions
-    from hpml_plugins.store import commit_order, current_records
+    from hpml_plugins.report.figures import collect, tabulate
+    from hpml_plugins.report.reading import read_history
+    from hpml_plugins.store import commit_order
 
     host = make_host(read_registry(settings.registry))
     for broken in host.broken:
@@ -282,12 +286,8 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
             chosen.append((plugin, wanted))
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
-    everything = list(_read(results))
-    variability, order = Variability(everything), commit_order(settings.registry.resolve().parent)
-    records = [
-        with_intervals(record, variability.values(record))
-        for record in current_records(everything, versions(plugins), order)
-    ]
+    order = commit_order(settings.registry.resolve().parent)
+    records = read_history(results, host, {}, order, {}, _warn).current()
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

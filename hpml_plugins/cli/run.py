@@ -90,7 +90,7 @@ def command(
                 print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
             return done
 
-        measured = measure_rounds(tasks, [declared.rounds for declared, _ in tasks], suite.run, measure, report)
+        measured = measure_rounds(tasks, suite.run, measure, report)
     _print([done for done in measured if done], report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:

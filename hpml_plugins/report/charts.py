@@ -131,8 +131,8 @@ class ChartBuilder:
 
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
-        dashed = _names(self.dash)
-        self.coloured = _tuple(self.series) or (("part",) if self.parts and "part" not in dashed else ())
+        dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
+        self.coloured = _tuple(self.series) or (("part",) if self.parts and not dashed else ())
         #: Title → (column, unit) of the numbers that tooltips show.
         self.numbers = {a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)}
         ends = (name for name in (self.low, self.high, *self.marks) if name)
@@ -156,7 +156,7 @@ class ChartBuilder:
         """Everything that is encoded, as text."""
         also = [name for name in self.also if isinstance(name, str)]
         columns = (self.row, self.coloured, self.shape, self.dash, self.panel, self.each, also)
-        names = dict.fromkeys(name for each in columns for name in _names(each))
+        names = dict.fromkeys(name for each in columns for _, name, _ in _parsed(each))
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
         return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
 
@@ -201,38 +201,22 @@ class ChartBuilder:
         layers[carrier] = {**layers[carrier], "params": params}
         return {"layer": layers}
 
-    def chart(
-        self,
-        transform: Sequence[Layer],
-        *,
-        zoom: Sequence[str] = (),
-        inner: Chart | None = None,
-        after: Sequence[Layer] = (),
-        needs: Sequence[Axis] = (),
-        size: Chart | None = None,
-    ) -> Chart:
-        """The whole chart. needs: what a row must have to be drawn.  after: transforms of the texts."""
+    def chart(self, transform: Sequence[Layer], inner: Chart, needs: Sequence[Axis] = ()) -> Chart:
+        """The whole chart. inner: one panel.  needs: what a row must have to be drawn."""
         parts = {part: part.replace("_", " ") for part in self.parts}
         named = {"color": self.coloured, "shape": _tuple(self.shape) or self.coloured, "strokeDash": _tuple(self.dash)}
-        legends = {channel: list(parts.values()) if names == ("part",) else names for channel, names in named.items()}
         meta = {
-            "legends": {channel: names for channel, names in legends.items() if names and self.legend},
+            "legends": {channel: names for channel, names in named.items() if names and self.legend},
             "parts": list(parts.values()),
             "needs": [axis.column for axis in needs if axis.column != "value"],
+            "panel": self.panel,
+            "across": self.across,
         }
-        made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts(), *after]}
-        inner = {**(inner or self.layered(zoom)), **(size or {})}
+        made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts()], "usermeta": meta}
         if not self.panel:
-            return {**made, "usermeta": meta, **inner}
-        made["transform"].append({"calculate": _joined(self.panel), "as": "panel"})
+            return {**made, **inner}
         facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
-        resolve = {"scale": dict.fromkeys(self.independent, "independent")}
-        return {
-            **made,
-            "usermeta": {**meta, "panel": self.panel, "across": self.across},
-            **facet,
-            "resolve": resolve,
-        }
+        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
 
     def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
         """Columns that are parts become rows."""
@@ -246,7 +230,7 @@ class ChartBuilder:
 
     def _texts(self) -> list[Layer]:
         """The texts of series and their like, and those of numbers for tooltips."""
-        made = {"series": self.coloured, "shape": self.shape, "dash": self.dash, "row": self.row}
+        made = {"series": self.coloured, "shape": self.shape, "dash": self.dash, "row": self.row, "panel": self.panel}
         texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
         for number, (column, unit) in enumerate(self.numbers.values()):
             value = f"datum[{json.dumps(column)}]"
@@ -285,7 +269,7 @@ def line_chart(
     else:  # they carry the tooltips
         made.add({"type": "point", "size": 80, "opacity": 0}, {**place, **made.tooltip})
     made.add_text(place)
-    return made.chart([x.shown, y.shown], zoom=("x", "y"), needs=(x, y))
+    return made.chart([x.shown, y.shown], made.layered(("x", "y")), needs=(x, y))
 
 
 def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **options: Any) -> Chart:
@@ -309,7 +293,7 @@ def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **op
         charts.append({**made.layered(("x",), str(number), legend=not number), **size})
     shared = {"color": "shared", "shape": "shared", "y": "shared"}
     beside = {"hconcat": charts, "resolve": {"scale": shared}, "spacing": 12}
-    return chosen.chart([], inner=charts[0] if len(charts) == 1 else beside)
+    return chosen.chart([], charts[0] if len(charts) == 1 else beside)
 
 
 def bar_chart(row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any) -> Chart:
@@ -332,13 +316,11 @@ def bar_chart(row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, s
         shape = {"datum": title, "title": None, "scale": {"range": ["diamond", "square", "circle"]}}
         once = [{"filter": "datum['part order'] === 0"}] if parts else []  # not once for each part
         made.add(mark, {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip}, once)
-    computed: list[Layer] = []
     if label:
         end = {"x": x.channel(field=_field(high))} if high else {}
-        made.add({"type": "text", "align": "left", "dx": 6}, {**place, "text": {"field": "label"}, **end})
-        computed = [{"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}]
-    size = {"height": {"step": ROW + 2}, "width": WIDTH - 120}
-    return made.chart([], inner={**made.layered(()), **size}, after=computed)
+        text = [{"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}]
+        made.add({"type": "text", "align": "left", "dx": 6}, {**place, "text": {"field": "label"}, **end}, text)
+    return made.chart([], {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120})
 
 
 def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any) -> Chart:
@@ -366,7 +348,7 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
     plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
     made.add_points(place, plotted)
     made.add_text(place, plotted)
-    return made.chart(ranged, zoom=("x", "y"), size={"height": 380})
+    return made.chart(ranged, {**made.layered(("x", "y")), "height": 380})
 
 
 def complete(chart: Chart, table: Table, title: str = "") -> Chart:
@@ -384,8 +366,8 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
             inner["height"] = 320 if panels == 1 else 220 if across == 2 else 130
     # Colours and markers share a legend only where both name all series; a series looks alike in all panels.
     names = {
-        channel: columns
-        if columns == meta["parts"]
+        channel: meta["parts"]
+        if columns == ["part"]
         else list(filter(None, dict.fromkeys(_label(r, columns) for r in drawn)))
         for channel, columns in meta.get("legends", {}).items()
     }
@@ -435,20 +417,15 @@ def _rows(labels: bool = True) -> Layer:
 
 def _label(row: Mapping[str, Cell], columns: Columns) -> str:
     """The text of a series or panel, as the chart makes it."""
-    found = ((template, row.get(_name(template))) for template in _tuple(columns))
-    return ", ".join(
-        re.sub(r"\{.*\}", str(cell), template) if "{" in template else str(cell)
-        for template, cell in found
-        if cell not in (None, "")
-    )
+    named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
+    return ", ".join(f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, ""))
 
 
 def _joined(columns: Columns) -> str:
     """A Vega expression of these columns' texts, without those that are empty."""
     texts = []
-    for template in _tuple(columns):
-        value = f"datum[{json.dumps(_name(template))}]"
-        before, _, after = template.partition(f"{{{_name(template)}}}") if "{" in template else ("", "", "")
+    for before, name, after in _parsed(columns):
+        value = f"datum[{json.dumps(name)}]"
         text = f"{json.dumps(', ' + before)} + {value} + {json.dumps(after)}"
         texts.append(f"(isValid({value}) && {value} !== '' ? {text} : '')")
     return f"slice({' + '.join(texts)}, 2)"
@@ -477,13 +454,10 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
     return tuple(filter(None, (columns,) if isinstance(columns, str) else columns))
 
 
-def _name(template: str) -> str:
-    found = re.search(r"\{(.*)\}", template)
-    return found[1] if found else template
-
-
-def _names(columns: Columns) -> tuple[str, ...]:
-    return tuple(_name(template) for template in _tuple(columns))
+def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
+    """Of each column the words before it, its name, and the words after it."""
+    found = ((re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns))
+    return [(each[1], each[2], each[3]) if each else ("", template, "") for each, template in found]
 
 
 def _field(column: str) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import estimate, format_point, times
+from hpml_plugins.model.formatting import format_point, times
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
+from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import current_records
 
 #: Machine, or "" where machines are compared; benchmark; point.
@@ -121,20 +122,14 @@ def compare(
 
 def _changed_versions(old: Mapping[_Key, Record], new: Mapping[_Key, Record]) -> Iterator[RefusedComparison]:
     """Benchmarks of which each side has points that the other lacks, of other versions."""
-    one, other = (_versions(mine, mine.keys() - theirs.keys()) for mine, theirs in ((old, new), (new, old)))
-    for place in one.keys() & other.keys():
-        a, b = one[place], other[place]
-        if a != b:
+    found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
+    for number, (mine, theirs) in enumerate(((old, new), (new, old))):
+        for key in mine.keys() - theirs.keys():
+            found.setdefault(key[:2], (set(), set()))[number].add(mine[key].version)
+    for (_, benchmark), (a, b) in found.items():
+        if a and b and a != b:
             first, second = (", ".join(sorted(each)) for each in (a - b or a, b - a or b))
-            yield RefusedComparison(place[1], "", f"version {first} on A, {second} on B: its definition changed")
-
-
-def _versions(side: Mapping[_Key, Record], keys: Iterable[_Key]) -> dict[tuple[str, str], set[str]]:
-    """(machine, benchmark) → the versions of these Records of a side."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for machine, benchmark, point in keys:
-        found.setdefault((machine, benchmark), set()).add(side[machine, benchmark, point].version)
-    return found
+            yield RefusedComparison(benchmark, "", f"version {first} on A, {second} on B: its definition changed")
 
 
 def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
@@ -173,8 +168,8 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         found = each.difference
         if formatted:
-            a, b = (f"{estimate(side.estimate, each.unit)} {side.regime}".rstrip() for side in (each.a, each.b))
-            row |= {"A": a, "B": b, "B against A": _against(found), "verdict": found.verdict}
+            row |= {"A": spell_samples(each.a, each.unit), "B": spell_samples(each.b, each.unit)}
+            row |= {"B against A": _against(found), "verdict": found.verdict}
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": found.times}
             row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}

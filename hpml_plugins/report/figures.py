@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpml_plugins.errors import HpmlError, describe
@@ -84,11 +84,6 @@ def _note(records: Sequence[Record]) -> str:
         f"{len(throttled)} of {len(records)} points are sustained rates: the card throttles, and the clocks have "
         f"settled ({named})."
     )
-
-
-def versions(plugins: Iterable[LoadedPlugin]) -> dict[str, str]:
-    """Benchmark → version, of all that these plugins offer."""
-    return {benchmark.name: benchmark.version for plugin in plugins for benchmark in plugin.benchmarks}
 
 
 def render(drawable: Drawable, form: str) -> bytes | None:

@@ -46,10 +46,6 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
     return lines
 
 
-def _has_digest(measured: Record) -> bool:
-    return measured.status == "ok" and "sha256" in measured.source
-
-
 class RunReport:
     """Follows the points of one run, of `hpml run` or `asv run`.
 
@@ -62,9 +58,7 @@ class RunReport:
         self.records: list[Record] = []
         self._of_benchmark: list[Record | None] = []
         self._durations = {each.point: each.duration for each in past}
-        self._last = {each.benchmark: each for each in past if _has_digest(each)}
         self._past = list(past)
-        self._changed: dict[str, dict[str, str]] = {}
         self._done = 0
         self._current = ""
         self._started = self._spoke = time.monotonic()
@@ -99,21 +93,24 @@ class RunReport:
         if record:
             self.records.append(record)
             self._past.append(record)
-            self._compare_code(record)
-
-    def _compare_code(self, record: Record) -> None:
-        """Compare with the round before. A Record of an earlier run, which asv was told not to repeat, says nothing."""
-        before = self._last.get(record.benchmark)
-        if not _has_digest(record) or (before and record.started <= before.started):
-            return
-        self._last[record.benchmark] = record
-        if before and before.version == record.version and before.source["sha256"] != record.source["sha256"]:
-            self._changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
 
     @property
     def code_changes(self) -> list[str]:
-        """A line for each plugin whose files changed while the versions of its benchmarks stayed the same."""
-        return describe_code_changes(self._changed)
+        """A line for each plugin whose files changed while the versions of its benchmarks stayed the same.
+
+        A Record of an earlier run, which asv was told not to repeat, says nothing.
+        """
+        changed: dict[str, dict[str, str]] = {}
+        last: dict[str, Record] = {}
+        of_this_run = set(map(id, self.records))
+        known = [each for each in self._past if each.status == "ok" and "sha256" in each.source]
+        for record in sorted(known, key=lambda each: each.started):
+            before = last.setdefault(record.benchmark, record)
+            last[record.benchmark] = record
+            same = before.version == record.version
+            if id(record) in of_this_run and same and before.source["sha256"] != record.source["sha256"]:
+                changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
+        return describe_code_changes(changed)
 
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
@@ -138,7 +135,7 @@ class RunReport:
                 seen.add(record.plugin)
                 name, samples = next(iter(record.metrics.items()))
                 point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
-                yield f"  {point}: {name} {spell_samples(samples)}"
+                yield f"  {point}: {name} {spell_samples(samples, samples.unit)}"
         for status in ("failed", "skipped"):
             reasons = Counter(record.reason for record in self.records if record.status == status)
             if reasons:
@@ -157,21 +154,20 @@ class RunReport:
 
 def measure_rounds(
     tasks: Sequence[tuple[Declared, Params]],
-    rounds: Sequence[int],
     run: str,
     measure: Callable[[int], Record | None],
     report: RunReport,
 ) -> list[Record | None]:
     """Measure all rounds of all points, in random order. Returns what the rounds of each gave, as one Record.
 
-    rounds: of each point; one that failed or was skipped has no further one.  run: the name of this run.  measure:
-    measures a round of the point of this number; None where its commit gives no Record.
+    A point that failed or was skipped has no further round.  run: the name of this run.  measure: measures a round of
+    the point of this number; None where its commit gives no Record.
     """
     measured: list[list[Record | None]] = [[] for _ in tasks]
-    for number in schedule(range(len(tasks)), rounds.__getitem__, run):
+    for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
         (declared, params), done = tasks[number], measured[number]
         if not done or _needs_more(done, run):
-            which = f"round {len(done) + 1} of {rounds[number]}: " if rounds[number] > 1 else ""
+            which = f"round {len(done) + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
             report.start_point(f"{which}{declared.benchmark} {formatting.format_point(params)}")
             done.append(measure(number))
         report.finish_round()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,12 @@ class Hardware:
 
 def hardware_of(facts: Mapping[str, Any]) -> Hardware:
     """The hardware that asv's machine facts name (`gpu`, `num_gpu`, `cpu`)."""
-    gpu, num_gpu, cpu = ("" if (value := facts.get(key)) is None else str(value).strip() for key in _FACTS)
+    gpu, num_gpu, cpu = (
+        "" if (value := facts.get(key)) is None else str(value).strip() for key in ("gpu", "num_gpu", "cpu")
+    )
     if not gpu or gpu == "unknown":
         return Hardware(2, "unknown", num_gpu)
     return Hardware(1, gpu, "", cpu) if gpu == "none" else Hardware(0, gpu, num_gpu)
-
-
-_FACTS = ("gpu", "num_gpu", "cpu")
 
 
 def _hardware_facts(record: Record) -> dict[str, str]:
@@ -124,18 +123,12 @@ class TrackedBenchmark:
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
 
-    def declare(self, grid: Mapping[str, Sequence[str]]) -> None:
-        """Add the points of a grid: parameter → its values as Python's repr."""
-        for values in itertools.product(*grid.values()):
-            texts = dict(zip(grid, values, strict=True))
-            self.points.setdefault(format_point_texts(texts), texts)
-
 
 @dataclass(frozen=True)
 class TrackedMetric:
     """One metric of one benchmark: a benchmark of asv's, and a group of rows on a page.
 
-    name: asv's.  metric: empty where the benchmark is not ours.  direction: "lower", "higher", or "" where neither is
+    name: asv's.  metric: its name in Records.  direction: "lower", "higher", or "" where neither is
     better or it is not known.
     """
 
@@ -148,16 +141,14 @@ class TrackedMetric:
     @property
     def title(self) -> str:
         """`vector_add · time`."""
-        return f"{self.benchmark.heading} · {self.metric}" if self.metric else self.benchmark.heading
-
-    @property
-    def key(self) -> str:
-        """Its name in Records."""
-        return self.metric or METRIC
+        ours = self.name != self.benchmark.name
+        return f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
 
     def line(self, label: str, machine: str) -> list[tuple[Outcome, MeasuredValue | None]]:
         """What counts of each published commit, oldest first, with the number; None where there is none."""
-        return [(outcome, outcome.readings.get(self.key)) for outcome in self.benchmark.lines.get((label, machine), ())]
+        return [
+            (outcome, outcome.readings.get(self.metric)) for outcome in self.benchmark.lines.get((label, machine), ())
+        ]
 
 
 @dataclass
@@ -165,7 +156,7 @@ class History:
     """Everything that was measured. commits: those with Records, oldest first, with their dates, ms since 1970.
 
     columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last: machine → its last
-    Record.
+    Record.  roofs: machine → its measured roof.  benchmarks: by name.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -175,12 +166,7 @@ class History:
     metrics: dict[str, TrackedMetric] = field(default_factory=dict)
     last: dict[str, Record] = field(default_factory=dict)
     roofs: dict[str, Roof] = field(default_factory=dict, repr=False)
-
-    @property
-    def benchmarks(self) -> list[TrackedBenchmark]:
-        """Each benchmark once, by name."""
-        found = {metric.benchmark.name: metric.benchmark for metric in self.metrics.values()}
-        return [found[name] for name in sorted(found)]
+    benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
 
     @property
     def measured(self) -> list[TrackedMetric]:
@@ -193,13 +179,6 @@ class History:
         lines = (line for each in self.benchmarks for (_, name), line in each.lines.items() if name == machine)
         return {self.columns[outcome.revision] for line in lines for outcome in line}
 
-    def roof(self, machine: str) -> Roof:
-        """The measured roof of a machine."""
-        if machine not in self.roofs:
-            found = (each.current.items() for each in self.benchmarks)
-            self.roofs[machine] = Roof(record for items in found for (_, name), (_, record) in items if name == machine)
-        return self.roofs[machine]
-
     def current(self) -> list[Record]:
         """The Records that `store.current_records` would choose, with intervals for the next run on another card."""
         chosen = [
@@ -210,60 +189,59 @@ class History:
         return sorted(chosen, key=lambda record: (record.machine, record.benchmark))
 
 
-def stored_lines(outcomes: Sequence[Outcome]) -> list[bytes]:
+def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
     """The lines of the rounds of these Records as they are stored, without line breaks, in this order."""
-    found = {}
-    places = [(outcome.file, offset) for outcome in outcomes for offset in outcome.offsets]
-    for name, group in itertools.groupby(sorted(places), key=lambda place: place[0]):
-        with Path(name).open("rb") as file:
-            for _, offset in group:
-                file.seek(offset)
-                found[name, offset] = file.readline().rstrip(b"\n")
-    return [found[place] for place in places]
-
-
-def stored_records(outcomes: Sequence[Outcome]) -> Iterator[Record]:
-    """The whole Record of each."""
-    lines = iter(stored_lines(outcomes))
     for outcome in outcomes:
-        yield combine([decode(line) for line in itertools.islice(lines, len(outcome.offsets))])
+        with Path(outcome.file).open("rb") as file:
+            for offset in outcome.offsets:
+                file.seek(offset)
+                yield file.readline().rstrip(b"\n")
 
 
-def tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
+def stored_record(outcome: Outcome) -> Record:
+    """The whole Record."""
+    return combine([decode(line) for line in stored_lines([outcome])])
+
+
+def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
     """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json has.
 
     An entry there of a plugin that loads here counts only where the plugin still declares the benchmark.
     """
+    loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
+    entries: dict[str, Mapping[str, Any]] = {
+        asv_name(each.name, metric.name): {
+            "benchmark": each.name, "metric": metric.name, "plugin": each.plugin.name, "version": each.version,
+            "si_unit": metric.unit, "direction": metric.direction, "param_names": list(each.grid),
+            "params": [[repr(value) for value in values] for values in each.grid.values()],
+        }
+        for each in (host.benchmarks() if host else ())
+        for metric in each.metrics
+    }  # fmt: skip
+    for name, entry in declarations.items():
+        if not (is_ours(entry) and entry.get("plugin") in loaded):
+            entries.setdefault(name, entry)
     found: dict[str, TrackedMetric] = {}
     benchmarks: dict[str, TrackedBenchmark] = {}
-    loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-    for benchmark in host.benchmarks() if host else ():
-        tracked = TrackedBenchmark(benchmark.name, benchmark.plugin.name, benchmark.name, benchmark.version)
-        tracked.declare({name: [repr(value) for value in values] for name, values in benchmark.grid.items()})
-        benchmarks[benchmark.name] = tracked
-        for metric in benchmark.metrics:
-            name = asv_name(benchmark.name, metric.name)
-            found[name] = TrackedMetric(name, tracked, metric.name, metric.unit, metric.direction or "")
-    for name, entry in declarations.items():
+    for name, entry in entries.items():
         ours = is_ours(entry)
-        if name in found or (ours and entry.get("plugin") in loaded):
-            continue
-        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, "")
+        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
         if title not in benchmarks:
             heading = title if ours else str(entry.get("pretty_name") or name)
-            tracked = TrackedBenchmark(title, str(entry.get("plugin") or ""), heading, str(entry.get("version")))
-            names = map(str, entry.get("param_names") or [])
-            tracked.declare(
-                dict(zip(names, [list(map(str, each)) for each in entry.get("params") or []], strict=False))
-            )
-            benchmarks[title] = tracked
+            plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
+            names = list(map(str, entry.get("param_names") or []))
+            grid = [list(map(str, values)) for values in entry.get("params") or []]
+            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version)
+            for values in itertools.product(*grid):
+                texts = dict(zip(names, values, strict=False))
+                benchmarks[title].points.setdefault(format_point_texts(texts), texts)
         found[name] = TrackedMetric(name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or "")
     return found
 
 
 def read_history(
     results: Path,
-    metrics: Mapping[str, TrackedMetric],
+    host: Host | None,
     declarations: Declarations,
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
@@ -272,12 +250,12 @@ def read_history(
     """All Records as one history.
 
     revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
-    the history.  metrics: see `tracked_metrics`; their benchmarks take the Records in, those of other versions do not
-    count.  declarations: asv's; results of benchmarks that are not ours are imported.  dates: of the commits, ms since
-    1970.
+    the history.  host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not count.
+    Results of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
+    metrics = _tracked_metrics(host, declarations)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
-    directions = {(metric.benchmark.name, metric.key): metric.direction or None for metric in metrics.values()}
+    directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
     last: dict[str, Record] = {}
     for record, file, offsets in _stored(results, declarations, on_damage):
         outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
@@ -306,13 +284,16 @@ def read_history(
     }
     commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
     names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
+    current = [(place, record) for each in benchmarks.values() for place, (_, record) in each.current.items()]
     return History(
         _machines(results, {**names, **last}, last),
         [commit for _, commit in commits],
         [dates.get(commit, 0.0) for _, commit in commits],
         {revision: column for column, (revision, _) in enumerate(commits)},
-        dict(metrics),
+        metrics,
         last,
+        {name: Roof(record for place, record in current if place[1] == name) for name in names},
+        [benchmarks[name] for name in sorted(benchmarks)],
     )
 
 

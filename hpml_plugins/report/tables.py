@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from hpml_plugins.model.figure import Cell, Table
 from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import Roof
 from hpml_plugins.report.shares import shares
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.variability import MeasuredValue
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
@@ -64,17 +68,11 @@ def _no_formula(cell: Cell) -> Cell:
 
 def as_text(table: Table) -> str:
     """Aligned columns."""
-    right = numeric(table)
-    lines = [list(table.columns), *formatted(table)]
-    widths = [max(len(line[number]) for line in lines) for number in range(len(right))]
-    return "".join(
-        "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(line, widths, right, strict=True)
-        ).rstrip()
-        + "\n"
-        for line in lines
-    )
+    columns = []
+    for cells, to_right in zip(zip(table.columns, *formatted(table), strict=True), numeric(table), strict=True):
+        width = max(map(len, cells))
+        columns.append([cell.rjust(width) if to_right else cell.ljust(width) for cell in cells])
+    return "".join("  ".join(line).rstrip() + "\n" for line in zip(*columns, strict=True))
 
 
 def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
@@ -84,7 +82,7 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     roof where the work is declared.
     """
     cells = [
-        {name: spell_samples(samples) for name, samples in record.metrics.items()} | shares(record, roof)
+        {name: spell_samples(samples, samples.unit) for name, samples in record.metrics.items()} | shares(record, roof)
         for record in records
     ]
     metrics = list(dict.fromkeys(name for each in cells for name in each))
@@ -92,16 +90,16 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
     if len(varying) < len(params):
         yield ", ".join(f"{key}={value}" for key, value in params.items() if key not in varying)
-    start = 0
-    while start < len(metrics):
-        end = len(metrics)
-        while True:
-            table = _table(records, cells, varying, metrics[start:end])
-            if end == start + 1 or max(map(len, table.splitlines())) <= width:
+    shown = [dict.fromkeys(metrics, "–") | each for each in cells]
+    rows = [{key: str(record.params[key]) for key in varying} for record in records]
+    whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
+    while metrics:
+        for count in range(len(metrics), 0, -1):
+            table = as_text(whole.select(*varying, *metrics[:count])).rstrip("\n")
+            if max(map(len, table.splitlines())) <= width:
                 break
-            end -= 1
         yield table
-        start = end
+        metrics = metrics[count:]
 
 
 def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
@@ -118,19 +116,9 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
         yield f"{kind}: {which}: {text}"
 
 
-def spell_samples(samples: MetricSamples) -> str:
+def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
     """The median of a metric with its interval, as `formatting.estimate` writes it."""
-    return f"{estimate(samples.estimate, samples.unit)} {samples.regime}".rstrip()
-
-
-def _table(
-    records: Sequence[Record], cells: Sequence[Mapping[str, str]], keys: Sequence[str], metrics: Sequence[str]
-) -> str:
-    rows = [
-        {key: str(record.params[key]) for key in keys} | {name: each.get(name, "–") for name in metrics}
-        for record, each in zip(records, cells, strict=True)
-    ]
-    return as_text(Table.of(rows)).rstrip("\n")
+    return f"{estimate(samples.estimate, unit)} {samples.regime}".rstrip()
 
 
 def _format(cell: Cell, unit: str) -> str:

@@ -117,7 +117,7 @@ def _merge(folder: Path) -> None:
 
 def _write_pages(folder: Path, results: Path, declared: Any) -> None:
     """What pages read and write of a folder of results."""
-    from hpml_plugins.report.reading import read_history, tracked_metrics
+    from hpml_plugins.report.reading import read_history
     from hpml_plugins.report.site.gpu_types import Costs, build
     from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import find_nodes
@@ -126,7 +126,7 @@ def _write_pages(folder: Path, results: Path, declared: Any) -> None:
     html = folder / "html"
     html.mkdir(exist_ok=True)
     commits = {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
-    history = read_history(results, tracked_metrics(None, declared), declared, commits, {}, str)
+    history = read_history(results, None, declared, commits, {}, str)
     history.current()
     build(history, Costs({}))
     write_history(history, [], html, "p")

@@ -11,8 +11,8 @@ from support import ROOT
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.charts import complete
-from hpml_plugins.report.figures import Drawable, collect, tabulate, versions
-from hpml_plugins.store import current_records, read_records
+from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.reading import read_history
 
 vl_convert = pytest.importorskip("vl_convert")
 
@@ -26,7 +26,7 @@ def drawables() -> dict[str, Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
     plugins = host.load_all()
-    records = current_records(read_records(ROOT / "results", lambda damage: None), versions(plugins), {})
+    records = read_history(ROOT / "results", host, {}, {}, {}, lambda damage: None).current()
     with host.offers.in_force():
         found = [one for plugin in plugins for one in tabulate(plugin, collect(plugin), records)]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}

@@ -114,7 +114,7 @@ def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
     (row,) = as_table(rows, formatted=True).rows()
     assert str(row["A"]).endswith("% sustained")
     assert str(row["B"]).endswith("%")
-    assert spell_samples(held.metrics["time"]).endswith("% sustained")
+    assert spell_samples(held.metrics["time"], "s").endswith("% sustained")
 
 
 def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:

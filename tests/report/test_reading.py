@@ -13,7 +13,7 @@ from hpml_plugins.model.record import MetricSamples, Record, decode
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.variability import MeasuredValue, Variability, with_intervals
 from hpml_plugins.model.variance import Spread
-from hpml_plugins.report.reading import History, read_history, stored_lines, tracked_metrics
+from hpml_plugins.report.reading import History, read_history, stored_lines
 from hpml_plugins.report.site import history as site_history
 from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
@@ -64,7 +64,7 @@ def numbers(history: History) -> dict[str, list[tuple[object, ...]]]:
 def history(tmp_path: Path) -> History:
     for each in RECORDS:
         append_record(record_file(tmp_path, each.machine, each.commit), each)
-    return read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    return read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
 
 
 def test_of_several_records_the_measured_one_that_was_started_last_counts(history: History) -> None:
@@ -95,7 +95,7 @@ def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_com
         metrics = {"time": MetricSamples("s", "lower", [value, value], {"timer": "perf_counter"})}
         made = record(10, value, NEW if number % 2 else OLD, float(number), metrics=metrics, source={"sha256": "a"})
         append_record(record_file(tmp_path, "m", made.commit), made)
-    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {}, print)
+    again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, print)
     assert again.current() == chosen(tmp_path)
 
 
@@ -107,9 +107,7 @@ def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         for each in records:
             append_record(record_file(folder, each.machine, each.commit), each)
-        return find_code_changes(
-            read_history(folder, tracked_metrics(None, DECLARED), DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print)
-        )
+        return find_code_changes(read_history(folder, None, DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print))
 
     before = made(10, OLD, "a")
     (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
@@ -139,13 +137,13 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     address, count = found["toy", "size=10"]
     assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
     assert (count, len(found)) == (5, 3)
-    assert stored_lines([]) == []
+    assert list(stored_lines([])) == []
 
 
 def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(history: History, tmp_path: Path) -> None:
     append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back"))
     append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))  # the newest of all
-    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    again = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
     assert numbers(again) == {**numbers(history), "size=10": [(3, "ok", 2.0), (7, "retracted", None)]}
     assert again.current() == chosen(tmp_path)
     (retracted,) = [each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"]
@@ -157,7 +155,7 @@ def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(histor
 def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
     assert [machine.hardware.label for machine in history.machines] == ["H200 ×2"]
     (tmp_path / "m" / "machine.json").write_text(json.dumps({"gpu": "NVIDIA H200", "num_gpu": "4", "machine": "m"}))
-    again = read_history(tmp_path, tracked_metrics(None, DECLARED), DECLARED, REVISIONS, {}, print)
+    again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, print)
     assert [machine.hardware.label for machine in again.machines] == ["NVIDIA H200 ×4"]
 
 
@@ -166,8 +164,7 @@ def test_a_damaged_line_is_named_and_costs_itself_alone(history: History, tmp_pa
     content = path.read_bytes()
     path.write_bytes(b'{"benchmark": 1}\n' + b"\xff\n" + content + b'{"half')
     damaged: list[str] = []
-    metrics = tracked_metrics(None, DECLARED)
-    again = read_history(tmp_path, metrics, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage)))
+    again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage)))
     assert [line.split(": ")[0].rsplit(":", 1)[1] for line in damaged] == ["1", "2", "6"]
     assert numbers(again) == numbers(history)
 

@@ -9,6 +9,7 @@ import importlib.metadata
 import itertools
 import posixpath
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,9 +18,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import PAGES, POLICY, SiteError, static, write_static
+from hpml_plugins.report.site.page import PAGES, POLICY
 
 #: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
@@ -33,8 +35,8 @@ FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
 MOST_LINES = 8
 
 _FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
-#: A CDN's file, by its name without version and `.min` → the distribution that has it, "" for our own `static/`, and
-#: its path there. Matching by name survives new versions in asv's addresses.
+#: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path there. Matching by
+#: name survives new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.js": ("js.jquery", "js/jquery/resources/jquery-3.6.1.min.js"),
     "jquery.flot.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.min.js"),
@@ -43,11 +45,10 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.flot.categories.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.categories.min.js"),
     "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
     "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
-    # No installable package carries these three; ours do what asv's pages ask of them.
-    "jquery.flot.orderbars.js": ("", "order_bars.js"),
-    "stupidtable.js": ("", "table_sort.js"),
-    "md5.js": ("", "hash.js"),
 }
+#: No installable package carries these three; ours, in `static/vendor/`, do what asv's pages ask of them.
+OWN: Final = ("jquery.flot.orderbars.js", "stupidtable.js", "md5.js")
+STATIC: Final = Path(__file__).parent / "static"
 #: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted by them.
 FONTS = tuple(f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg"))
 #: A tag that loads a script, a style or a picture, and the address.
@@ -60,12 +61,15 @@ _INLINE_SCRIPT = re.compile(r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\
 def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
     """Make the folder that asv published complete: nothing in it asks another host for anything.
 
-    Doing it twice changes nothing. Raises SiteError naming the address that a page would still load from another host,
+    Doing it twice changes nothing. Raises HpmlError naming the address that a page would still load from another host,
     the package that is missing, or what this asv does not have.
     """
+    from asv.graph import Graph
+
     index = html_dir / "index.html"
     if not index.is_file():
-        raise SiteError("asv has not written index.html; run `asv publish`", str(html_dir))
+        raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
+    shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     text = localize(index.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
         ours = [(label, page) for label, _, page in PAGES if "index.html" not in page and label != "Regressions"]
@@ -74,10 +78,14 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         )
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
-        text = _insert(text, _script_tag(text, "asv_ui.js"), f'<script src="{FIXES}"></script>\n')
+        tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
+        text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
     index.write_text(text, encoding="utf-8")
-    write_static(html_dir, FIXES)
-    write_empty_summaries(html_dir, benchmarks)
+    for name in benchmarks:  # asv's grid asks for the summary also of a benchmark that has no number anywhere
+        path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("[]", encoding="utf-8")
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 
@@ -90,15 +98,14 @@ def localize(text: str, html_dir: Path) -> str:
         if not _REMOTE.match(address):
             return found[0]
         name = plain_name(address)
-        if tag not in ("script", "link") or name not in ASSETS:
-            raise SiteError(
+        if tag not in ("script", "link") or name not in (*ASSETS, *OWN):
+            raise HpmlError(
                 f"{address} would be loaded from the network, and no local file is known for it; "
                 "add one to hpml_plugins/report/site/asv_page.py",
                 "index.html",
             )
-        place = html_dir / "vendor" / name
-        place.parent.mkdir(exist_ok=True)
-        place.write_bytes(read_installed(*ASSETS[name]))
+        if name in ASSETS:
+            (html_dir / "vendor" / name).write_bytes(read_installed(*ASSETS[name]))
         if name == "bootstrap.css":
             (html_dir / "fonts").mkdir(exist_ok=True)
             for font in FONTS:
@@ -117,19 +124,17 @@ def plain_name(address: str) -> str:
 
 
 def read_installed(package: str, path: str) -> bytes:
-    """A file of an installed package, "" for ours. Raises SiteError where it is missing or has another layout."""
-    if not package:
-        return static(path)
+    """A file of an installed package. Raises HpmlError where it is missing or has another layout."""
     # Read as data: importing these packages would pull in the web framework that they are made for.
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        raise SiteError(
+        raise HpmlError(
             f"the pages need the package {package!r}, which is not installed: pip install {package}"
         ) from None
     found = Path(str(distribution.locate_file(path)))
     if not found.is_file():
-        raise SiteError(f"{package} {distribution.version} has no {path}; install the version in pyproject.toml")
+        raise HpmlError(f"{package} {distribution.version} has no {path}; install the version in pyproject.toml")
     return found.read_bytes()
 
 
@@ -146,25 +151,10 @@ def policy_tag(policy: str) -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
 
 
-def _script_tag(text: str, address: str) -> str:
-    return next((found[0] for found in _LOADING.finditer(text) if found[2] == address), f"<script src={address!r}>")
-
-
 def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
-        raise SiteError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
+        raise HpmlError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
     return text.replace(before, inserted + before, 1)
-
-
-def write_empty_summaries(html_dir: Path, benchmarks: Iterable[str]) -> None:
-    """An empty summary of each benchmark that has no number anywhere: asv's grid asks for it all the same."""
-    from asv.graph import Graph
-
-    for name in benchmarks:
-        path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("[]", encoding="utf-8")
 
 
 def select_first_lines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
@@ -173,12 +163,8 @@ def select_first_lines(history: History, declarations: Mapping[str, dict[str, An
     asv takes all machines, also those without a graph, and the first values of every parameter. Of a grid that no
     machine measures completely these may be lines without any number.
     """
-    for name, entry in declarations.items():
-        entry.pop(FIRST_LINES, None)
-        entry.pop(FIRST_MACHINES, None)
-        metric = history.metrics.get(name)
-        if metric is None or not any(metric.benchmark.lines.values()):
-            continue
+    for metric in history.measured:
+        entry = declarations.get(metric.name, {})
         counts: Counter[str] = Counter()
         machines = []
         for machine in history.machines:

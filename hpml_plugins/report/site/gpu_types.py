@@ -6,24 +6,22 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from hpml_plugins.errors import RegistryError
 from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
-from hpml_plugins.report.site.page import SiteError, day
+from hpml_plugins.report.site.page import day
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
-#: Largest price of one GPU for an hour, in any currency.
-_DEAREST = 1e12
 #: Verdict on B against A → the letter of that on A against B.
 _OPPOSITE = {"BETTER": "w", "WORSE": "b"}
 
@@ -31,24 +29,14 @@ _OPPOSITE = {"BETTER": "w", "WORSE": "b"}
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`gpu-prices.yaml`.  prices: GPU type, as NVML names it → price of one GPU for one hour, in `currency`."""
 
-    prices: dict[str, float]
+    prices: dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e12)]]
     currency: str = ""
 
 
 def read_costs(folder: Path) -> Costs:
-    """The prices in `gpu-prices.yaml` of a folder. Raises SiteError naming what is wrong with it."""
+    """The prices in `gpu-prices.yaml` of a folder. Raises RegistryError with file and line."""
     path = folder / PRICES_FILE
-    if not path.is_file():
-        return Costs({})
-    try:
-        costs, _ = read_yaml(path, Costs)
-    except RegistryError as error:
-        what = f"{error.what}; it should say `prices: {{NVIDIA H200: 3.5}}` and `currency: USD`"
-        raise SiteError(what, error.where) from None
-    for name, price in costs.prices.items():
-        if not 0 < price <= _DEAREST:
-            raise SiteError(f"the price of {name!r} is {price}, not above 0 and at most {_DEAREST:.0e}", str(path))
-    return costs
+    return read_yaml(path, Costs)[0] if path.is_file() else Costs({})
 
 
 @dataclass(frozen=True)
@@ -133,7 +121,7 @@ def _judge(groups: Sequence[Group], count: int) -> None:
     """Give the cells their verdicts. count: of columns; of each two, all rows are asked at once."""
     for first, second in itertools.combinations(range(count), 2):
         asked = [
-            (row.cells[first], row.cells[second], group.metric.key)
+            (row.cells[first], row.cells[second], group.metric.metric)
             for group in groups
             for row in group.rows
             if row.cells[first].values and row.cells[second].values
@@ -183,7 +171,7 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     current = metric.benchmark.current.get((label, machine))
-    of_limits = describe_shares(current[1], history.roof(machine), metric.metric) if current else ""
+    of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
     return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)

@@ -13,7 +13,8 @@ from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.shares import describe_shares
-from hpml_plugins.report.site.page import graph_link, write_page, write_static
+from hpml_plugins.report.site.page import graph_link, write_page
+from hpml_plugins.report.tables import spell_samples
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
@@ -55,7 +56,11 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
                 (place / f"{index}.json").write_bytes(msgspec.json.encode(found))
                 points.append([index, label])
         if points:
-            listed.append(_entry(metric, points))
+            unit = formatting.shown_unit(metric.unit)
+            listed.append({
+                "name": metric.name, "title": metric.title, "plugin": metric.benchmark.plugin, "unit": unit.label,
+                "lowest": unit.lowest, "highest": unit.highest, "direction": metric.direction, "points": points,
+            })  # fmt: skip
     index_of_all = {
         "benchmarks": listed,
         "places": [[machine.hardware.label, machine.name] for machine in history.machines],
@@ -63,7 +68,6 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
         "colours": COLOURS,
     }
     (folder / "index.json").write_bytes(msgspec.json.encode(index_of_all))
-    write_static(html_dir, "history.js", "chart.js")
     write_page(html_dir, "history.html", project=project)
 
 
@@ -84,22 +88,8 @@ def write_records(history: History, html_dir: Path) -> Addresses:
     return addresses
 
 
-def _entry(metric: TrackedMetric, points: list[list[Any]]) -> dict[str, Any]:
-    shown = formatting.shown_unit(metric.unit)
-    return {
-        "name": metric.name,
-        "title": metric.title,
-        "plugin": metric.benchmark.plugin,
-        "unit": shown.label,
-        "lowest": shown.lowest,
-        "highest": shown.highest,
-        "direction": metric.direction,
-        "points": points,
-    }
-
-
 def _lines(
-    history: History, metric: TrackedMetric, label: str, changes: Mapping[tuple[str, str, str], tuple[Change, ...]]
+    history: History, metric: TrackedMetric, label: str, changes: Mapping[tuple[str, str, str], list[Change]]
 ) -> Iterator[dict[str, Any]]:
     """What the page draws of a point: of each machine its numbers and failures, by the commits' places."""
     for number, machine in enumerate(history.machines):
@@ -117,11 +107,9 @@ def _lines(
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
-                "newest": f"{formatting.estimate(newest.estimate, metric.unit)} {newest.regime}".strip()
-                if newest
-                else "failed",
+                "newest": spell_samples(newest, metric.unit) if newest else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
-                "shares": describe_shares(current[1], history.roof(machine.name), metric.metric) if current else "",
+                "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
                 "changes": [

@@ -82,16 +82,11 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
             found = [(newest.status, newest.reason or "no reason recorded")]
         for each in found:
             reasons.setdefault(each, []).append(label or "one point")
-    shown, left_out = _most(reasons)
-    return Coverage(benchmark.heading, link, counts, shown, left_out)
-
-
-def _most(reasons: Reasons) -> tuple[Reasons, int]:
-    """Every reason why there is no number, the warnings of most points, and how many warnings are left out."""
-    warnings = [each for each in reasons.items() if each[0][0] == "warning"]
-    warnings.sort(key=lambda each: -len(each[1]))
-    why_not = [each for each in reasons.items() if each[0][0] != "warning"]
-    return dict([*why_not, *warnings[:MOST_WARNINGS]]), len(warnings[MOST_WARNINGS:])
+    # Every reason why there is no number, and the warnings of most points.
+    warnings = sorted((each for each in reasons if each[0] == "warning"), key=lambda each: -len(reasons[each]))
+    shown = [*(each for each in reasons if each[0] != "warning"), *warnings[:MOST_WARNINGS]]
+    left_out = len(warnings[MOST_WARNINGS:])
+    return Coverage(benchmark.heading, link, counts, {each: reasons[each] for each in shown}, left_out)
 
 
 def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +12,6 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
@@ -37,21 +35,6 @@ PAGES = (
     ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
     ("Plugins", "charts and tables", "plugins.html"),
 )
-
-
-class SiteError(HpmlError):
-    """The published folder would not work offline, or a part of it cannot be written."""
-
-
-def static(name: str) -> bytes:
-    """A file of our own `static/` folder."""
-    return (files("hpml_plugins.report.site") / "static" / name).read_bytes()
-
-
-def write_static(html_dir: Path, *names: str) -> None:
-    """Put files of our own `static/` folder into the published one."""
-    for name in names:
-        (html_dir / name).write_bytes(static(name))
 
 
 def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:

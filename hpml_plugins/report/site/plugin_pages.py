@@ -15,7 +15,7 @@ from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import write_page, write_static
+from hpml_plugins.report.site.page import write_page
 from hpml_plugins.report.tables import as_csv
 
 #: Where charts and their data go, below the published folder.
@@ -60,7 +60,6 @@ def write_plugin_pages(
     import vl_convert
 
     problems: list[str] = []
-    write_static(html_dir, "charts.js", "charts.css")
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
         library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
         pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]

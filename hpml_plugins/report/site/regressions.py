@@ -11,10 +11,12 @@ import datetime
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,15 +26,11 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
-from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_records
-from hpml_plugins.report.site.page import day, graph_link, history_link, write_page, write_static
+from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
+from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
 Step = tuple[int, int, float, float, float]
-#: What asv.conf.json allows of a series: (entry, branch, steps) → the steps to look at and the threshold, or None.
-Limit = Callable[[str, str, list[Step]], "tuple[list[Step], float] | None"]
-#: (asv's name, machine, branch) → the path of asv's graph, and its parameters.
-Graphs = Mapping[tuple[str, str, str], tuple[str, Mapping[str, Any]]]
 #: Branch → commit → its place in the branch's first-parent history.
 Branches = Mapping[str, Mapping[str, int]]
 
@@ -91,11 +89,6 @@ class Readings:
         kept = [each for each in line if have_common_regime(each[1], line[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
-    @functools.cached_property
-    def values(self) -> np.ndarray:
-        """The value of each."""
-        return np.array([reading.value for reading in self.readings], float)
-
     def p_value(self, old: Step, new: Step) -> float:
         """How probable a difference as large as that between two levels is for equal code.
 
@@ -103,7 +96,7 @@ class Readings:
         around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
         of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
         """
-        inside = [self.readings[self._inside(level)] for level in (old, new)]
+        inside = [self.readings[slice(*np.searchsorted(self.revisions, level[:2]))] for level in (old, new)]
         both = [*inside[0], *inside[1]]
         if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
             return 0.0
@@ -126,32 +119,27 @@ class Readings:
         """
         from asv.step_detect import solve_potts_approx
 
-        weights, known = self._weights()
-        noise = max(np.median(np.abs(np.diff(self.values))), LEAST_NOISE * abs(float(np.median(self.values))))
-        penalty = PENALTY * float(noise) * math.log(len(self.values))
-        values, at = self.values.tolist(), self.revisions.tolist()
+        values = np.array([reading.value for reading in self.readings], float)
+        estimates = [reading.estimate for reading in self.readings]
+        low, high = np.array([(each.low, each.high) for each in estimates], float).T
+        known = np.isfinite(low)
+        # Weighed as asv does: by the intervals, and 1 without one.
+        weights = np.divide(2, high - low, out=np.full(len(low), np.nan), where=high > low)
+        if (finite := weights[np.isfinite(weights)]).size:
+            weights /= np.median(finite)
+        weights = np.nan_to_num(weights, nan=1.0, posinf=1.0)
+        noise = max(np.median(np.abs(np.diff(values))), LEAST_NOISE * abs(float(np.median(values))))
+        penalty = PENALTY * float(noise) * math.log(len(values))
+        at = self.revisions.tolist()
         found, left = [], 0
-        for right, level, distance in zip(*solve_potts_approx(values, weights.tolist(), gamma=penalty), strict=True):
+        fitted = solve_potts_approx(values.tolist(), weights.tolist(), gamma=penalty)
+        for right, level, distance in zip(*fitted, strict=True):
             scatter = abs(distance) / (right - left)
             if known[left:right].sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
-                found.append((at[left], at[right - 1] + 1, level, min(values[left:right]), scatter))
+                inside = values[left:right]
+                found.append((at[left], at[right - 1] + 1, level, float(inside.min()), scatter))
             left = right
         return found
-
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weight of each reading, as asv weighs them by their intervals, and whether it has an interval."""
-        found = [reading.estimate for reading in self.readings]
-        bounds = [(each.low, each.high) if each.low is not None else (math.nan, math.nan) for each in found]
-        low, high = np.array(bounds, float).T
-        width = high - low
-        weights = np.where(width > 0, 2 / np.where(width > 0, width, 1), np.nan)
-        finite = weights[np.isfinite(weights)]
-        weights = np.where(np.isfinite(weights), weights / (np.median(finite) if len(finite) else 1), 1.0)
-        return weights, np.isfinite(low)
-
-    def _inside(self, level: Step) -> slice:
-        start, end = np.searchsorted(self.revisions, level[:2])
-        return slice(int(start), int(end))
 
 
 def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
@@ -164,77 +152,36 @@ def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MeasuredSeries:
-    """One point of a metric on one machine and branch.
+    """One point of a metric on one machine and branch, and its levels.
 
-    label: the point in words.  latest, best: of its levels; NaN where there are none to look at.  changes: every
-    change of level.  open: those for the worse that no later level made good.  Both oldest first.
+    label: the point in words.  certain: whether each level and the next differ by more than runs and cards do, of all
+    series that are asked at once.
     """
 
     metric: TrackedMetric
     label: str
     machine: Machine
     branch: str
-    latest: float
-    best: float
-    changes: tuple[Change, ...]
-    open: tuple[Change, ...]
+    steps: Sequence[Step]
+    threshold: float
+    certain: list[bool]
 
     @property
     def texts(self) -> dict[str, str]:
         """The point's parameters as asv spells them."""
         return self.metric.benchmark.points[self.label]
 
-
-def entry_name(metric: TrackedMetric, label: str) -> str:
-    """asv's name of one point of a benchmark."""
-    texts = metric.benchmark.points[label]
-    return f"{metric.name}({', '.join(texts.values())})" if texts else metric.name
-
-
-def find_changes(history: History, branches: Branches, limit: Limit) -> list[MeasuredSeries]:
-    """Every series with enough readings for a verdict, with its changes.  limit: what asv.conf.json says."""
-    found: list[tuple[MeasuredSeries, Levels]] = []
-    for (branch, commits), metric in itertools.product(branches.items(), history.measured):
-        known = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
-        for machine, label in itertools.product(history.machines, metric.benchmark.points):
-            line = [(at.revision, each) for at, each in metric.line(label, machine.name) if each]
-            line = [each for each in line if each[0] in known]
-            readings = Readings.of(line)
-            if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
-                steps, threshold = limit(entry_name(metric, label), branch, readings.levels()) or ([], THRESHOLD)
-                values = [level[2] for level in steps] or [math.nan]
-                best = max(values) if metric.direction == "higher" else min(values)
-                series = MeasuredSeries(metric, label, machine, branch, values[-1], best, (), ())
-                p_values = list(itertools.starmap(readings.p_value, itertools.pairwise(steps)))
-                found.append((series, Levels(steps, metric.direction, threshold, p_values)))
-    most = _largest_p(levels for _, levels in found)
-    return [
-        replace(series, changes=tuple(levels.changes(most)), open=tuple(levels.open_regressions(most)))
-        for series, levels in found
-    ]
-
-
-@dataclass(frozen=True)
-class Levels:
-    """The levels of one series. p_values: of each level and the next; see `Readings.p_value`."""
-
-    steps: Sequence[Step]
-    direction: str
-    threshold: float
-    p_values: Sequence[float]
-
-    def changes(self, most: float) -> list[Change]:
-        """Every change of level that is larger than the threshold and the scatter around both levels.
-
-        most: the largest p-value that counts as a change.
-        """
+    @property
+    def changes(self) -> list[Change]:
+        """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
         return [
-            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, self.direction))
-            for (old, new), p in zip(itertools.pairwise(self.steps), self.p_values, strict=True)
-            if p <= most and _exceeds(old, new, self.threshold)
+            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, self.metric.direction))
+            for (old, new), certain in zip(itertools.pairwise(self.steps), self.certain, strict=False)
+            if certain and _exceeds(old, new, self.threshold)
         ]
 
-    def open_regressions(self, most: float) -> list[Change]:
+    @functools.cached_property
+    def open(self) -> list[Change]:
         """The changes for the worse that no later level made good, oldest first.
 
         Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
@@ -243,22 +190,55 @@ class Levels:
         if not self.steps:
             return []
         found: list[Change] = []
-        sign = -1 if self.direction == "higher" else 1
+        direction = self.metric.direction
         since = best = self.steps[-1]
-        for (old, new), p in reversed(list(zip(itertools.pairwise(self.steps), self.p_values, strict=True))):
-            if p <= most and _verdict(old, since, self.direction) == "worse" and _exceeds(old, since, self.threshold):
+        for (old, new), certain in reversed(list(zip(itertools.pairwise(self.steps), self.certain, strict=False))):
+            if certain and _verdict(old, since, direction) == "worse" and _exceeds(old, since, self.threshold):
                 found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
                 since = old
-            best = min(best, old, key=lambda level: sign * level[2])
+            best = (max if direction == "higher" else min)(best, old, key=operator.itemgetter(2))
         return found[::-1]
 
 
-def _largest_p(series: Iterable[Levels]) -> float:
-    """The largest p-value that is a change, of all that are asked at once. A series of one level asks once, in vain."""
-    p_values = [p for levels in series for p in levels.p_values or [1.0]]
-    return max(
-        (p for p, adjusted in zip(p_values, correct(p_values), strict=True) if adjusted < ERROR_RATE), default=0.0
-    )
+def entry_name(metric: TrackedMetric, label: str) -> str:
+    """asv's name of one point of a benchmark."""
+    texts = metric.benchmark.points[label]
+    return f"{metric.name}({', '.join(texts.values())})" if texts else metric.name
+
+
+def read_settings(conf: Any, repo: Any, revisions: Mapping[str, int]) -> tuple[Branches, Any]:
+    """The branches, and asv's own reading of `regressions_first_commits` and `regressions_thresholds`."""
+    from asv.plugins.regressions import _GraphDataFilter
+
+    # `asv.patches` keeps asv from listing regressions by its own rule; ours go by the settings as they were.
+    conf.regressions_first_commits = getattr(conf, "hpml_regressions_first_commits", conf.regressions_first_commits)
+    branches = {}
+    for branch in conf.branches:
+        commits = reversed(repo.get_branch_commits(branch))  # the last one comes first
+        branches[repo.get_branch_name(branch)] = {commit: place for place, commit in enumerate(commits)}
+    return branches, _GraphDataFilter(conf, repo, revisions)
+
+
+def find_changes(history: History, branches: Branches, limits: Any) -> list[MeasuredSeries]:
+    """Every series with enough readings for a verdict, with its levels.  limits: see `read_settings`."""
+    found: list[MeasuredSeries] = []
+    asked: list[list[float]] = []
+    for (branch, commits), metric in itertools.product(branches.items(), history.measured):
+        known = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
+        for machine, label in itertools.product(history.machines, metric.benchmark.points):
+            line = [(at.revision, each) for at, each in metric.line(label, machine.name) if each]
+            readings = Readings.of([each for each in line if each[0] in known])
+            if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
+                graph = SimpleNamespace(params={"branch": branch}, get_steps=readings.levels)
+                data = limits.get_graph_data(graph, {"name": entry_name(metric, label)})
+                *_, steps, threshold = next(data, ([], THRESHOLD))
+                found.append(MeasuredSeries(metric, label, machine, branch, steps, threshold, []))
+                # a series of one level asks once, in vain
+                asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(steps))) or [1.0])
+    certain = (p < ERROR_RATE for p in correct(list(itertools.chain(*asked))))
+    for series, p_values in zip(found, asked, strict=True):
+        series.certain.extend(itertools.islice(certain, len(p_values)))
+    return found
 
 
 def _verdict(old: Step, new: Step, direction: str) -> str:
@@ -280,29 +260,38 @@ def write_regressions(
     found.sort(key=lambda item: (-item[1].first, -item[1].size, item[0].metric.title, item[0].label, _where(item[0])))
     shown = [_show(each, change, history, branches) for each, change in found[:LISTED]]
     write_feed(html_dir / "regressions.xml", shown, project)
-    write_static(html_dir, "lists.js")
     write_page(html_dir, "regressions.html", project=project, shown=shown, total=len(found), looked=len(series))
 
 
 def write_asv_regressions(
-    series: Sequence[MeasuredSeries], history: History, branches: Branches, graphs: Graphs,
+    series: Sequence[MeasuredSeries], history: History, branches: Branches, graphs: Any,
     declarations: Mapping[str, Mapping[str, Any]], html_dir: Path,
 ) -> None:  # fmt: skip
     """Write asv's regressions.json: the same list for asv's page, of the series that asv has graphs of."""
+    several = {name for name, values in graphs.get_params().items() if len(values) > 1} if series else set()
+    of_series = {
+        (graph.benchmark_name, graph.params.get("machine"), graph.params.get("branch")): (path, graph.params)
+        for path, graph in (graphs if series else ())
+        if "summary" not in graph.params
+    }
     rows = []
     for each in series:
-        graph = graphs.get((each.metric.name, each.machine.name, each.branch))
+        found = of_series.get((each.metric.name, each.machine.name, each.branch))
         index = asv_index(each.texts, declarations.get(each.metric.name, {}))
-        if not each.open or graph is None or index is None:
+        if not each.open or found is None or index is None:
             continue
-        path, params = graph
+        path, params = found
         jumps = [
             [change.last if len(_commits(change, history, branches[each.branch])) > 1 else None, change.first,
              change.before, change.after]
             for change in each.open
         ]  # fmt: skip
-        entry, place = entry_name(each.metric, each.label), index if each.texts else None
-        rows.append([entry, f"{path}.json", params, place, each.latest, each.best, jumps])
+        levels = [step[2] for step in each.steps]
+        rows.append([
+            entry_name(each.metric, each.label), f"{path}.json",
+            {name: value for name, value in params.items() if name in several}, index if each.texts else None,
+            levels[-1], max(levels) if each.metric.direction == "higher" else min(levels), jumps,
+        ])  # fmt: skip
     (html_dir / "regressions.json").write_bytes(msgspec.json.encode({"regressions": rows}))
 
 
@@ -335,7 +324,7 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
     old = history.commits[history.columns[change.last]]
     line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
-    records = list(stored_records(sides))
+    records = list(map(stored_record, sides))
     return {
         "title": metric.title,
         "point": series.label,

@@ -11,7 +11,7 @@ import msgspec
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import PAGES, write_page, write_static
+from hpml_plugins.report.site.page import PAGES, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
@@ -27,7 +27,6 @@ def write_search(
 ) -> None:  # fmt: skip
     """Write the index and the page that searches it."""
     (html_dir / "search.json").write_bytes(index(_entries(matrix, nodes, plugins), history))
-    write_static(html_dir, "search.js")
     write_page(html_dir, "search.html", project=project)
 
 

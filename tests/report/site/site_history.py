@@ -22,7 +22,7 @@ from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.report.reading import History, read_history, tracked_metrics
+from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, is_ours, value_of
 
@@ -175,7 +175,7 @@ def read(
     def damaged(damage: object) -> None:
         raise AssertionError(str(damage))
 
-    return read_history(results, tracked_metrics(None, benchmarks), benchmarks, revisions, dates, damaged)
+    return read_history(results, None, benchmarks, revisions, dates, damaged)
 
 
 def _as_asv_returns(samples: Sequence[Sample]) -> SimpleNamespace:

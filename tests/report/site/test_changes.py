@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from hpml_plugins.model.variability import EXACT, MeasuredValue
 from hpml_plugins.model.variance import Spread
-from hpml_plugins.report.site.regressions import THRESHOLD, Change, Levels, Readings, Step
+from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.site.regressions import THRESHOLD, Change, MeasuredSeries, Readings, Step
 
 
 def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]:
@@ -23,16 +24,18 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Step]
 
 def compared(
     levels: list[Step], direction: str, p_values: Sequence[float] = (), threshold: float = THRESHOLD
-) -> Levels:
+) -> MeasuredSeries:
     """By default each level certainly differs from the next."""
-    return Levels(levels, direction, threshold, p_values or [0.0] * (len(levels) - 1))
+    metric = TrackedMetric("b.track_m", TrackedBenchmark("b", "p", "b", "1"), "m", "s", direction)
+    certain = [p <= 0.01 for p in p_values] or [True] * (len(levels) - 1)
+    return MeasuredSeries(metric, "", Machine(Hardware(0, "H200", "1"), "m"), "main", levels, threshold, certain)
 
 
 def still_worse(
     levels: list[Step], direction: str, p_values: Sequence[float] = (), threshold: float = THRESHOLD
 ) -> list[Change]:
     """The open regressions."""
-    return compared(levels, direction, p_values, threshold).open_regressions(0.01)
+    return compared(levels, direction, p_values, threshold).open
 
 
 #: 1 % between runs on one card, known as from 20 runs; 3 % between cards, as from 5.
@@ -76,7 +79,7 @@ def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[fl
 @pytest.mark.parametrize(("direction", "levels"), [("lower", (1.0, 1.5, 1.0)), ("higher", (1.5, 1.0, 1.5))])
 def test_what_was_made_good_again_is_a_change_and_no_regression(direction: str, levels: tuple[float, ...]) -> None:
     assert still_worse(steps(*levels), direction) == []
-    assert [change.verdict for change in compared(steps(*levels), direction).changes(0.01)] == ["worse", "better"]
+    assert [change.verdict for change in compared(steps(*levels), direction).changes] == ["worse", "better"]
 
 
 def test_a_regression_that_was_made_good_in_part_is_against_the_best_level_since() -> None:
@@ -87,7 +90,7 @@ def test_a_regression_that_was_made_good_in_part_is_against_the_best_level_since
 def test_a_change_that_runs_and_cards_explain_is_noise() -> None:
     for direction, levels in (("lower", (1.0, 1.5)), ("higher", (1.0, 1.5)[::-1])):
         assert still_worse(steps(*levels), direction, [0.2]) == []
-        assert compared(steps(*levels), direction, [0.2]).changes(0.01) == []
+        assert compared(steps(*levels), direction, [0.2]).changes == []
         assert still_worse(steps(*levels), direction, [0.01])
 
 
@@ -132,7 +135,7 @@ def test_a_change_smaller_than_the_threshold_or_the_scatter_does_not_count() -> 
 def test_small_steps_that_add_up_are_a_regression(direction: str, levels: tuple[float, ...]) -> None:
     (change,) = still_worse(steps(*levels), direction)
     assert (change.before, change.after, change.last, change.first) == (levels[0], levels[1], 9, 10)
-    assert compared(steps(*levels), direction).changes(0.01) == []
+    assert compared(steps(*levels), direction).changes == []
 
 
 def test_levels_at_and_below_zero_are_compared_too() -> None:

@@ -77,7 +77,7 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
     made = matrix()
     assert [column.hardware.label for column in made.columns] == ["NVIDIA A100 ×1", "NVIDIA H200 ×1"]
     assert [(group.metric.benchmark.heading, group.metric.metric) for group in made.groups] == [
-        ("other.track_x", ""),
+        ("other.track_x", "value"),
         ("softmax", "time"),
     ]
     assert [row.point for row in made.groups[1].rows] == ["cols=64", "cols=256"]
@@ -167,7 +167,7 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
     add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
     add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
     assert [(group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups] == [
-        ("softmax", "time"), ("other.track_x", ""), ("softmax", "rate"),
+        ("softmax", "time"), ("other.track_x", "value"), ("softmax", "rate"),
     ]  # fmt: skip
 
 
