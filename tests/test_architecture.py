@@ -10,8 +10,11 @@ from support import ROOT
 
 #: Lines of Python, a step on the way to 9,000 and 3,500. Lower them with the code; only what an issue asks for raises
 #: them: 11,180 when there was one store, then two regimes, rounds, variance components, verdicts on all pages,
-#: retractions, effective sample sizes, confounders and checks of definitions came.
-CORE, WORKLOADS_AND_TOOLS = 12_901, 3_726
+#: retractions, effective sample sizes, confounders and checks of definitions came (12,901), then measured energy, the
+#: meter, declared work with its shares, alternating turns and power limits.
+CORE, WORKLOADS_AND_TOOLS = 13_330, 3_726
+#: On the way to 11,000.
+PLUGINS = 13_503
 LONGEST = 60
 
 
@@ -23,6 +26,7 @@ def test_asv_has_every_metric_value_of_the_records() -> None:
 def test_the_core_and_the_tools_do_not_grow() -> None:
     assert counts.lines(counts.core_files()) <= CORE
     assert counts.lines(counts.files(*counts.WORKLOADS_AND_TOOLS)) <= WORKLOADS_AND_TOOLS
+    assert counts.lines(counts.files("plugins")) <= PLUGINS
 
 
 def test_no_function_is_longer_than_a_page() -> None:
