@@ -123,7 +123,10 @@ class Telemetry:
     def read(self, number: int = 0) -> Reading | None:
         """The last reading of a GPU; None where it is not watched, or has not been read yet."""
         size = len(Reading._fields)
-        values = self._values[number * size : (number + 1) * size]
+        place = slice(number * size, (number + 1) * size)
+        values = self._values[place]
+        while values != (again := self._values[place]):  # it was being written
+            values = again
         return Reading(*values) if len(values) == size and values[0] else None
 
 

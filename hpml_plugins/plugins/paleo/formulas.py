@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hpml_plugins import GpuType, HpmlError, ModelCount, published_figures
+from hpml_plugins import HpmlError, published_figures
+
+if TYPE_CHECKING:
+    from hpml_plugins import GpuType, ModelCount
 
 FLOAT32 = 4  # B
 
