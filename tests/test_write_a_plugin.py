@@ -47,7 +47,7 @@ def test_a_plugin_of_the_page_is_measured(
 ) -> None:
     write("mine.py", text)
     write("registry.yaml", "version: 1\nplugins:\n  - {name: mine, path: mine.py}\n")
-    done = hpml("run", name, "--json", "--budget", "0.1")
+    done = hpml("run", name, "--json", "--budget", "0.1", "--rounds", "1")
     records = [decode(line.encode()) for line in done.stdout.splitlines()]
     assert [(record.status, record.reason) for record in records] == [("ok", "")] * 2, done.stderr
 

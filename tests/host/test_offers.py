@@ -88,7 +88,7 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     write("registry.yaml", REGISTRY)
     write("data/mine.txt", "")
     env = {"HPML_DATA": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = hpml("run", "reading", "--json", **env)
+    done = hpml("run", "reading", "--json", "--rounds", "1", **env)
     records = {str(r.params["data"]): r for r in (decode(line.encode()) for line in done.stdout.splitlines())}
     assert {name: record.reason for name, record in records.items() if record.status != "ok"} == {}
     values = {name: set(record.metrics["value"].samples) for name, record in records.items()}
