@@ -23,7 +23,7 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
             found = {
                 INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
                 OF_PEAK: _percent(work.share(seconds, _published(record, work))),
-                OF_ROOF: _percent(work.share(seconds, roof.limit(work))),
+                OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),  # not of itself
             }
             return {title: text for title, text in found.items() if text}
     return {}

@@ -61,6 +61,9 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
     wording = "2\u202f731 FLOP/B, 50 % of the published peak, 70.7 % of the measured roof"
     assert describe_shares(found, roof, "time") == describe_shares(found, roof, "rate") == wording
     assert describe_shares(found, roof, "copied") == ""
+    assert shares(record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof) == {
+        "of published peak": "50.5 %"  # and not of itself
+    }
     on_cpu = record(DeclaredWork(flop=1e9), 1.0)
     assert shares(on_cpu, roof) == {}  # a CPU has no published peak, and its roof was not measured
 
