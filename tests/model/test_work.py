@@ -46,7 +46,7 @@ def test_the_roof_is_the_highest_of_steps_that_look_for_it_on_the_same_kind_of_d
 
 
 def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
-    """bf16 on an H200: 989.5 TFLOP/s published;"""
+    """bf16 on an H200: 989 TFLOP/s are published."""
     work = DeclaredWork(flop=2 * 8192.0**3, bytes=3 * 2 * 8192.0**2, dtype="bfloat16", gpus=1)
     seconds = work.flop / 494.75e12
     roof = Roof([record(DeclaredWork(flop=700e12, dtype="bfloat16", gpus=1, roof=True), 1.0)])
@@ -62,7 +62,7 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
     assert describe_shares(found, roof, "time") == describe_shares(found, roof, "rate") == wording
     assert describe_shares(found, roof, "copied") == ""
     assert shares(record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof) == {
-        "of published peak": "50.5 %"  # and not of itself
+        "of published peak": "50.6 %"  # and not of itself
     }
     on_cpu = record(DeclaredWork(flop=1e9), 1.0)
     assert shares(on_cpu, roof) == {}  # a CPU has no published peak, and its roof was not measured
