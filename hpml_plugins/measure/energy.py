@@ -30,7 +30,7 @@ BATCH = 0.02
 #: The load has settled when the mean power of two successive periods, s, agrees this well; s after which the samples
 #: are taken all the same.
 PERIOD, POWER_TOLERANCE, LONGEST_LOAD = 1.0, 0.02, 4.0
-#: A counter that does not move for so long under load, s, and one call of the step, counts nothing.
+#: A counter that has not moved after this time under load, s, and one call of the step, counts nothing.
 LONGEST_STEP = 2.0
 #: s of a sample, several steps of the counter; and samples of a round.
 WINDOW, WINDOWS = 0.4, 5

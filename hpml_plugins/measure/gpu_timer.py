@@ -170,7 +170,7 @@ class GpuTimer:
         return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
-        """Enqueue so many samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
+        """Enqueue `count` samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
         if self._sleep:
             self.torch.cuda._sleep(int(self._sleep * self._cycles))
         pairs = []

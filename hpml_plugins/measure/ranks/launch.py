@@ -54,7 +54,7 @@ def run_ranks(
     nodes: int,
     launcher: Launcher,
 ) -> list[Any]:
-    """Run `function(rank, *args)` on so many ranks; see Bench.ranks. No process is left, whatever happens."""
+    """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. No process is left, whatever happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
     _check(bench, count, chosen, nodes, launcher)
     left = LONGEST if bench.deadline is None else bench.remaining

@@ -1,4 +1,4 @@
-"""The benchmarks: one all-reduce, or another collective, of one size on so many ranks."""
+"""The benchmarks: an all-reduce or another collective, over message sizes and numbers of ranks."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def measure_collectives(bench: Bench, *, collective: str, size: str, ranks: int)
 
 
 def measure_allreduce_nodes_gloo(bench: Bench, *, size: str, nodes: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between so many nodes, one process on each."""
+    """All-reduce, in place, between `nodes` nodes, one process on each."""
     return _measure(bench, "all_reduce", size, nodes, nodes=nodes)
 
 
 def measure_allreduce_nodes_nccl(bench: Bench, *, size: str, nodes: int, gpus: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between so many nodes, with so many GPUs of each."""
+    """All-reduce, in place, between `nodes` nodes with `gpus` GPUs each."""
     return _measure(bench, "all_reduce", size, nodes * gpus, nodes=nodes)
 
 

@@ -13,7 +13,7 @@ TARGETS, COMMITS = 64, 100
 
 
 def measure_list(bench: Bench, *, plugins: int) -> dict[str, Samples]:
-    """Time of `hpml list` over so many small plugins, from starting the process to its end."""
+    """Time of `hpml list` with a number of small plugins, from the start of the process to its end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(plugins):

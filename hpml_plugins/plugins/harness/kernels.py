@@ -107,7 +107,7 @@ def multiply_add(results: Any, factor: Any, addend: Any, iterations: int) -> Non
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def sum_columns(values: Any, sums: Any, columns: Any, rows: int) -> None:
-    """The sums of the columns of `values`, a flat array of rows of so many columns; one thread per column."""
+    """The sums of the columns of `values`, a flat array in row order; one thread per column."""
     i = cuda.grid(1)
     place = np.uint64(i)  # an unsigned index is not tested for being negative
     total = np.float32(0)

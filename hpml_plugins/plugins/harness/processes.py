@@ -69,7 +69,7 @@ def _cpu() -> float:
 
 
 def write_plugin(file: Path, points: int, modules: Sequence[str] = ()) -> None:
-    """Write a plugin whose benchmark, named as the file, has so many points, needs these modules and does nothing."""
+    """Write a plugin whose benchmark, named as the file, has `points` points, needs these modules and does nothing."""
     text = _PLUGIN.replace("NAME", file.stem).replace("POINTS", str(points)).replace("MODULES", repr(tuple(modules)))
     file.write_text(text)
 
@@ -87,7 +87,7 @@ def write_configuration(project: Path, file: str = "asv.conf.json", **settings: 
 
 
 def make_commits(project: Path, count: int) -> list[str]:
-    """Make a git repository of what is in the folder, with so many commits, a day apart; their hashes, oldest first."""
+    """Make a git repository of what is in the folder, with `count` commits a day apart; their hashes, oldest first."""
     run(["git", "init", "-q", "-b", "main"], project)
     run(["git", "add", "-A"], project)
     who = ["-c", "user.name=made", "-c", "user.email=made@example.invalid", "-c", "commit.gpgsign=false"]

@@ -69,7 +69,7 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
 
 
 def shares(layers: int, devices: int) -> list[int]:
-    """So many layers over so many devices, as evenly as goes, the first ones with one more."""
+    """Numbers of layers on each device: equal, or one more on the first ones."""
     return [layers // devices + (number < layers % devices) for number in range(devices)]
 
 
@@ -83,7 +83,7 @@ class Stack:
         self.parts = [torch.nn.Sequential() for _ in devices]
 
     def resize(self, layers: int) -> None:
-        """Make it so many layers over all devices; those that are there already stay."""
+        """Make it `layers` layers over all devices; existing ones stay."""
         import torch
 
         for part, device, wanted in zip(self.parts, self.devices, shares(layers, len(self.devices)), strict=True):

@@ -27,7 +27,7 @@ Sweep = Literal["rate", "hidden", "epochs"]
 SWEPT_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SWEPT_HIDDEN = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 EPOCHS, HIDDEN, RATE, BATCH = 5, 512, 0.1, 32
-#: Many epochs: at most so many, and so many images seen by each device, which takes seconds.
+#: Many epochs: the most epochs, and the most images that each device sees, which takes seconds.
 MANY_EPOCHS, MANY_IMAGES = 1000, {"cuda": 2_000_000, "cpu": 400_000}
 #: Rates at which NumPy trains too, and the multiply-adds that this may cost.
 ALSO_NUMPY, NUMPY_LIMIT = (1e-2, 0.1, 1.0), 3e10

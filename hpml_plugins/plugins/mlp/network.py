@@ -183,7 +183,7 @@ class Network:
 
 
 def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
-    """So many parts of the rows, or as many as there are rows, as (first, past the last), nearly equal."""
+    """Nearly equal parts of the rows, no more than there are rows, as (first, past the last)."""
     count = min(count, rows)
     return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
 

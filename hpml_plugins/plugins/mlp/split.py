@@ -57,7 +57,7 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, list[float], dict[s
 def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
     """Seconds of a batch, data and model parallel, images apart, from the data-parallel phases.
 
-    Both compute as much, for H / p rows of all images are as many as H rows of 1 / p of them; a rank's step is a p-th.
+    Both do the same work: H / p rows for all images equal H rows for 1 / p of the images. A rank does 1 / p of it.
     Instead of the gradients, B C outputs are copied and reduced; the time is taken to be in proportion.
     """
     compute, exchange, step = total(times, COMPUTED), total(times, EXCHANGE), times[STEP]

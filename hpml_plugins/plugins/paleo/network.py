@@ -24,7 +24,7 @@ Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any
 #: Of one of up to 140 layers alone, on a card that is warm from the one before: s of warming up, s of sampling, samples
 #: at least (of short layers each the mean of up to 200 calls), and the wanted half-width of the median's interval.
 WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
-#: Passes with synchronisations: at most so many, s, at least.
+#: Passes with synchronisations: at most; their budget, s; at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
 
 

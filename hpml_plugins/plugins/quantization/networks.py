@@ -26,11 +26,11 @@ JUDGED_SIDE, TIMED_SIDE = 32, 224
 RESNET_BATCH, RESNET_RATE, RESNET_UPDATES = {"cuda": 256, "cpu": 64}, 1e-3, 120
 RESNET_TESTED = {"cuda": 10_000, "cpu": 1000}
 CALIBRATION = 256
-#: A network must have so many times the accuracy of a guess, or its accuracy after quantization means nothing.
+#: A network's accuracy must be this multiple of a guess's, or its accuracy after quantization means nothing.
 BETTER_THAN_A_GUESS, RESNET_BETTER_THAN_A_GUESS = 2.5, 2.0
-#: Images at once when testing: on a CPU as many as its caches hold the results of.
+#: Images at once when testing: on a CPU, the number whose results fit into its caches.
 TEST_BATCH = {"cuda": 2000, "cpu": 100}
-#: Below so many numbers per image, a second thread of a CPU costs more than it computes.
+#: Below this count of numbers per image, a second thread of a CPU costs more than it computes.
 SMALL = 256
 
 

@@ -141,7 +141,7 @@ def _attach(bench: Bench, series: str, names: Sequence[str], rows: Sequence[tupl
 def bin_shares(values: Any, low: float, high: float) -> list[float]:
     """The share of the values in each of BINS equal bins from low to high; what lies outside counts in the outermost.
 
-    Of more than MOST_VALUES values every so many are counted.
+    Of more than MOST_VALUES values a regular subset is counted.
     """
     values = values.flatten()
     values = values[:: math.ceil(len(values) / MOST_VALUES)].float().cpu().clamp(low, high)

@@ -183,7 +183,7 @@ def _matmul(dtype: str, n: int, device: str) -> Step:
 
 
 def _fma(dtype: str) -> Step:
-    """x ← x · y + z, REPEATS times an element, in packed pairs: so many FLOP exactly, all outside tensor cores."""
+    """x ← x · y + z, REPEATS times an element, in packed pairs: a known number of FLOP, all outside tensor cores."""
     from hpml_plugins.plugins.roofline.packed import multiply_add
 
     x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(getattr(torch, dtype)) for _ in range(3))

@@ -57,7 +57,7 @@ def points(records: Sequence[Record]) -> Table:
 
 
 def _ring(record: Record, seconds: float) -> float | None:
-    """Ring bytes of the gradients divided by so many seconds; unknown where there are none."""
+    """Ring bytes of the gradients over `seconds`; None where that is 0."""
     parameters = float(record.metrics["ceiling"].info["parameters"])
     return ring_bandwidth(FLOAT32 * parameters, seconds, _ranks(record)) if seconds > 0 else None
 

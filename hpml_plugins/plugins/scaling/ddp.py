@@ -16,12 +16,12 @@ def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: jobs.Dtype, ranks: int, 
 
 
 def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: jobs.Dtype, nodes: int, gpus: int) -> jobs.Result:
-    """Weak scaling of ResNet18 over so many nodes with `gpus` GPUs each: `batch` images on each GPU."""
+    """Weak scaling of ResNet18 over `nodes` nodes with `gpus` GPUs each: `batch` images on each GPU."""
     return measure_job(bench, jobs.Job(jobs.CIFAR, batch, dtype, nodes * gpus), nodes)
 
 
 def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: jobs.Scaling) -> jobs.Result:
-    """The small model over gloo, one process on each of so many nodes of a Slurm job."""
+    """The small model over gloo, one process on each of `nodes` nodes of a Slurm job."""
     return measure_job(bench, jobs.Job(jobs.SMALL, batch, "float32", nodes, scaling), nodes)
 
 

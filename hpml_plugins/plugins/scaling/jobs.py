@@ -46,7 +46,7 @@ SMALL = Workload("small", "synthetic-8", (3, 8, 8), 10, 1024)
 
 @dataclass(frozen=True)
 class Job:
-    """Training on so many ranks, and on one for comparison.
+    """Training on several ranks, and on one for comparison.
 
     batch: images on each rank (weak scaling) or on all of them (strong), and on the one rank alone.  graph: each step
     is one CUDA graph. Raises HpmlError where a batch cannot be shared out evenly.
@@ -99,7 +99,7 @@ PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_shar
 
 
 def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
-    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in so many seconds: 2 (n − 1) / n · S / t, B/s.
+    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in `seconds` s: 2 (n − 1) / n · S / t, B/s.
 
     Raises HpmlError for fewer than two ranks, where nothing crosses a link.
     Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel Distrib.

@@ -28,7 +28,7 @@ def main() -> int:
     settings: dict[str, Any] = {"action": "append", "default": [], "type": _setting}
     parser.add_argument("--set", **settings, metavar="KEY=VALUE", help="dotted key, YAML value")
     parser.add_argument("--vary", **settings, metavar="KEY=A,B", help="one variant each")
-    parser.add_argument("--profile", type=int, default=0, metavar="STEPS", help="the kernels of so many steps, by time")
+    parser.add_argument("--profile", type=int, default=0, metavar="STEPS", help="show kernels of STEPS steps, by time")
     args = parser.parse_args()
     import torch
 

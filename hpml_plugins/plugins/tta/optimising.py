@@ -113,7 +113,7 @@ class Optimiser:
 
 
 def falling_share(step: int, steps: float) -> float:
-    """1 − step / steps, not below 0: of the whitening's bias, which is trained for so many steps."""
+    """1 − step / steps, not below 0: of the whitening's bias, which is trained for `steps` steps."""
     return max(0.0, 1.0 - step / steps) if steps else 1.0
 
 

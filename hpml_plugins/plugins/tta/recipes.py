@@ -116,7 +116,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     epochs: at most; a part of one counts in steps.  sizes: (from epoch, side in pixels), for smaller images at first.
     whiten_bias_epochs: how long the bias of the whitening is trained; 0: always.  loss: over the batch.
     precision: bfloat16: autocast over float32 weights; float16: weights too, normalisations excepted.  compile: torch's
-    mode, or "".  graph: a step is one CUDA graph.  steps_per_graph: so many.  workers, pin_memory: of the DataLoader,
+    mode, or "".  graph: steps are CUDA graphs of steps_per_graph steps each.  workers, pin_memory: of the DataLoader,
     which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
     """
 

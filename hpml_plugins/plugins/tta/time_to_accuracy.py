@@ -54,7 +54,7 @@ def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[s
 
 
 def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float | None]:
-    """Train by the recipe on so many GPUs: its batch on each of them, the rate times their number (Goyal et al.)."""
+    """Train by the recipe on `gpus` GPUs: its batch on each, the learning rate times their number (Goyal et al.)."""
     # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the reductions.
     wanted = msgspec.structs.replace(read_recipe(recipe, data).on(bench.device), compile="")
     if wanted.muon:

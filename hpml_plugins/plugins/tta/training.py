@@ -120,7 +120,7 @@ class Trainer:
             self.network.whiten(self._to_whiten)
 
     def train_epoch(self, seed: int, epoch: int) -> None:
-        """The steps of this epoch, as many as the schedule has left. The device may be busy with them afterwards."""
+        """The steps of this epoch that the schedule still has. The device may be busy with them afterwards."""
         first = epoch * self.steps_an_epoch
         for _ in self.train(seed, epoch, range(first, min(first + self.steps_an_epoch, self.steps))):
             pass
@@ -216,7 +216,7 @@ class Trainer:
         self.synchronise()
 
     def _captured(self, function: Callable[[], Any], warm_up: int, times: int = 1) -> Callable[[], Any]:
-        """The function, or so many calls of it as one CUDA graph, which returns the tensors that it writes to.
+        """The function, or `times` calls of it as one CUDA graph, which returns the tensors that it writes to.
 
         It is first called `warm_up` times: what is compiled, tried out or allocated at first use must be before that.
         """

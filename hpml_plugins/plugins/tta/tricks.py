@@ -21,7 +21,7 @@ METRICS = (
 
 
 def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -> Mapping[str, float]:
-    """Each trick alone and added to those before it, trained for so many seconds each, in one process."""
+    """Each trick alone and added to those before it, trained for `seconds` s each, in one process."""
     images = bench.data(data)
     variants = list(rows(read_recipe(BASE, data), bench.device, compiled=compiled))
     found: list[dict[str, Any]] = []

@@ -35,7 +35,7 @@ MOST_ROWS = 300
 
 
 def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) -> Mapping[str, float]:
-    """Train ResNet-50, batch 128, for so many seconds by the coursework's recipe with one trick, and watch the GPU."""
+    """Train ResNet-50, batch 128, for `seconds` s by the coursework's recipe with one trick, and watch the GPU."""
     recipe = with_trick(read_recipe(BASE, data), trick).on(bench.device)
     images = bench.data(data)
     bench.progress(f"{trick}: setting up", 0.0)
@@ -48,7 +48,7 @@ def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) 
 
 
 def watch(bench: Bench, recipe: Recipe, images: DataSet, seconds: float) -> tuple[dict[str, float], Any]:
-    """Train for so long by the recipe: rate, mean utilisation and power, energy per image; and the bench's meter."""
+    """Train by the recipe for `seconds` s: rate, mean utilisation and power, energy per image; and the meter."""
     from hpml_plugins.plugins.tta.training import training
 
     with training(recipe, images, bench.device, evaluates=False) as trainer:

@@ -44,7 +44,7 @@ def add_one_each(a: Any, b: Any, c: Any) -> None:
 
 
 def launcher(launch: str, elements: int) -> Any:
-    """`add(a, b, c)` for vectors of so many elements, asynchronous. Raises HpmlError for an unknown launch."""
+    """`add(a, b, c)` for vectors of `elements` elements, asynchronous. Raises HpmlError for an unknown launch."""
     return (add_one_each if launch == "grid" else add_striding)[shape(launch, elements)]
 
 

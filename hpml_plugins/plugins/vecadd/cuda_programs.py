@@ -189,7 +189,7 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
 
 
 def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
-    """Skip a point that has no time for so many launches of `seconds` s each; say how long they take where it has."""
+    """Skip a point that has too little time for its launches, `seconds` s each; else say how long they will take."""
     expected = seconds * launches
     if expected > 0.8 * bench.remaining:
         bench.skip(
@@ -201,7 +201,7 @@ def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
 
 
 def too_much(wanted: int, free: int) -> str:
-    """Why so many bytes of unified memory are not allocated; empty where they may be.  free: of the GPU's memory, B."""
+    """Why `wanted` B of unified memory are not allocated; empty where they may be.  free: of the GPU's memory, B."""
     if wanted <= LARGEST_SHARE * free:
         return ""
     return (

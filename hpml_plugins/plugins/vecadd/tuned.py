@@ -42,7 +42,7 @@ class Configuration(NamedTuple):
     caching: str = "default"
 
     def blocks(self, elements: int, most: int) -> int:
-        """Blocks of the grid over so many elements.  most: blocks that the card holds at once."""
+        """Blocks of the grid over `elements` elements.  most: blocks that the card holds at once."""
         once = -(-elements // (self.width * self.unroll * self.threads))
         return min(once, most) if self.resident else once
 

@@ -79,7 +79,7 @@ def submit(
 @click.command("jobs")
 @click.argument("names", nargs=-1, metavar="[TARGET|ID]...")
 @_CLUSTER
-@click.option("--tail", "lines", type=click.IntRange(0), default=0, metavar="N", help="Show so many lines of each log.")
+@click.option("--tail", "lines", type=click.IntRange(0), default=0, metavar="N", help="Show N lines of each log.")
 @click.option("--cancel", "cancelling", is_flag=True, help="Cancel the named jobs that have not ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
