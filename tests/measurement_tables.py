@@ -4,6 +4,7 @@
     python tests/measurement_tables.py power       how often a known slow-down is found (harness_slowdown)
     python tests/measurement_tables.py fidelity    event timing against ncu and do_bench (harness_fidelity)
     python tests/measurement_tables.py spread      over ten runs on one card, and between cards (harness_spread)
+    python tests/measurement_tables.py energy      on several cards; counted against integrated (harness_energy)
     python tests/measurement_tables.py overhead    of a point, of watching it, of the clocks (harness_*)
 
 --commit PREFIX, once or more, takes only Records of these commits. The variances are estimated from all Records.
@@ -25,7 +26,7 @@ from scipy.stats import binomtest, chi2
 
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import Difference, Variability, card_of, compare_values, kind_of
+from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.store import read_records
 
 Pair = tuple[Record, Record, str]
@@ -47,11 +48,6 @@ def share(hits: int, of: int) -> str:
     """A share with its 95 % interval. Source: Wilson, JASA 22 (1927)."""
     interval = binomtest(hits, of).proportion_ci(method="wilson")
     return f"{hits / of:.0%} ({interval.low:.0%} to {interval.high:.0%})"
-
-
-def code_of(record: Record) -> str:
-    """The code of the plugin."""
-    return record.source.get("sha256") or record.commit
 
 
 # ---- repeats
@@ -264,6 +260,50 @@ def deviation(value: float, freedom: int) -> str:
     return f"{value:.2%} ({low:.2%} to {high:.2%})"
 
 
+# ---- energy
+
+
+def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
+    """The energy of each point on each card, with the interval; then how well the counter agrees with the power."""
+    known = Variability(records)
+    points: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in sorted(chosen, key=lambda record: record.started):
+        if record.status == "ok" and "energy" in record.metrics and record.node.get("gpus"):
+            size = f" size={record.median('size'):.0f}" if "size" in record.metrics else ""
+            points[f"`{record.benchmark}` {format_point(record.params)}{size}"][card_of(record)].append(record)
+    cards = {
+        card: str(number + 1) for number, card in enumerate(sorted({card for of in points.values() for card in of}))
+    }
+    rows = []
+    for point, of_cards in sorted(points.items()):
+        pairs = [(a[-1], b[-1], "energy") for a, b in itertools.combinations(of_cards.values(), 2)]
+        covered = f"{sum(not not_covered(known, pair) for pair in pairs)} of {len(pairs)}" if pairs else ""
+        for card, found in of_cards.items():
+            metric = found[-1].metrics["energy"]
+            shown = known.reading(found[-1], "energy").estimate
+            half = f" ± {shown.high / shown.value - 1:.1%}" if shown.high else ""
+            power = " of ".join(f"{watts:.0f}" for name in ("idle_power", "power") if (watts := metric.info.get(name)))
+            rows.append([point, cards[card], f"{quantity(metric.median, 'J')}{half}", power, covered])
+    header = ["point", "card", "energy", "idle power of power, W", "pairs of cards that agree"]
+    return f"{markdown(header, rows)}\n\n{_validation(chosen, cards)}"
+
+
+def _validation(chosen: Sequence[Record], cards: dict[str, str]) -> str:
+    newest = {
+        (str(record.params["case"]), float(record.params["load"]), card_of(record)): record
+        for record in sorted(chosen, key=lambda record: record.started)
+        if record.benchmark == "harness_energy" and record.status == "ok" and record.version != "1"
+    }
+    rows = []
+    for (case, load, card), record in sorted(newest.items()):
+        counted, integrated = (record.metrics[name].median for name in ("counted", "integrated"))
+        twice = f"{record.metrics['doubling'].median:.4f}" if "doubling" in record.metrics else ""
+        error = f"{integrated / counted - 1:+.2%}"
+        rows.append([case, f"{load:g}", cards.get(card, ""), f"{counted:.1f}", f"{integrated:.1f}", error, twice])
+    header = ["kernel", "load", "card", "counted, W", "integrated, W", "difference", "energy of two calls / 2 of one"]
+    return markdown(header, rows)
+
+
 # ---- overhead
 
 OVERHEAD = ("asv", "point", "first_kernel", "watcher", "gpu_timer", "timer", "list", "startup", "plan")
@@ -285,7 +325,7 @@ def overhead(_: Sequence[Record], chosen: Sequence[Record]) -> str:
 
 
 TABLES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {
-    table.__name__: table for table in (repeats, power, fidelity, spread, overhead)
+    table.__name__: table for table in (repeats, power, fidelity, spread, energy, overhead)
 }
 
 

@@ -35,8 +35,8 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     """One metric of one Record, and how far it moves.
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
-    samples.  direction, regime: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: of
-    the plugin.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds
+    samples.  direction, regime: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: see
+    `code_of`.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds
     imply, NaN for one round.  spread: see `fill_in_spreads`; None where the value is not above 0.
     """
 
@@ -61,7 +61,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         own = metric.estimate
         return cls(
             value=own.value, low=own.low, high=own.high, count=own.count, direction=metric.direction,
-            boost=metric.boost_median, kind=kind_of(record, metric), code=record.source.get("sha256") or record.commit,
+            boost=metric.boost_median, kind=kind_of(record, metric), code=code_of(record),
             card=card_of(record), started=record.started, regime=metric.regime, rounds=_variance_by_rounds(metric),
         )  # fmt: skip
 
@@ -83,6 +83,13 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
             return Estimate(self.value, None, None, self.count)
         factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom))
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
+
+
+def code_of(record: Record) -> str:
+    """Values are repetitions where this is equal: of one plugin's code, and of one problem (`different_problems`)."""
+    metrics = record.metrics.values()
+    problem = [each.median for each in metrics if each.direction is None and kind_of(record, each) == _COUNTED]
+    return f"{record.source.get('sha256') or record.commit} {problem}"
 
 
 def _variance_by_rounds(metric: MetricSamples) -> float:

@@ -177,6 +177,18 @@ def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
     assert [(each.verdict, each.ratio) for each in equal_rates] == [("AMBIGUOUS", None)]
 
 
+def test_values_of_different_problems_are_no_repetitions() -> None:
+    sizes = (4096, 12288, 12288, 4096, 4096, 12288)
+    one = [product(4096, 7e14 * (1 + 1e-3 * number), str(number)) for number in range(6)]
+    two = [product(size, 7e14 * size / 4096 * (1 + 1e-3 * number), str(number)) for number, size in enumerate(sizes)]
+    half_widths = []
+    for records in (one, two):
+        shown = Variability(records).reading(records[-1], "rate").estimate
+        assert shown.high is not None
+        half_widths.append(shown.high / shown.value - 1)
+    assert half_widths[1] < 2 * half_widths[0] < 0.1
+
+
 def test_a_direction_that_became_none_counts_as_none() -> None:
     old, new = product(4096, 7e14, "a", "higher"), product(12288, 8e14, "b")
     assert different_problems(values(old), values(new)) == different_problems(
