@@ -278,7 +278,7 @@ def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     for point, of_cards in sorted(points.items()):
         pairs = [(a[-1], b[-1], "energy") for a, b in itertools.combinations(of_cards.values(), 2)]
         covered = f"{sum(not not_covered(known, pair) for pair in pairs)} of {len(pairs)}" if pairs else ""
-        for card, found in of_cards.items():
+        for card, found in sorted(of_cards.items()):
             metric = found[-1].metrics["energy"]
             shown = known.reading(found[-1], "energy").estimate
             half = f" ± {shown.high / shown.value - 1:.1%}" if shown.high else ""
