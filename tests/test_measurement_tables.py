@@ -136,3 +136,23 @@ def test_a_table_is_printed_of_the_chosen_commits(tmp_path: Path, capsys: pytest
     assert [int(row[1]) for row in cells(printed)] == [pairs, pairs]
     assert "SAME" in printed
     assert statistics.fmean(float(row[2].rstrip("%")) for row in cells(printed)) < 10
+
+
+def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_power() -> None:
+    def energy(card: str, run: str, joules: float, counted: float) -> Record:
+        info: dict[str, str | float] = {"idle_power": 100.0, "power": 650.0}
+        metrics = {
+            "energy": MetricSamples("J", "lower", [joules] * 3, info, rounds=[1, 1, 1]),
+            "counted": MetricSamples("W", None, [counted]),
+            "integrated": MetricSamples("W", None, [606.0]),
+        }
+        made = record("harness_energy", {"case": "vecadd_100m", "load": 1.0}, metrics, card, run)
+        return replace(made, version="2")
+
+    runs = [energy("A", "1", 0.200, 600.0), energy("A", "2", 0.201, 600.0), energy("B", "3", 0.202, 606.0)]
+    agreement, validation = (cells(table) for table in tables.energy(runs, runs).split("\n\n"))
+    assert [(row[1], row[2].split(" ±")[0], row[3], row[4]) for row in agreement] == [
+        ("1", "201.0 mJ", "100 of 650", "1 of 1"),
+        ("2", "202.0 mJ", "100 of 650", "1 of 1"),
+    ]
+    assert [(row[2], row[5]) for row in validation] == [("1", "+1.00%"), ("2", "+0.00%")]
