@@ -23,12 +23,14 @@ from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import PAGES, POLICY
 
+#: The name of asv's page; the site's first page is ours.
+PAGE = "asv.html"
 #: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
 FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
 #: refused. The fonts are Bootstrap's.
-ASVS = f"{POLICY}; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
+ASVS = f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
 #: Keys of a benchmark in index.json: for each of its parameters the numbers of the values to begin with; the machines.
 FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
 #: Lines of each machine that a graph begins with, as asv has it.
@@ -59,20 +61,20 @@ _INLINE_SCRIPT = re.compile(r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\
 
 
 def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
-    """Make the folder that asv published complete: nothing in it asks another host for anything.
+    """Give asv's index.html its name PAGE, and make the folder complete: nothing in it asks another host for anything.
 
     Doing it twice changes nothing. Raises HpmlError naming the address that a page would still load from another host,
     the package that is missing, or what this asv does not have.
     """
     from asv.graph import Graph
 
-    index = html_dir / "index.html"
-    if not index.is_file():
+    written = next((page for name in ("index.html", PAGE) if (page := html_dir / name).is_file()), None)
+    if written is None:
         raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
-    text = localize(index.read_text(encoding="utf-8"), html_dir)
+    text = localize(written.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        ours = [(label, page) for label, _, page in PAGES if "index.html" not in page and label != "Regressions"]
+        ours = [(label, page) for label, _, page in PAGES if label not in ("asv", "Regressions")]
         links = "".join(
             f'<li><a href="{page}">{label}</a></li>\n' for label, page in (*ours, ("Search", "search.html"))
         )
@@ -80,7 +82,8 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         # In front of asv's user interface and behind what that stands on.
         tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
         text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
-    index.write_text(text, encoding="utf-8")
+    written.write_text(text, encoding="utf-8")
+    written.rename(html_dir / PAGE)
     for name in benchmarks:  # asv's grid asks for the summary also of a benchmark that has no number anywhere
         path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
         if not path.exists():
@@ -102,7 +105,7 @@ def localize(text: str, html_dir: Path) -> str:
             raise HpmlError(
                 f"{address} would be loaded from the network, and no local file is known for it; "
                 "add one to hpml_plugins/report/site/asv_page.py",
-                "index.html",
+                PAGE,
             )
         if name in ASSETS:
             (html_dir / "vendor" / name).write_bytes(read_installed(*ASSETS[name]))
@@ -153,7 +156,7 @@ def policy_tag(policy: str) -> str:
 
 def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
-        raise HpmlError(f"asv's index.html has no {before}; this asv is not known, use the one in pyproject.toml")
+        raise HpmlError(f"asv's page has no {before}; this asv is not known, use the one in pyproject.toml")
     return text.replace(before, inserted + before, 1)
 
 

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import COLOURS
 from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
 from hpml_plugins.report.shares import describe_shares
-from hpml_plugins.report.site.page import graph_link, write_page
+from hpml_plugins.report.site.page import graph_link, write_data, write_page
 from hpml_plugins.report.tables import spell_samples
 
 if TYPE_CHECKING:
@@ -30,12 +28,10 @@ Addresses = Mapping[tuple[str, str], tuple[str, int]]
 
 
 def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: Path, project: str) -> None:
-    """Write the page, `history/index.json` and `history/M/P.json` for the P-th point of the M-th metric.
+    """Write the page, `history/index.js` and `history/M/P.js` for the P-th point of the M-th metric.
 
     Only points with a number, a failure or a retraction have a file.  series: those whose changes of level are shown.
     """
-    folder = html_dir / FOLDER
-    folder.mkdir(exist_ok=True)
     addresses = write_records(history, html_dir)
     changes = {(each.metric.name, each.label, each.machine.name): each.changes for each in series}
     listed: list[dict[str, Any]] = []
@@ -45,15 +41,13 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
             lines = list(_lines(history, metric, label, changes))
             retracted = list(_retracted(history, metric, label))
             if lines or retracted:
-                place = folder / str(len(listed))
-                place.mkdir(exist_ok=True)
                 found = {
                     "lines": lines,
                     "retracted": retracted,
                     "records": addresses.get((metric.benchmark.name, label)),
                     "graph": graph_link(metric.name, {f"p-{name}": text for name, text in texts.items()}),
                 }
-                (place / f"{index}.json").write_bytes(msgspec.json.encode(found))
+                write_data(html_dir, f"{FOLDER}/{len(listed)}/{index}.js", found)
                 points.append([index, label])
         if points:
             unit = formatting.shown_unit(metric.unit)
@@ -67,7 +61,7 @@ def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: 
         "commits": [[commit[:8], date] for commit, date in zip(history.commits, history.dates, strict=True)],
         "colours": COLOURS,
     }
-    (folder / "index.json").write_bytes(msgspec.json.encode(index_of_all))
+    write_data(html_dir, f"{FOLDER}/index.js", index_of_all)
     write_page(html_dir, "history.html", project=project)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -18,22 +19,20 @@ from hpml_plugins.store.projection import asv_name
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
 #: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
-POLICY = (
-    "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
-)
+POLICY = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
 
 #: (label, words that a search finds it by, address), in the order of the navigation.
 PAGES = (
-    ("Benchmark grid", "asv", "index.html"),
-    ("Benchmark list", "asv", "index.html#/summarylist"),
+    ("Overview", "first page", "index.html"),
     ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
     ("History", "all GPU types over commits", "history.html"),
     ("Regressions", "what got worse", "regressions.html"),
     ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
     ("Plugins", "charts and tables", "plugins.html"),
+    ("asv", "asv's own pages: grid and list of all benchmarks", "asv.html"),
 )
 
 
@@ -45,6 +44,13 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 def fill(template: str, **values: Any) -> str:
     """A template filled in."""
     return _templates().get_template(template).render(here=template, **values)
+
+
+def write_data(html_dir: Path, address: str, value: Any) -> None:
+    """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
+    path = html_dir / address
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), msgspec.json.encode(value)))
 
 
 @functools.cache
@@ -64,7 +70,7 @@ def _templates() -> Environment:
 def graph_link(name: str, selection: Mapping[str, str]) -> str:
     """The address of asv's own graph. selection: asv's parameters, and `p-NAME` for a benchmark's own."""
     chosen = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in selection.items())
-    return f"index.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
+    return f"asv.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
 
 
 def history_link(name: str, point: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from hpml_plugins.report.charts import complete
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import write_page
+from hpml_plugins.report.site.page import write_data, write_page
 from hpml_plugins.report.tables import as_csv
 
 #: Where charts and their data go, below the published folder.
@@ -116,13 +115,12 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     figure, table = drawable.figure, drawable.table
     if not len(table):
         return ShownFigure(drawable, problem=str(drawable.error or ""))
-    csv, chart, picture = (f"{FOLDER}/{drawable.plugin}-{figure.name}.{form}" for form in ("csv", "json", "svg"))
+    csv, chart, picture = (f"{FOLDER}/{drawable.plugin}-{figure.name}.{form}" for form in ("csv", "js", "svg"))
     (html_dir / FOLDER).mkdir(exist_ok=True)
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
     try:
         if figure.chart is not None:
-            text = json.dumps(complete(figure.chart, table, figure.title), ensure_ascii=False, allow_nan=False)
-            (html_dir / chart).write_text(text, encoding="utf-8")
+            write_data(html_dir, chart, complete(figure.chart, table, figure.title))
             return ShownFigure(drawable, csv, chart=chart)
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)

@@ -1,9 +1,10 @@
-"""The search over the whole site: one index, written as JSON, that the page's script goes through."""
+"""The search over the whole site: one index that the page's script goes through."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import PAGES, write_page
+from hpml_plugins.report.site.page import PAGES, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
@@ -26,12 +27,12 @@ def write_search(
     html_dir: Path, project: str,
 ) -> None:  # fmt: skip
     """Write the index and the page that searches it."""
-    (html_dir / "search.json").write_bytes(index(_entries(matrix, nodes, plugins), history))
+    write_data(html_dir, "search-index.js", index(_entries(matrix, nodes, plugins), history))
     write_page(html_dir, "search.html", project=project)
 
 
-def index(entries: Iterable[Entry], history: History) -> bytes:
-    """The index as JSON.
+def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
+    """The index.
 
     entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`]; metrics of one
     benchmark have the same points, which are spelled once.
@@ -44,10 +45,9 @@ def index(entries: Iterable[Entry], history: History) -> bytes:
         labels = tuple(label for label in benchmark.points if label and label in known)
         listed.append((metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points))))
     found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
-    encoded = msgspec.json.encode(found)
-    if len(encoded) > LARGEST:
-        encoded = msgspec.json.encode({**found, "points": [[] for _ in points], "short": True})
-    return encoded
+    if len(msgspec.json.encode(found)) > LARGEST:
+        return {**found, "points": [[] for _ in points], "short": True}
+    return found
 
 
 def _entries(matrix: Matrix, nodes: Iterable[NodeCoverage], plugins: Iterable[PluginPage]) -> Iterator[Entry]:

@@ -54,4 +54,5 @@ def write_site(
         write_search(history, matrix, found, pages, html_dir, project)
     problems += [*faults, *offers.problems]
     finish_asv_page(html_dir, declarations)
+    write_page(html_dir, "index.html", matrix=matrix, project=project)
     return problems

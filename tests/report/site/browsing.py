@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -107,3 +108,10 @@ def _watch(site: Site) -> None:
     site.tab.on("pageerror", lambda error: site.troubles.append(f"error: {error}"))
     site.tab.on("console", said)
     site.tab.on("dialog", lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+
+def read_data(html_dir: Path, address: str) -> Any:
+    """What a page's script reads at this address: the file is a call of hpml.put with the address and the value."""
+    found = json.loads("[" + (html_dir / address).read_text().removeprefix("hpml.put(").removesuffix(")") + "]")
+    assert found[0] == address
+    return found[1]

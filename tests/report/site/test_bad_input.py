@@ -56,7 +56,7 @@ def test_infinities_and_nan_are_no_numbers(project: Any) -> None:
     page = (project.html / "gpus.html").read_text()
     assert "0.2500 points" in page
     assert page.count('class="row"') == 1  # of two points: the other has no number
-    assert "inf" not in (project.html / "history" / "0" / "0.json").read_text().lower()
+    assert "inf" not in (project.html / "history" / "0" / "0.js").read_text().lower()
 
 
 def test_a_result_file_of_ours_is_never_read_back(project: Any) -> None:

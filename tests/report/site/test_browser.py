@@ -42,7 +42,7 @@ def cell(tab: Any, group: str, point: str, column: str) -> Any:
 
 
 def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
-    asv_s = ("index.html", "index.html#/summarylist", "index.html#/regressions", "error.html")
+    asv_s = ("asv.html", "asv.html#/summarylist", "asv.html#/regressions", "error.html")
     for page in (*asv_s, *OURS):
         site.tab.goto("about:blank")
         tab = site.open(page)
@@ -51,14 +51,14 @@ def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -
 
 
 def test_asv_s_navbar_leads_to_the_page_of_gpu_types(site: Site) -> None:
-    tab = site.open("index.html")
+    tab = site.open("asv.html")
     tab.get_by_role("link", name="GPU types").click()
     tab.wait_for_url("**/gpus.html")
     assert "benchmarks by GPU type" in tab.locator("h1").inner_text()
 
 
 def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
-    tab = site.open("index.html")
+    tab = site.open("asv.html")
     tab.get_by_role("link", name="Plugins", exact=True).click()
     tab.get_by_role("link", name="Time against size", exact=True).click()
     tab.wait_for_url("**/plugin-toy.html#over_size")
@@ -101,7 +101,7 @@ def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
     cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
     assert cells == [NASTY, "1000", "35.00 µs"]
     links = [link.get_attribute("href") for link in tab.locator("#over_size details a").all()]
-    assert links == ["figures/toy-over_size.csv", "figures/toy-over_size.json"]
+    assert links == ["figures/toy-over_size.csv"]
     assert tab.request.get(f"{site.address}/{links[0]}").text().endswith("1000,3.5e-05\n")
     with tab.expect_download() as download:
         tab.locator("#over_size button[data-save]").click()
@@ -239,7 +239,7 @@ def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     tab.locator("h1", has_text="resnet50 · flop").wait_for()
     assert tab.locator("#facts").inner_text().startswith("In FLOP")
     assert not re.search(r"better|worse|[▲▼]", tab.locator("#facts").inner_text())
-    tab = site.open("index.html#/summarylist")
+    tab = site.open("asv.html#/summarylist")
     tab.locator("#summarylist-body table:visible").wait_for()
     classes = tab.evaluate(
         """() => new Promise(done => {
@@ -274,7 +274,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     asked: list[str] = []
     site.tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
     tab = site.open("gpus.html")
-    assert "search.json" not in asked
+    assert "search-index.js" not in asked
     field = tab.get_by_label("Search")
 
     def found(words: str) -> list[str]:
@@ -285,7 +285,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
         return [" ".join(text.split()) for text in tab.locator("#search-list a").all_inner_texts()]
 
     tab.keyboard.press("s")
-    tab.wait_for_function("() => performance.getEntriesByName(new URL('search.json', location).href).length === 1")
+    tab.wait_for_function("() => performance.getEntriesByName(new URL('search-index.js', location).href).length === 1")
     assert found("xeon laptop") == ["no GPU (Xeon W) GPU type", "laptop machine"]
     assert found("toy against") == ["Time against size chart · toy", "Time against size, drawn freely chart · toy"]
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
@@ -295,7 +295,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     assert found("BANDWIDTH n=1000,") == [
         "vector_add · bandwidth: n=1000, mode=plain point", "vector_add · bandwidth: n=1000, mode=fast point",
     ]  # fmt: skip
-    assert asked.count("search.json") == 1
+    assert asked.count("search-index.js") == 1
 
 
 def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> None:
@@ -319,7 +319,7 @@ def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> N
     tab.locator("#search-list a").first.click()
     tab.locator("h1", has_text="resnet50 · flop").wait_for()
     # A search has an address.
-    site.open("index.html").get_by_role("link", name="Search", exact=True).click()
+    site.open("asv.html").get_by_role("link", name="Search", exact=True).click()
     tab.get_by_label("Search").fill("laptop")
     tab.wait_for_url("**/search.html#q=laptop")
     tab.locator("#search-list a", has_text="laptop").first.wait_for()
@@ -352,7 +352,7 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
 
 
 def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
-    tab = site.open("index.html#/summarylist")
+    tab = site.open("asv.html#/summarylist")
     tab.locator("#summarylist-navigation .btn", has_text="laptop").hover()
     tip = tab.locator(".tooltip-inner")
     tip.wait_for()
@@ -361,7 +361,7 @@ def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
 
 
 def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
-    tab = site.open("index.html#vector_add.track_time?x-axis=mode&machine=node1")
+    tab = site.open("asv.html#vector_add.track_time?x-axis=mode&machine=node1")
     tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
     drawn = tab.evaluate(
         """() => {
@@ -380,7 +380,7 @@ def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
 
 
 def test_a_single_series_of_bars_stays_in_its_place(site: Site) -> None:
-    tab = site.open("index.html")
+    tab = site.open("asv.html")
     drawn = tab.evaluate(
         """() => {
             const place = $('<div style="width: 400px; height: 300px">').appendTo('body');
@@ -394,7 +394,7 @@ def test_a_single_series_of_bars_stays_in_its_place(site: Site) -> None:
 
 
 def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
-    tab = site.open("index.html#/summarylist")
+    tab = site.open("asv.html#/summarylist")
     table = tab.locator("#summarylist-body table:visible")
     names = table.locator("tbody tr td:first-child")
     table.locator("th.asc", has_text="Benchmark").wait_for()
@@ -415,7 +415,7 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
 @pytest.mark.parametrize("width", [1600, 1000, 420])
 def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
     site.tab.set_viewport_size({"width": width, "height": 800})
-    tab = site.open(f"index.html#{'/' * (page != 'vector_add.track_time')}{page}")
+    tab = site.open(f"asv.html#{'/' * (page != 'vector_add.track_time')}{page}")
     tab.wait_for_function(
         """() => {
             const bottom = document.getElementById('nav').getBoundingClientRect().bottom;
@@ -428,7 +428,7 @@ def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, wid
 
 
 def test_a_header_sorts_by_the_caller_s_own_comparison(site: Site) -> None:
-    tab = site.open("index.html")
+    tab = site.open("asv.html")
     told = tab.evaluate(
         """() => new Promise(done => {
             const rows = ['1.5x', '10x', '2x'].map(text => '<tr><td>' + text + '</td></tr>').join('');
@@ -444,7 +444,7 @@ def test_a_header_sorts_by_the_caller_s_own_comparison(site: Site) -> None:
 
 def test_our_md5_is_md5(site: Site) -> None:
     texts = ["", "abc", "é" * 40, *("x" * length for length in (55, 56, 63, 64, 119, 120)), "vector_add,null," * 99]
-    hashes = site.open("index.html").evaluate("texts => texts.map(text => md5(text))", texts)
+    hashes = site.open("asv.html").evaluate("texts => texts.map(text => md5(text))", texts)
     assert hashes == [hashlib.md5(text.encode()).hexdigest() for text in texts]
 
 

@@ -45,14 +45,14 @@ def test_a_graph_opens_with_lines_that_have_numbers(project: Any, browser: Any) 
     assert "hpml_selected" not in index[BANDWIDTH["name"]]
     assert "hpml_selected" not in (project.results / "benchmarks.json").read_text()
     with served(project.html, browser) as site:
-        tab = site.open(f"index.html#/{TIME['name']}")
+        tab = site.open(f"asv.html#/{TIME['name']}")
         tab.wait_for_selector("#main-graph .flot-overlay")
         pressed = tab.locator("#graphdisplay-navigation .btn.active").all_inner_texts()
         assert {"1000000", "fast"} <= set(pressed)
         assert not {"1000", "plain"} & set(pressed)
         # An address that names a value is obeyed.
         site.tab.goto("about:blank")
-        tab = site.open(f"index.html#/{TIME['name']}?p-n=1000")
+        tab = site.open(f"asv.html#/{TIME['name']}?p-n=1000")
         tab.wait_for_selector("#main-graph .flot-overlay")
         pressed = tab.locator("#graphdisplay-navigation .btn.active").all_inner_texts()
         assert "1000" in pressed and "1000000" not in pressed

@@ -18,7 +18,7 @@ def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(p
     assert summaries[BANDWIDTH["name"]] == []
     assert len(summaries[TIME["name"]]) == 3
     with served(project.html, browser) as site:
-        tab = site.open("index.html")
+        tab = site.open("asv.html")
         tab.locator(".benchmark-container").last.scroll_into_view_if_needed()
         tab.wait_for_load_state("networkidle")
         assert tab.locator(".benchmark-container").count() == len(names)
@@ -29,7 +29,7 @@ def test_a_benchmark_of_one_commit_is_a_dot(project: Any, browser: Any) -> None:
     project.add(H200, 0, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
     with served(project.html, browser) as site:
-        tab = site.open("index.html")
+        tab = site.open("asv.html")
         box = tab.locator(f"[id='summarygrid-{TIME['name']}']")
         box.scroll_into_view_if_needed()
         box.locator("canvas.flot-base").wait_for()

@@ -43,9 +43,9 @@ pytestmark = pytest.mark.slow
 def pages(hostile: Hostile) -> Iterator[str]:
     """Every page of the site, and a graph and a history of each benchmark's first point."""
     yield from sorted(path.name for path in hostile.html.glob("*.html"))
-    yield from (f"index.html#/{page}" for page in ("", "summarylist", "regressions"))
+    yield from (f"asv.html#/{page}" for page in ("", "summarylist", "regressions"))
     for name in hostile.benchmarks[::5]:
-        yield f"index.html#{in_address(name)}"
+        yield f"asv.html#{in_address(name)}"
         yield f"history.html#{in_address(name)}"
     for each in TEXTS[::6]:
         yield f"search.html#q={in_address(each)}"
@@ -62,7 +62,7 @@ def walk(site: Site, hostile: Hostile) -> tuple[int, int]:
         site.tab.goto(f"{site.address}/{page}", wait_until="load")
         if "#" in page:
             site.tab.wait_for_timeout(150)  # what asv's pages fetch by themselves
-        tips += point_at_everything(site.tab) if page.startswith("index.html") else 0
+        tips += point_at_everything(site.tab) if page.startswith("asv.html") else 0
         assert site.tab.evaluate(MADE_BY_TEXT) == [], page
         opened += 1
     return opened, tips

@@ -270,7 +270,7 @@ def test_a_group_says_its_unit_its_direction_and_its_plugin_where_it_has_them(
 
 def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
     link = graph_link("a.track_b", {"machine": "n 1", "p-mode": "'x=y&z'"})
-    assert link == "index.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"
+    assert link == "asv.html#a.track_b?machine=n%201&p-mode='x%3Dy%26z'"
 
 
 def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
@@ -338,7 +338,7 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
     tags = _Tags()
     tags.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
-    assert tags.scripts == ["search.js", "gpus.js"]
+    assert tags.scripts == ["data.js", "search.js", "gpus.js"]
     assert tags.text.count(NASTY) >= 6
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from site_history import H200, AddResult, ours, read
 
@@ -16,9 +16,11 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
     values = {"vector_add.track_time": [1.0, 2.0, 3.0, None], "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0]}
     add_result(H200, "a" * 40, 1000, {**values, "resnet50.track_flop": [8e9], "foreign.track_score": [nan, 2.0]})
     history = read(tmp_path / "results", dates={"a" * 40: 1000})
-    found = json.loads(search.index([("page", "Nodes", "", "nodes.html")], history))
-    assert found["entries"] == [["page", "Nodes", "", "nodes.html"]]
-    by_name = {name: (title, plugin, found["points"][points]) for name, title, plugin, points in found["benchmarks"]}
+    found = search.index([("page", "Nodes", "", "nodes.html")], history)
+    assert found["entries"] == [("page", "Nodes", "", "nodes.html")]
+    by_name = {
+        name: (title, plugin, list(found["points"][points])) for name, title, plugin, points in found["benchmarks"]
+    }
     grid = ["n=1000, mode=plain", "n=1000, mode=fast", "n=1000000, mode=plain", "n=1000000, mode=fast"]
     assert by_name["vector_add.track_time"] == ("vector_add · time", "numba_cuda", grid)
     assert by_name["vector_add.track_bandwidth"][2] == grid
@@ -33,7 +35,7 @@ def test_an_index_that_would_be_too_large_leaves_its_points_out_and_says_so(
     add_result(H200, "a" * 40, 1000, {many["name"]: [1.0] * 400}, benchmarks={many["name"]: many})
     history = read(tmp_path / "results", {many["name"]: many}, {"a" * 40: 1000})
     whole = search.index([], history)
-    assert len(json.loads(whole)["points"][0]) == 400
-    monkeypatch.setattr(search, "LARGEST", len(whole) - 1)
-    short = json.loads(search.index([], history))
+    assert len(whole["points"][0]) == 400
+    monkeypatch.setattr(search, "LARGEST", len(msgspec.json.encode(whole)) - 1)
+    short = search.index([], history)
     assert (short["points"], short["short"], len(short["benchmarks"])) == ([[]], True, 1)

@@ -24,7 +24,7 @@
     async function draw(place) {
         try {
             if (!specifications.has(place)) {
-                specifications.set(place, await (await fetch(place.dataset.chart)).json());
+                specifications.set(place, await hpml.read(place.dataset.chart));
             }
             drawn.get(place)?.finalize();
             drawn.set(place, await vegaEmbed(place, inked(specifications.get(place)), options));

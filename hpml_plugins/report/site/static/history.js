@@ -69,9 +69,7 @@
 
     function fetch_point(number, point) {
         var mine = ++asked;
-        return fetch('history/' + number + '/' + point[0] + '.json').then(function (answer) {
-            return answer.json();
-        }).then(function (found) {
+        return hpml.read('history/' + number + '/' + point[0] + '.js').then(function (found) {
             if (mine === asked) {
                 shown = {benchmark: index.benchmarks[number], point: point, found: found};
                 shown.benchmark.label = shown.benchmark.unit;
@@ -293,7 +291,7 @@
         }
     });
 
-    fetch('history/index.json').then(function (answer) { return answer.json(); }).then(function (found) {
+    hpml.read('history/index.js').then(function (found) {
         index = found;
         controls.hidden = index.benchmarks.length === 0;
         return read_address();

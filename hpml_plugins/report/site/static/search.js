@@ -9,12 +9,7 @@
     var index = null, asked = null;
 
     function load() {
-        asked = asked || fetch('search.json').then(function (answer) {
-            if (!answer.ok) {
-                throw new Error(answer.status);
-            }
-            return answer.json();
-        }).then(function (read) {
+        asked = asked || hpml.read('search-index.js').then(function (read) {
             index = spell(read);
         }).catch(function () {
             asked = null;
