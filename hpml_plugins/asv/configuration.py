@@ -11,15 +11,18 @@ from asv.util import UserError
 from hpml_plugins.errors import UsageError, describe
 
 NAME = "asv.conf.json"
+#: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others without a word.
+PLUGIN = ".hpml_plugins.asv"
 
 
 class _Used(msgspec.Struct):
     """What we use of it, whose types asv does not look at."""
 
     repo: str
-    branches: list[str]
+    branches: list[str | None]
     results_dir: str
     html_dir: str
+    plugins: list[str]
 
 
 def read_configuration(path: Path) -> Config:
@@ -35,4 +38,14 @@ def read_configuration(path: Path) -> Config:
         raise UsageError(str(error), str(path)) from None
     except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:  # what asv lets through
         raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
+    if PLUGIN not in conf.plugins:
+        raise UsageError(f'"plugins" does not name "{PLUGIN}" (with its dot): asv would work without us', str(path))
     return conf
+
+
+def write_configuration(folder: Path, html: Path) -> Path:
+    """A configuration for `asv publish` of results that belong to no project here. html: where the site goes."""
+    path = folder / NAME
+    facts = {"version": 1, "project": "benchmarks", "repo": "none", "plugins": [PLUGIN], "html_dir": str(html)}
+    path.write_bytes(msgspec.json.encode(facts))
+    return path

@@ -27,6 +27,7 @@ from asv.commands import Command, compare, run
 from asv.console import log
 
 from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
+from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
@@ -79,6 +80,7 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
         _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
             _before_publishing(conf)
+            show_missing_commits(conf)
         return original(cls, conf, args, **options)
     prepared = prepare(conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False))
     _prepared[:] = [prepared]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -41,16 +43,38 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
+@click.option(
+    "--results",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Results to show instead of the project's, of any project of hpml-plugins or asv; several are shown together.",
+)
 @click.argument("words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED)
-def publish(config: str, words: tuple[str, ...]) -> None:
-    """Write the site: `asv publish`, with its options."""
+def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> None:
+    """Write the site: `asv publish`, with its options.
+
+    With --results neither asv.conf.json nor a git repository is needed: commits that the repository lacks are placed by
+    their dates.
+    """
     from asv.main import main
 
-    from hpml_plugins.asv.configuration import read_configuration
+    from hpml_plugins.asv.configuration import read_configuration, write_configuration
+    from hpml_plugins.store import merge_results
+    from hpml_plugins.suite import ASV_RESULTS_VARIABLE
 
-    read_configuration(Path(config))  # asv would end with another exit status
-    sys.argv = ["asv", "publish", "--config", config, *words]
-    main()
+    with tempfile.TemporaryDirectory(prefix="hpml-publish-") as scratch:
+        if folders:
+            together = Path(scratch, "results")
+            for skipped in merge_results(folders, together).skipped:
+                print(f"hpml: skipped: {skipped}", file=sys.stderr)
+            os.environ[ASV_RESULTS_VARIABLE] = str(together)
+            if not Path(config).exists() and config == "asv.conf.json":
+                config = str(write_configuration(Path(scratch), html=Path("html").absolute()))
+        read_configuration(Path(config))  # asv would end with another exit status
+        sys.argv = ["asv", "publish", "--config", config, *words]
+        main()
 
 
 @click.command()

@@ -1,0 +1,112 @@
+"""The commits of results that the repository does not have, placed by their dates, so that `asv publish` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from asv.console import log
+from asv.repo import Repo, get_repo
+from asv.util import ProcessError, UserError
+
+from hpml_plugins.store import read_object_or_empty
+from hpml_plugins.store.asv_results import is_result_file
+
+DVCS = "hpml"
+
+
+class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
+    """A repository, or none, and the commits that only results know. asv finds it by `dvcs`.
+
+    known: asv's repository; None where there is none.  dates: of every commit with results, ms since 1970.  missing:
+    the commits that the repository lacks.
+    """
+
+    dvcs = DVCS
+    known: Any = None
+    dates: ClassVar[dict[str, int]] = {}
+    missing: frozenset[str] = frozenset()
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if self.known is None:
+            raise UserError(f"no repository to ask for {name.removeprefix('get_').replace('_', ' ')}")
+        return getattr(self.known, name)
+
+    @classmethod
+    def url_match(cls, url: str) -> bool:
+        """Never: it is chosen by name."""
+        return False
+
+    def pull(self) -> None:
+        """As the repository does."""
+        if self.known is not None:
+            self.known.pull()
+
+    def get_tags(self) -> dict[str, str]:
+        """The repository's."""
+        return dict(self.known.get_tags()) if self.known is not None else {}
+
+    def get_date(self, commit: str) -> int:
+        """The stored date of a commit, else the repository's, ms since 1970."""
+        return self.dates[commit] if commit in self.dates else int(self.known.get_date(commit))
+
+    def get_date_from_name(self, name: str) -> int:
+        """The date of what git calls so."""
+        return self.dates[name] if name in self.dates else int(self.known.get_date_from_name(name))
+
+    def get_branch_name(self, branch: str | None = None) -> str:
+        """The repository's; "results" where there is none."""
+        return str(self.known.get_branch_name(branch)) if self.known is not None else "results"
+
+    def get_branch_commits(self, branch: str | None) -> list[str]:
+        """Newest first. Commits that the repository lacks are in every branch."""
+        known = self.known.get_branch_commits(branch) if self.known is not None else ()
+        return self._with_missing(reversed(known), self.missing)[::-1]
+
+    def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
+        """Commit → its place in the history of these commits."""
+        wanted = set(commits)
+        known = self.known.get_revisions(wanted) if self.known is not None else {}
+        ordered = self._with_missing(sorted(known, key=known.__getitem__), self.missing & wanted)
+        return {commit: number for number, commit in enumerate(ordered)}
+
+    def _with_missing(self, ordered: Iterable[str], missing: Iterable[str]) -> list[str]:
+        """Each missing commit before the first commit with results that is later. ordered: oldest first."""
+        waiting = sorted(missing, key=self.dates.__getitem__, reverse=True)
+        found: list[str] = []
+        for commit in ordered:
+            while waiting and commit in self.dates and self.dates[waiting[-1]] < self.dates[commit]:
+                found.append(waiting.pop())
+            found.append(commit)
+        return found + waiting[::-1]
+
+
+def show_missing_commits(conf: Any) -> None:
+    """Let asv publish also the results of commits that the repository lacks, and say how many they are."""
+    dates = _stored_dates(Path(conf.results_dir))
+    try:
+        repository = get_repo(conf)
+        missing = dates.keys() - repository.get_revisions(set(dates)).keys()
+    except (UserError, ProcessError) as error:
+        log.warning(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}")
+        repository, missing = None, dates.keys()
+        conf.branches = [None]
+    if missing:
+        if repository is not None:
+            names = ", ".join(sorted(commit[:8] for commit in missing)[:5]) + ", …" * (len(missing) > 5)
+            log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
+        StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
+        conf.dvcs = DVCS
+
+
+def _stored_dates(results: Path) -> dict[str, int]:
+    dates: dict[str, int] = {}
+    for path in sorted(results.glob("*/*.json")):
+        found = read_object_or_empty(path)  # what is damaged is named when asv reads it
+        if is_result_file(found):
+            dates.setdefault(found["commit_hash"], int(found["date"]))
+    return dates

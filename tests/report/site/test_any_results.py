@@ -1,0 +1,67 @@
+"""Results without the repository that they were measured in, or of commits that it lacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import read_data
+from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, write_result
+
+Hpml = Callable[..., subprocess.CompletedProcess[str]]
+MISSING = "f" * 40
+
+
+def commits_of(html: Path) -> list[str]:
+    return [commit for commit, _ in read_data(html, "history/index.js")["commits"]]
+
+
+def test_results_of_several_folders_are_published_without_project_and_repository(
+    project: Any, hpml: Hpml, tmp_path: Path
+) -> None:
+    project.add(H200, 0, {FLOP["name"]: [8.2e9]})
+    project.add(H200, 3, {FLOP["name"]: [8.2e9]})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "benchmarks.json").write_text(json.dumps({**BENCHMARKS, "version": 2}))
+    write_result(other, A100, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.0, 2.0]})
+    done = hpml("publish", "--results", str(project.results), "--results", str(other))
+    assert done.returncode == 0, done.stderr
+    first, last = (project.commits[day][0][:8] for day in (0, 3))
+    assert commits_of(tmp_path / "html") == [first, MISSING[:8], last]
+    assert {place for _, place in read_data(tmp_path / "html", "history/index.js")["places"]} == {"node1", "node2"}
+    assert FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
+    assert "ordered by their dates" in done.stdout + done.stderr
+    assert not (tmp_path / "results").exists() and not list(project.folder.glob("html"))
+
+
+def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_said(project: Any) -> None:
+    project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
+    project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
+    write_result(project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    said = project.publish()
+    assert f"1 of 3 commits are not in the repository, shown by date: {MISSING[:8]}" in said
+    first, last = (project.commits[day][0][:8] for day in (0, 2))
+    assert commits_of(project.html) == [first, MISSING[:8], last]
+    (line,) = read_data(project.html, "history/0/0.js")["lines"]
+    assert line["values"] == [1.0, 1.25, 1.5]
+    index = json.loads((project.html / "index.json").read_text())
+    graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
+    of_asv = [index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())]
+    assert [commit[:8] for commit in of_asv] == [first, MISSING[:8], last]
+
+
+@pytest.mark.parametrize("plugins", [["hpml_plugins.asv"], []])
+def test_a_configuration_with_which_asv_would_work_without_us_is_refused(
+    hpml: Hpml, tmp_path: Path, plugins: list[str]
+) -> None:
+    (tmp_path / "asv.conf.json").write_text(json.dumps({"version": 1, "repo": ".", "plugins": plugins}))
+    done = hpml("publish")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert '"plugins" does not name ".hpml_plugins.asv" (with its dot)' in line
+    assert not (tmp_path / "html").exists()
