@@ -82,6 +82,7 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         # In front of asv's user interface and behind what that stands on.
         tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
         text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
+        text = _insert(text, "</head>", '<link rel="stylesheet" href="asv_fixes.css">\n')
     written.write_text(text, encoding="utf-8")
     written.rename(html_dir / PAGE)
     for name in benchmarks:  # asv's grid asks for the summary also of a benchmark that has no number anywhere
@@ -145,7 +146,8 @@ def apply_policy(page: Path) -> None:
     """Put asv's policy into a page that has none, without the inline script that it forbids."""
     text = page.read_text(encoding="utf-8", errors="replace")
     if 'http-equiv="Content-Security-Policy"' not in text[:1000]:
-        head, start, rest = _INLINE_SCRIPT.sub("", text).partition("<head>")
+        text = _INLINE_SCRIPT.sub("", text).replace("<html>", '<html lang="en">', 1)
+        head, start, rest = text.partition("<head>")
         page.write_text(f"{head}{start}\n    {policy_tag(ASVS)}{rest}", encoding="utf-8")
 
 

@@ -339,7 +339,9 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
     if not AXE.is_file():
         unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
     site.tab.emulate_media(color_scheme=scheme)
-    for page in (*OURS, "history.html#vector_add.track_time"):
+    asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "/regressions", "vector_add.track_time"))
+    for page in (*OURS, "history.html#vector_add.track_time", *asv_s, "error.html"):
+        site.tab.goto("about:blank")  # another fragment alone would load nothing
         tab = site.open(page)
         tab.evaluate(AXE.read_text(encoding="utf-8"))
         found = tab.evaluate("async () => (await axe.run()).violations")

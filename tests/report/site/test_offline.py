@@ -56,7 +56,7 @@ def test_asv_s_index_loads_from_other_hosts_before_and_from_none_after(html_dir:
     finish_asv_page(html_dir, [])
     after = Tags(html_dir / PAGE)
     assert not after.remote
-    assert len(after.loads) == 1 + len(Tags(WWW / "index.html").loads)  # our script
+    assert len(after.loads) == 2 + len(Tags(WWW / "index.html").loads)  # our script and style
 
 
 def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> None:
@@ -81,6 +81,7 @@ def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_th
     finish_asv_page(html_dir, [])
     wanted = [f"vendor/{asv_page.plain_name(load)}" if load.startswith("http") else load for load in before]
     wanted.insert(wanted.index("asv_ui.js"), "asv_fixes.js")
+    wanted.append("asv_fixes.css")
     assert Tags(page).loads == wanted
     assert wanted.index("asv_fixes.js") > wanted.index("asv.js") > wanted.index("vendor/jquery.flot.js")
     assert body.split('<li id="nav-li-graphdisplay">')[0] in page.read_text()

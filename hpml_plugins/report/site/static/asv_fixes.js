@@ -170,11 +170,27 @@
         return params;
     }
 
+    /* --- Buttons and headings that asv makes of links without an address, and of labels, are reached by the keyboard --- */
+
+    function make_reachable() {
+        $('a[role="button"]:not([href], [tabindex]), label.nav-header:not([tabindex])').attr({tabindex: 0, role: 'button'});
+        $('#range').attr('aria-label', 'Range of commits');
+    }
+
+    $(document).on('keydown', 'a[role="button"]:not([href]), label.nav-header', function (event) {
+        if (event.key === 'Enter' || event.key === ' ') {
+            event.preventDefault();
+            this.click();
+        }
+    });
+
     $(document).ready(function () {
         var register = $.asv.register_page;
         $.asv.register_page = function (name, show) {
             register(name, name !== 'graphdisplay' ? show : function (params) { show(with_first_lines(params)); });
         };
+        new MutationObserver(make_reachable).observe(document.body, {childList: true, subtree: true});
+        make_reachable();
         on_new_tables('summarylist-body', fix_summary);
         on_new_tables('regressions-body', fix_regressions);
 

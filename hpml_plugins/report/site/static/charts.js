@@ -28,6 +28,7 @@
             }
             drawn.get(place)?.finalize();
             drawn.set(place, await vegaEmbed(place, inked(specifications.get(place)), options));
+            place.querySelector("svg").setAttribute("aria-hidden", "true"); // `place` is one picture, with a description
             place.dataset.drawn = "";
         } catch (error) {
             place.textContent = `The chart cannot be drawn (${error.message}); its numbers are in the table below.`;
