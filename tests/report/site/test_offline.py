@@ -81,7 +81,7 @@ def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_th
     finish_asv_page(html_dir, [])
     wanted = [f"vendor/{asv_page.plain_name(load)}" if load.startswith("http") else load for load in before]
     wanted.insert(wanted.index("asv_ui.js"), "asv_fixes.js")
-    wanted.append("asv_fixes.css")
+    wanted.insert(wanted.index("swallow.png"), "asv_fixes.css")
     assert Tags(page).loads == wanted
     assert wanted.index("asv_fixes.js") > wanted.index("asv.js") > wanted.index("vendor/jquery.flot.js")
     assert body.split('<li id="nav-li-graphdisplay">')[0] in page.read_text()
