@@ -211,6 +211,11 @@ class ChartBuilder:
             "needs": [axis.column for axis in needs if axis.column != "value"],
             "panel": self.panel,
             "across": self.across,
+            "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
+            "series": self.coloured,
+            "others": [
+                name for each in (self.row, self.shape, self.dash, self.panel, self.each) for name in _tuple(each)
+            ],
         }
         made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts()], "usermeta": meta}
         if not self.panel:
@@ -359,7 +364,7 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
-        panels, across = len({_label(row, meta["panel"]) for row in drawn}), meta["across"]
+        panels, across = len({label_of(row, meta["panel"]) for row in drawn}), meta["across"]
         made["columns"] = min(panels, across)
         if across > 1:
             inner["width"] = WIDTH if panels == 1 else 2 * PANEL // across - 10 * (across > 2)
@@ -368,7 +373,7 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
     names = {
         channel: meta["parts"]
         if columns == ["part"]
-        else list(filter(None, dict.fromkeys(_label(r, columns) for r in drawn)))
+        else list(filter(None, dict.fromkeys(label_of(r, columns) for r in drawn)))
         for channel, columns in meta.get("legends", {}).items()
     }
     for child in made.get("hconcat", [inner]):
@@ -415,7 +420,7 @@ def _rows(labels: bool = True) -> Layer:
     return {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": axis}
 
 
-def _label(row: Mapping[str, Cell], columns: Columns) -> str:
+def label_of(row: Mapping[str, Cell], columns: Columns) -> str:
     """The text of a series or panel, as the chart makes it."""
     named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
     return ", ".join(f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, ""))

@@ -127,7 +127,7 @@ def test_tensor_cores_share_is_what_the_other_counters_miss() -> None:
 
 def test_the_chart_says_what_each_line_and_point_is() -> None:
     drawn = picture(by_name("roofline"), RECORDS)
-    panels = {"h200, NVIDIA H200", "laptop, CPU", "document 001, V100 SXM2", "document 001, A100 SXM4 40 GB"}
+    panels = {"h200, NVIDIA H200", "laptop, CPU", "published, V100 SXM2", "published, A100 SXM4 40 GB"}
     kinds = {"resnet18 train", "resnet18, published", "resnet50, published"}
     assert panels | kinds | {"bfloat16", "published roof", "measured roof"} <= drawn.texts
     assert "relu" not in drawn.texts  # no FLOP: no place on a logarithmic axis

@@ -67,7 +67,7 @@ def _published(about: str) -> list[tuple[Row, dict[str, float]]]:
     for figure in published_figures(about):
         subject = figure.subject
         part = f", card {subject['device']} of 2" if "device" in subject else ""
-        row: Row = {"who": f"{subject['gpu']}{part}, published ({figure.document})"}
+        row: Row = {"who": f"{subject['gpu']}{part}, published"}
         row |= {"model": subject.get("model"), "gpus": subject["gpus"]}
         found.setdefault(str(subject), (row, {}))[1][figure.quantity] = figure.value
     return list(found.values())

@@ -13,7 +13,7 @@ MakeTable = Callable[[Sequence[Record]], Table]
 TO_HOST, REDUCE, TO_DEVICE = EXCHANGE
 
 #: The point that the document publishes, and its sizes.
-PUBLISHED = "published (003)"
+PUBLISHED = "published"
 PUBLISHED_POINT: Row = {"machine": PUBLISHED, "device": "gpu", "ranks": 2, "way": "mpi", "product": "own"}
 PUBLISHED_SIZE: Row = {"dtype": "float32", "hidden": 512, "batch": 3000}
 #: Column → the published quantity that belongs there.
@@ -182,41 +182,41 @@ def make_figures() -> list[Figure]:
         (f"mlp_{name}", f"mlp_{name}_cpu") for name in ("weights", "learning", "phases", "model", "overlap", "split")
     )
     return [
-        Figure("errors", "Weights compared with NumPy's in float64 (figure 2)", weights,
+        Figure("errors", "Weights compared with NumPy's in float64", weights,
                of_series("errors", "data", "dtype", "product"), ERRORS,
                "Relative error of the weights after the last step. Where it is large, training is chaotic: the "
                "accuracies in the table (precision, and reference for NumPy) still agree."),
-        Figure("precision", "Accuracy vs. learning rate (figure 3)", learning, over("rate"),
+        Figure("precision", "Accuracy vs. learning rate", learning, over("rate"),
                line_chart(RATE, ACCURACY, WHO, dash="by", rules=[at_rate, at_best]),
                "On test images, after five epochs with 512 hidden units. Grey lines: the coursework's result on "
                "MNIST, about 0.97 and a best rate near 0.1."),
-        Figure("rate", "Loss vs. learning rate (figure 4)", learning, over("rate"),
+        Figure("rate", "Loss vs. learning rate", learning, over("rate"),
                line_chart(RATE, LOSS, WHO, rules=[at_rate]),
                "Mean cross-entropy over the training images after five epochs. Too small a rate converges slowly; too "
                "large a rate diverges."),
-        Figure("loss", "Loss by epochs (figure 5)", learning, over("epochs"),
+        Figure("loss", "Loss by epochs", learning, over("epochs"),
                line_chart(Axis("epochs", "epochs", log=True), LOSS, WHO, rules=[at_loss]),
                "At twice the coursework's best rate. Grey line: its best loss, after a thousand epochs."),
-        Figure("hidden", "Accuracy by hidden size (figure 6)", learning, over("hidden"),
+        Figure("hidden", "Accuracy by hidden size", learning, over("hidden"),
                line_chart(Axis("hidden", "hidden units", log=True, base=2), ACCURACY, WHO, rules=[at_best]),
                "After five epochs at a rate of 0.1. Grey line: about where the coursework's accuracy saturates, on "
                "MNIST."),
-        Figure("phases", "Where the time of a batch goes (question 2.1)", phased, phases, PHASE_BARS),
+        Figure("phases", "Where the time of a batch goes", phased, phases, PHASE_BARS),
         Figure("setup", "Before the first batch", phased, of_series("setup", "ranks", "way", "product"), None,
                "Starting MPI, importing, drawing weights and images, and the three batches that are checked."),
-        Figure("throughput", "Effective throughputs (question 2.4)", phased, throughput),
-        Figure("roofline", "Roofline with effective throughputs (figure 12)", modelled,
+        Figure("throughput", "Effective throughputs", phased, throughput),
+        Figure("roofline", "Roofline with effective throughputs", modelled,
                model(images=False, points=False), ROOFLINE,
                "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown."),
-        Figure("points", "Measured points on the roofline (figure 13)", modelled,
+        Figure("points", "Measured points on the roofline", modelled,
                model(images=True, points=True), ROOFLINE,
                "Whole batches, including copying the images, which the roof does not model. predicted: from each "
                "phase's rates at the other points of the grid. H: hidden units, B: batch."),
-        Figure("points_without_images", "Measured points without copying images (figure 14)", modelled,
+        Figure("points_without_images", "Measured points without copying images", modelled,
                model(images=False, points=True), ROOFLINE,
                "Points above the roof compute faster than the point at which the roof was measured. "
                "predicted: by the roof."),
-        Figure("overlap", "Pinned memory, pieces, prefetched images (question 2.2)", overlapped, overlap, OVERLAP_BARS),
+        Figure("overlap", "Pinned memory, pieces, prefetched images", overlapped, overlap, OVERLAP_BARS),
         Figure("split", "Data parallel and model parallel", split,
                of_series("predicted", "ranks", "way", "hidden", "batch", "product"), None,
                "handed: bytes that each rank gives to the all-reduce per batch, counted there; counted: by formula, "

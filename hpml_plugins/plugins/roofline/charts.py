@@ -75,9 +75,9 @@ def published_points() -> list[tuple[Row, Row]]:
         values = subjects.setdefault(key, dict.fromkeys(METRICS))
         values[columns.get(figure.quantity, figure.quantity)] = figure.value
     found: list[tuple[Row, Row]] = []
-    for (model, gpu, document), values in subjects.items():
+    for (model, gpu, _), values in subjects.items():
         roof = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
-        where = {"machine": f"document {document}", "GPU": gpu, "precision": "float32"}
+        where = {"machine": "published", "GPU": gpu, "precision": "float32"}
         row = {**where, "what": model, **values, **_against(values, roof)}
         found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
     return found

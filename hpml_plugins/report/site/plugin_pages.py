@@ -15,6 +15,7 @@ from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
+from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
 
 #: Where charts and their data go, below the published folder.
@@ -30,11 +31,12 @@ Origin = tuple[str, str, str, int, str]
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure on its page. chart, picture, csv: addresses, or empty."""
+    """A figure on its page. chart, picture, csv: addresses, or empty.  summary: what a chart says."""
 
     drawable: Drawable
     csv: str = ""
     chart: str = ""
+    summary: str = ""
     picture: str = ""
     problem: str = ""
 
@@ -121,7 +123,7 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     try:
         if figure.chart is not None:
             write_data(html_dir, chart, complete(figure.chart, table, figure.title))
-            return ShownFigure(drawable, csv, chart=chart)
+            return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return ShownFigure(drawable, csv, picture=picture)
