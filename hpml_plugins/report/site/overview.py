@@ -46,7 +46,7 @@ PEAKS = (
 
 
 @dataclass
-class Row:
+class HeadlineRow:
     """One point of a headline metric.
 
     newest: number of a type → its newest Outcome with a value.  counts: likewise how many Records have one.  gpus: how
@@ -123,11 +123,12 @@ def write_overview(
     declared: Mapping[str, Benchmark], html_dir: Path, project: str,
 ) -> None:  # fmt: skip
     """Write `index.html` and the data of its script.  declared: the benchmarks of loaded plugins, by name."""
-    types = sorted({machine.hardware for machine in history.machines if history.columns_of(machine.name)})
+    measured = {name for each in history.benchmarks for (_, name), line in each.lines.items() if line}
+    types = sorted({machine.hardware for machine in history.machines if machine.name in measured})
     rows = find_rows(history, types, declared)
     pair = choose_pair(rows, types)
     rows = headline_rows(rows, len(types))
-    shown = {
+    shown: dict[str, Any] = {
         "types": [each.label for each in types],
         "rows": [_show(row, declared) for row in rows],
         "pair": pair,
@@ -151,11 +152,11 @@ def write_overview(
     )  # fmt: skip
 
 
-def find_rows(history: History, types: Sequence[Hardware], declared: Mapping[str, Benchmark]) -> list[Row]:
+def find_rows(history: History, types: Sequence[Hardware], declared: Mapping[str, Benchmark]) -> list[HeadlineRow]:
     """Every point of the headline metrics that has a value on two types, in the order in which it says most.
 
-    Units take turns, then benchmarks, then points; see `Row.weight` for the order within each. A benchmark that needs
-    no GPU says nothing about the GPUs of a machine.
+    Units take turns, then benchmarks, then points; see `HeadlineRow.weight` for the order within each. A benchmark that
+    needs no GPU says nothing about the GPUs of a machine.
     """
     gpus = sum(each.kind == 0 for each in types)
     groups = []
@@ -169,7 +170,7 @@ def find_rows(history: History, types: Sequence[Hardware], declared: Mapping[str
         }
         groups += [rows] if (rows := _rows(metric, numbers, gpus)) else []
     places: Counter[str] = Counter()
-    ranked: list[tuple[tuple[int, int, int], Row]] = []
+    ranked: list[tuple[tuple[int, int, int], HeadlineRow]] = []
     for rows in sorted(groups, key=lambda rows: rows[0].weight):
         unit = rows[0].metric.unit
         ranked += [((turn, places[unit], UNITS.index(unit)), row) for turn, row in enumerate(rows)]
@@ -185,9 +186,9 @@ def _headline_metrics(history: History) -> Iterator[TrackedMetric]:
     return (min(metrics, key=lambda metric: UNITS.index(metric.unit)) for metrics in found.values())
 
 
-def _rows(metric: TrackedMetric, numbers: Mapping[str, int], gpus: int) -> list[Row]:
+def _rows(metric: TrackedMetric, numbers: Mapping[str, int], gpus: int) -> list[HeadlineRow]:
     """The points of a metric that have a value on two types, by weight.  numbers: machine → number of its type."""
-    found = {label: Row(metric, label, gpus) for label in metric.benchmark.points}
+    found = {label: HeadlineRow(metric, label, gpus) for label in metric.benchmark.points}
     for (label, machine), line in metric.benchmark.lines.items():
         newest = next((outcome for outcome in reversed(line) if metric.metric in outcome.readings), None)
         if newest and machine in numbers:
@@ -202,7 +203,7 @@ def _when(outcome: Outcome) -> tuple[int, float]:
     return outcome.revision, outcome.started
 
 
-def choose_pair(rows: Sequence[Row], types: Sequence[Hardware]) -> tuple[int, int] | None:
+def choose_pair(rows: Sequence[HeadlineRow], types: Sequence[Hardware]) -> tuple[int, int] | None:
     """The two types with most points in common, by their numbers; None where no two have one.
 
     Two GPUs of different types come first, then different numbers of GPUs of one type.
@@ -220,7 +221,7 @@ def choose_pair(rows: Sequence[Row], types: Sequence[Hardware]) -> tuple[int, in
     return max(pairs, key=order, default=None)
 
 
-def headline_rows(rows: Sequence[Row], count: int) -> list[Row]:
+def headline_rows(rows: Sequence[HeadlineRow], count: int) -> list[HeadlineRow]:
     """Those that are among the first MOST_ROWS of some two types.  count: of types."""
     left = Counter(dict.fromkeys(itertools.combinations(range(count), 2), MOST_ROWS))
     kept = []
@@ -232,7 +233,7 @@ def headline_rows(rows: Sequence[Row], count: int) -> list[Row]:
     return kept
 
 
-def compare_rows(rows: Sequence[Row], base: int, other: int) -> dict[int, list[str]]:
+def compare_rows(rows: Sequence[HeadlineRow], base: int, other: int) -> dict[int, list[str]]:
     """Number of a row → verdict on a type against the base: letter, ratio and interval; all rows asked at once."""
     shared = [number for number, row in enumerate(rows) if base in row.newest and other in row.newest]
     asked = [(rows[n].newest[base].readings, rows[n].newest[other].readings, rows[n].metric.metric) for n in shared]
@@ -252,7 +253,7 @@ def _spell(found: Difference, base: MeasuredValue, other: MeasuredValue) -> list
     return [letter, f"{formatting.times(ratio)}×", f"{formatting.times(low)} to {formatting.times(high)}"]
 
 
-def _show(row: Row, declared: Mapping[str, Benchmark]) -> dict[str, Any]:
+def _show(row: HeadlineRow, declared: Mapping[str, Benchmark]) -> dict[str, Any]:
     """A row as the page and its script show it: number of a type → value, and how it was measured."""
     benchmark, cells = declared.get(row.metric.benchmark.name), {}
     for number, outcome in row.newest.items():

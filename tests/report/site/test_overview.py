@@ -213,6 +213,18 @@ def test_the_first_page_works_from_the_disk_and_without_script(published: Path, 
         context.close()
 
 
+def test_suspected_changes_are_counted_and_lead_to_the_point_s_history(site: Site) -> None:
+    tab = site.open("index.html")
+    # H200's third commit takes 1.5 times as long: the largest change of the benchmark is listed, the others counted.
+    assert "8 suspected regressions" in tab.locator("#state").inner_text()
+    listed = [" ".join(text.split()) for text in tab.locator("#changes li").all_inner_texts()]
+    assert len(listed) == 1 and listed[0].startswith(
+        ("50 % higher vector_add · time", "33.3 % lower vector_add · band")
+    )
+    tab.locator("#changes li a").click()
+    tab.wait_for_url("**/history.html#vector_add.track_*?n%3D1000*")
+
+
 def test_the_first_page_s_data_are_small_and_a_node_with_a_failure_is_named(published: Path, site: Site) -> None:
     assert sum(path.stat().st_size for path in (published / "overview").iterdir()) < 100_000
     tab = site.open("index.html")
