@@ -26,7 +26,7 @@ OURS = f"{POLICY}; style-src 'self'"
 
 #: (label, words that a search finds it by, address), in the order of the navigation.
 PAGES = (
-    ("Overview", "first page", "index.html"),
+    ("Overview", "first page: GPU types compared, what changed, what is missing", "index.html"),
     ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
     ("History", "all GPU types over commits", "history.html"),
     ("Regressions", "what got worse", "regressions.html"),

@@ -14,6 +14,7 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
+from hpml_plugins.report.site.overview import write_overview
 from hpml_plugins.report.site.page import write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
@@ -52,7 +53,8 @@ def write_site(
         plugins = host.load_all() if host else []
         pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
         write_search(history, matrix, found, pages, html_dir, project)
+        finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
+        declared = {each.name: each for plugin in plugins for each in plugin.benchmarks}
+        write_overview(history, series, found, declared, html_dir, project)
     problems += [*faults, *offers.problems]
-    finish_asv_page(html_dir, declarations)
-    write_page(html_dir, "index.html", matrix=matrix, project=project)
     return problems

@@ -17,7 +17,16 @@ from support import ROOT, unavailable
 from hpml_plugins.model import formatting as display
 
 NASTY = "<script>alert(1)</script>"
-OURS = ("gpus.html", "history.html", "regressions.html", "nodes.html", "plugins.html", "plugin-toy.html", "search.html")
+OURS = (
+    "index.html",
+    "gpus.html",
+    "history.html",
+    "regressions.html",
+    "nodes.html",
+    "plugins.html",
+    "plugin-toy.html",
+    "search.html",
+)
 AXE = ROOT / ".tools" / "axe.min.js"
 PAINTED = """selector => Array.from(document.querySelectorAll(selector)).some(canvas => {
     const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;

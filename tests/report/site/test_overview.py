@@ -1,0 +1,232 @@
+"""The first page: which types are compared in which points, what changed, what is missing; and its script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Site, served
+from msgspec.structs import replace
+from site_history import A100, BANDWIDTH, FLOP, H200, LAPTOP, TIME, around, read, records_of
+
+from hpml_plugins.model import formatting
+from hpml_plugins.model.benchmark import Benchmark, Metric
+from hpml_plugins.model.record import decode
+from hpml_plugins.report.reading import History
+from hpml_plugins.report.site import overview
+from hpml_plugins.report.site.nodes import find_nodes
+from hpml_plugins.report.site.overview import MOST_ROWS, choose_pair, compare_rows, find_gaps, find_rows, headline_rows
+from hpml_plugins.store import append_record, record_file
+
+PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
+DATES = {f"{day:040x}": day * 86_400_000.0 for day in range(40)}
+COMMITS = list(DATES)
+
+
+class Results:
+    """A folder of Records, without asv."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, machine: Mapping[str, str], day: int, values: Mapping[str, Sequence[Any]], code: str = "old") -> None:
+        for record in records_of(machine["machine"], COMMITS[day], values, started=float(day), code=code):
+            gpus = [{"name": machine["gpu"], "uuid": f"GPU-{machine['machine']}-{day % 2}"}]
+            node = {"gpus": gpus if machine["gpu"] != "none" else [], "cpu": machine["cpu"], "boot": "b"}
+            file = record_file(self.folder, record.machine, record.commit)
+            append_record(file, replace(record, node={**node, "gpus": node["gpus"] * int(machine["num_gpu"])}))
+
+    def read(self) -> History:
+        return read(self.folder, dates=DATES)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    return Results(tmp_path)
+
+
+def times(*seconds: float) -> dict[str, list[Any]]:
+    return {
+        TIME["name"]: [around(each) for each in seconds],
+        BANDWIDTH["name"]: [around(1.2e4 / each) for each in seconds],
+    }
+
+
+def labels(history: History) -> list[Any]:
+    return sorted({machine.hardware for machine in history.machines})
+
+
+def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(results: Results) -> None:
+    everything = {**times(1e-5, 2e-5, 3e-3, 4e-3), FLOP["name"]: [8.2e9]}
+    results.add(H200, 0, everything)
+    results.add(PAIR_OF_H200, 0, everything)
+    results.add(LAPTOP, 0, everything)
+    history = results.read()
+    types = labels(history)
+    assert [types[each].label for each in choose_pair(find_rows(history, types, {}), types) or ()] == [
+        "NVIDIA H200 ×1", "NVIDIA H200 ×2",
+    ]  # fmt: skip
+    results.add(A100, 0, times(3e-5))
+    history = results.read()
+    types = labels(history)
+    rows = find_rows(history, types, {})
+    assert [types[each].label for each in choose_pair(rows, types) or ()] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
+    assert choose_pair(rows[:0], types) is None
+
+
+def test_a_benchmark_has_one_headline_metric_and_its_largest_values_come_first(results: Results) -> None:
+    results.add(H200, 0, {**times(4e-3, 1e-5, 3e-3, 2e-5), FLOP["name"]: [8.2e9]})
+    results.add(A100, 0, {**times(8e-3, 2e-5, 6e-3, 4e-5), FLOP["name"]: [8.2e9]})
+    history = results.read()
+    types = labels(history)
+    rows = find_rows(history, types, {})
+    assert {row.metric.name for row in rows} == {BANDWIDTH["name"]}  # a rate, not the time; nothing without direction
+    order = ["n=1000, mode=fast", "n=1000000, mode=fast", "n=1000000, mode=plain", "n=1000, mode=plain"]
+    assert [row.point for row in rows] == order
+    verdicts = compare_rows(rows, 0, 1)
+    assert [verdict[:2] for verdict in verdicts.values()] == [["b", "2.00×"]] * 4
+    assert [verdict[:2] for verdict in compare_rows(rows, 1, 0).values()] == [["w", "0.50×"]] * 4
+    assert all(verdict[2].startswith("1.") and " to 2." in verdict[2] for verdict in verdicts.values())
+    assert len(headline_rows(rows * 5, 2)) == MOST_ROWS
+
+
+def test_a_benchmark_that_needs_no_gpu_says_nothing_about_gpus(results: Results) -> None:
+    for machine in (H200, A100, LAPTOP, {**LAPTOP, "machine": "desk", "cpu": "EPYC"}):
+        results.add(machine, 0, times(1e-5))
+    history = results.read()
+
+    def measure(bench: object, n: int, mode: str) -> dict[str, float]:
+        return {}
+
+    grid = {"n": [1000], "mode": ["plain"]}
+    of_cpu = Benchmark("vector_add", measure, [Metric("time", "s", "lower")], grid)
+    (row,) = find_rows(history, labels(history), {"vector_add": of_cpu})
+    assert [labels(history)[number].kind for number in row.newest] == [1, 1]
+    assert len(find_rows(history, labels(history), {})[0].newest) == 4
+
+
+def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results) -> None:
+    for day in range(12):
+        results.add(H200, day, times(1e-5, 2e-5) if day < 4 else times(1e-5))
+        if day < 2:
+            results.add(A100, day, times(1e-5))
+        if day in (0, 11):
+            results.add(LAPTOP, day, {TIME["name"]: [1.0, None if day else 1.0]})
+    history = results.read()
+    found = {each.name: each for each in find_gaps(history, find_nodes(history))}
+    assert list(found) == ["node2", "laptop", "node1"]  # the stale one first
+    stale, broken, less = found.values()
+    assert (stale.behind, stale.days, stale.stale, stale.dropped, stale.failed) == (10, 10, True, 0, 0)
+    assert (broken.behind, broken.stale, broken.failed) == (0, False, 1)
+    assert (less.behind, less.stale, less.dropped, less.failed) == (0, False, 1, 0)
+
+
+def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(results: Results) -> None:
+    for day, factor in enumerate((1.0, 1.002, 0.999, 1.001, 1.0, 1.5)):
+        values = {TIME["name"]: [around(1e-3 * factor), around(1e-3 * min(factor, 1.003))]}
+        results.add(H200, day, values, code="new" if day == 5 else "old")
+    history = results.read()
+    (found,) = overview.find_suspected(history, set())
+    assert (found.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
+    assert (found.change.first, found.change.wording) == (5, "50 % higher")
+    assert overview.find_suspected(history, {found.place}) == []
+
+
+def test_a_card_counts_nodes_and_distinct_cards_and_names_the_source_of_its_peaks(results: Results) -> None:
+    for day in range(3):
+        results.add(H200, day, times(1e-5))
+    results.add(PAIR_OF_H200, 1, times(1e-5))
+    results.add(LAPTOP, 0, times(1e-5))
+    h200, laptop = overview.find_cards(results.read())
+    assert (h200.name, h200.machines, h200.cards) == ("NVIDIA H200", 2, 3)
+    assert (h200.last, h200.commit) == ("1970-01-01", COMMITS[2])
+    assert h200.peaks["bandwidth"] == "4.800 TB/s" and "data sheet" in h200.source
+    assert list(h200.links) == ["NVIDIA H200 ×1", "NVIDIA H200 ×2"]
+    assert (laptop.name, laptop.cards, laptop.peaks) == ("no GPU (Xeon W)", 0, {})
+
+
+@pytest.fixture
+def site(published: Path, browser: Any) -> Iterator[Site]:
+    with served(published, browser) as made:
+        yield made
+    assert not made.troubles
+
+
+def cells(tab: Any) -> list[str]:
+    """The texts of the comparison, head first."""
+    return [" ".join(text.split()) for text in tab.locator("#headline th, #headline td").all_inner_texts()]
+
+
+def test_the_values_are_those_of_the_newest_records(site: Site, published: Path) -> None:
+    shown = cells(site.open("index.html"))
+    assert shown[1:3] == ["NVIDIA A100 ×2 base", "NVIDIA H200 ×1 faster in 4 of 4"]
+    assert shown[3] == "vector_add · bandwidth"
+    for machine, place in (("node2", 1), ("node1", 2)):
+        files = (published.parent / "results" / machine / "records").iterdir()
+        records = [decode(line) for file in files for line in file.read_bytes().splitlines()]
+        for point in shown[4::3]:
+            same = [each for each in records if formatting.format_point(each.params) == point]
+            newest = max(same, key=lambda each: each.started)
+            text = formatting.quantity(newest.metrics["bandwidth"].median, "B/s")
+            cell = shown[shown.index(point) + place]
+            assert text in cell and "3 Records" in cell
+    assert all(cell.startswith("1.33×, faster 1.") for cell in shown[6::3])
+    assert len(shown) == 4 + 4 * 3
+
+
+def test_chosen_types_are_kept_in_the_address(site: Site) -> None:
+    tab = site.open("index.html")
+    before = cells(tab)
+    tab.get_by_label("Base", exact=True).select_option("NVIDIA H200 ×1")
+    tab.wait_for_url("**/index.html#types=NVIDIA%20H200%20%C3%971,NVIDIA%20A100%20%C3%972")
+    tab.locator("#headline th.base", has_text="NVIDIA H200 ×1").wait_for()
+    chosen = cells(tab)
+    assert chosen[2] == "NVIDIA A100 ×2 slower in 4 of 4"
+    assert chosen[6].startswith("0.75×, slower 0.")
+    tab.reload()
+    tab.locator("#headline th.base", has_text="NVIDIA H200 ×1").wait_for()
+    assert cells(tab) == chosen
+    tab.get_by_text("Choose what to compare it with").click()
+    tab.get_by_label("no GPU (Xeon W)").check()
+    tab.get_by_text("no headline point in common").wait_for()
+    tab.get_by_label("no GPU (Xeon W)").uncheck()
+    tab.locator("#headline").wait_for()
+    assert cells(tab) == chosen
+    tab.get_by_label("Base", exact=True).select_option("NVIDIA A100 ×2")
+    tab.locator("#headline th.base", has_text="NVIDIA A100 ×2").wait_for()
+    assert cells(tab) == before  # what the script draws is what the page had
+
+
+def test_the_first_page_works_from_the_disk_and_without_script(published: Path, browser: Any, site: Site) -> None:
+    shown = cells(site.open("index.html"))
+    address = (published / "index.html").as_uri()
+    for scripts in (True, False):
+        context = browser.new_context(java_script_enabled=scripts)
+        tab = context.new_page()
+        tab.goto(address)
+        assert cells(tab) == shown
+        if scripts:
+            tab.get_by_label("Base", exact=True).select_option("NVIDIA H200 ×1")
+            tab.locator("#headline th.base", has_text="NVIDIA H200 ×1").wait_for()
+        context.close()
+
+
+def test_suspected_changes_are_counted_and_lead_to_the_point_s_history(site: Site) -> None:
+    tab = site.open("index.html")
+    # H200's third commit takes 1.5 times as long: the largest change of the benchmark is listed, the others counted.
+    assert "8 suspected regressions" in tab.locator("#state").inner_text()
+    listed = [" ".join(text.split()) for text in tab.locator("#changes li").all_inner_texts()]
+    assert len(listed) == 1 and listed[0].startswith(
+        ("50 % higher vector_add · time", "33.3 % lower vector_add · band")
+    )
+    tab.locator("#changes li a").click()
+    tab.wait_for_url("**/history.html#vector_add.track_*?n%3D1000*")
+
+
+def test_the_first_page_s_data_are_small_and_a_node_with_a_failure_is_named(published: Path, site: Site) -> None:
+    assert sum(path.stat().st_size for path in (published / "overview").iterdir()) < 100_000
+    tab = site.open("index.html")
+    tab.locator("#gaps a", has_text="laptop").click()
+    tab.wait_for_url("**/nodes.html#machine-*")
