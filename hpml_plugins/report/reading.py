@@ -169,10 +169,14 @@ class History:
     benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
 
     @property
+    def ordered(self) -> list[TrackedMetric]:
+        """All metrics in the order of pages."""
+        return sorted(self.metrics.values(), key=lambda metric: (metric.benchmark.name, metric.metric, metric.name))
+
+    @property
     def measured(self) -> list[TrackedMetric]:
         """The metrics of which a published commit has Records, in the order of pages."""
-        found = [metric for metric in self.metrics.values() if any(metric.benchmark.lines.values())]
-        return sorted(found, key=lambda metric: (metric.benchmark.name, metric.metric, metric.name))
+        return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
 
     def columns_of(self, machine: str) -> set[int]:
         """The places of the commits of which a machine has Records."""

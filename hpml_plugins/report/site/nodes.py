@@ -17,6 +17,11 @@ from hpml_plugins.report.site.page import day, history_link
 MOST_WARNINGS = 6
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
+#: Facts of a Record's node → how a page calls them.
+_NODE_FACTS = {
+    "driver": "driver", "cuda": "CUDA", "python": "Python", "os": "OS", "cpu": "CPU",
+    "gpu_problem": "problem of the GPU",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,16 +98,19 @@ def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]
     """What asv's machine.json says, then what the newest Record knows better."""
     facts = sorted(machine.facts.items())
     yield from ((str(key), str(value)) for key, value in facts if key not in ("version", "machine"))
-    if record is None:
-        return
-    node = record.node
-    for key in ("driver", "cuda", "python", "os", "gpu_problem"):
-        if node.get(key):
-            yield f"{key} (newest record)", str(node[key])
-    if share := describe_share(record):
-        yield "share of its host (newest record)", share
+    for name, text in record_facts(record) if record else ():
+        yield f"{name} (newest record)" if name in (*_NODE_FACTS.values(), "share of its host") else name, text
+
+
+def record_facts(record: Record) -> Iterator[tuple[str, str]]:
+    """What a Record tells of its node: name → text; GPUs, driver, CPU, libraries."""
     for number, gpu in enumerate(record.gpus):
         yield f"GPU {number}", ", ".join(_gpu(gpu))
+    for key, name in _NODE_FACTS.items():
+        if record.node.get(key):
+            yield name, str(record.node[key])
+    if share := describe_share(record):
+        yield "share of its host", share
     for name, version in sorted(record.packages.items()):
         yield name, str(version)
 
