@@ -180,5 +180,5 @@ def _retracted(history: History, metric: TrackedMetric, label: str) -> Iterator[
 
 
 def _rounded(value: float | None) -> float | None:
-    """At the five significant digits that are drawn; the Records have them all."""
-    return value and float(f"{value:.5g}")
+    """At seven significant digits, of which four are shown; the Records have them all."""
+    return value and float(f"{value:.7g}")

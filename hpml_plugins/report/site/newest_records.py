@@ -80,7 +80,7 @@ def _numbers(value: MeasuredValue, metric: MetricSamples) -> dict[str, Any]:
     return {
         "text": formatting.estimate(value.own, metric.unit),
         "regime": metric.regime,
-        "medians": [float(f"{median:.5g}") for median in metric.round_medians],
+        "medians": [float(f"{median:.7g}") for median in metric.round_medians],
         "rounds": metric.rounds,
         "samples": metric.samples,
     }

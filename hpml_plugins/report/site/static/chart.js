@@ -310,9 +310,10 @@
 
     /* Rows of dots over an axis of values.  rows: {name, colour, marker, dots: [[value, text, hollow], …]}. */
     function strip(container, rows, unit, options) {
-        var narrow = container.clientWidth < 620;
         var width = Math.max(320, Math.min(1100, container.clientWidth || 960));
-        var left = narrow ? 12 : 270, right = 24, top = 8, step = narrow ? 40 : 26;
+        var longest = 7 * Math.max.apply(null, rows.map(function (row) { return row.name.length; }));
+        var narrow = longest > width / 2;
+        var left = narrow ? 12 : longest + 12, right = 24, top = 8, step = narrow ? 40 : 26;
         var height = top + rows.length * step + 44;
         var values = [].concat.apply([], rows.map(function (row) { return row.dots.map(function (dot) { return dot[0]; }); }));
         var range = bounds(values, options.logarithmic, false);

@@ -318,30 +318,30 @@
         return record.started ? new Date(1000 * record.started).toISOString().slice(0, 16).replace('T', ' ') : 'unknown';
     }
 
-    /* The Records with a number of this metric that are of each machine's newest code, commit, or all. */
-    function selected() {
-        var which = by_id('which').value, newest = {};
-        return runs.records.filter(function (record) {  // the newest first
-            if (!record.metrics[shown.benchmark.metric]) {
-                return false;
-            }
-            newest[record.place] = newest[record.place] || record;
-            return !which || record[which] === newest[record.place][which];
+    function place_of(record) { return record.at === null ? -1 : record.at; }
+
+    /* The Records with a number of this metric, and of each machine the newest: that of the newest published commit. */
+    function measured() {
+        var found = runs.records.filter(function (record) { return record.metrics[shown.benchmark.metric]; }), newest = {};
+        found.forEach(function (record) {  // those that were started last come first
+            var other = newest[record.place];
+            newest[record.place] = other && place_of(other) >= place_of(record) ? other : record;
         });
+        return {records: found, newest: newest};
     }
 
     function show_strip() {
-        var found = selected(), kind = by_id('dots').value, metric = shown.benchmark.metric, rows = {}, newest = {};
+        var all = measured(), which = by_id('which').value, kind = by_id('dots').value, metric = shown.benchmark.metric, rows = {};
+        var found = all.records.filter(function (record) { return !which || record[which] === all.newest[record.place][which]; });
         var total = found.reduce(function (sum, record) { return sum + record.metrics[metric][kind].length; }, 0);
         var every = Math.ceil(total / 3000);
         found.forEach(function (record) {
             var place = index.places[record.place], key = record.place + ' ' + record.card;
-            newest[record.place] = newest[record.place] || record.commit;
             rows[key] = rows[key] || Object.assign({name: name_of(record) + ' · ' + record.card, dots: [], place: record.place}, index.looks[place[0]]);
             record.metrics[metric][kind].forEach(function (value, i) {
                 if (i % every === 0) {
                     var text = [chart.quantity(value, shown.benchmark), moment(record), record.commit.slice(0, 8), 'card ' + record.card].join(', ');
-                    rows[key].dots.push([value, text, record.commit !== newest[record.place]]);
+                    rows[key].dots.push([value, text, record.commit !== all.newest[record.place].commit]);
                 }
             });
         });
@@ -353,7 +353,7 @@
             });
         }
         by_id('strip-facts').textContent = found.length + ' of ' + runs.records.length + ' Records. A row is a card (first digits of its UUID; ' +
-            'without a GPU, of the start of the host). Outlined: of an older commit.' + (every > 1 ? ' One of ' + every + ' samples is drawn.' : '');
+            'without a GPU, of the start of the host). Outlined: of another commit than the newest.' + (every > 1 ? ' One of ' + every + ' samples is drawn.' : '');
     }
 
     function show_records() {
