@@ -39,7 +39,7 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
     found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
     found += [
-        Confounder(f"data set {name}", *(first_digits(each.data[name].get("fingerprint")) for each in (a, b)))
+        Confounder(f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b)))
         for name in sorted(a.data.keys() & b.data.keys())
     ]
     told = [each for each in found if each.a and each.b and each.a != each.b]
@@ -74,6 +74,11 @@ def unusual_conditions(record: Record) -> list[str]:
     if (neighbours := _neighbours(record)).startswith("in use"):
         found.append(f"other GPUs of the host {neighbours}")
     return found
+
+
+def spell_card(card: str) -> str:
+    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see `card_of`."""
+    return " + ".join(map(_digits, card.split(",")))
 
 
 def _number(facts: Mapping[str, Any], key: str) -> float:
@@ -131,7 +136,7 @@ def _info(key: str) -> Callable[[Record], str]:
     )
 
 
-def first_digits(value: object) -> str:
+def _digits(value: object) -> str:
     """The first digits of a hash or UUID: enough to tell two apart."""
     return str(value or "").removeprefix("GPU-").removeprefix("sha256:")[:8]
 
@@ -146,9 +151,9 @@ def _regime(record: Record) -> str:
 
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
-    "card": lambda record: " + ".join(filter(None, (first_digits(gpu.get("uuid")) for gpu in record.gpus))),
-    "host": lambda record: first_digits(record.node.get("host")),
-    "boot": lambda record: first_digits(record.node.get("boot")),
+    "card": lambda record: " + ".join(filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus))),
+    "host": lambda record: _digits(record.node.get("host")),
+    "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),
     "power limit": _gpu_fact("power_limit", " W"),
     "NUMA node of the card": _gpu_fact("numa"),

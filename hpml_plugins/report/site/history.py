@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import looks
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
-from hpml_plugins.report.site.newest_records import Addresses, spell_card, write_records
+from hpml_plugins.report.site.newest_records import Addresses, write_records
 from hpml_plugins.report.site.page import graph_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples

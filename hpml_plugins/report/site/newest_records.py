@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import first_digits, unusual_conditions
+from hpml_plugins.model.differences import spell_card, unusual_conditions
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.variability import MeasuredValue, card_of
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, stored_lines, stored_record
@@ -48,11 +48,6 @@ def write_records(history: History, html_dir: Path) -> Addresses:
                 write_data(html_dir, f"{address}.js", found)
                 addresses[benchmark.name, label] = address, len(stored)
     return addresses
-
-
-def spell_card(card: str) -> str:
-    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see `card_of`."""
-    return " + ".join(map(first_digits, card.split(",")))
 
 
 def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
