@@ -336,7 +336,8 @@
             element('line', {x1: left, x2: width - right, y1: y, y2: y, 'class': 'grid'}, svg);
             var group = element('g', {}, svg);
             group.style.color = row.colour;
-            row.dots.forEach(function (dot) {
+            // What is outlined lies below.
+            row.dots.slice().sort(function (a, b) { return b[2] - a[2]; }).forEach(function (dot) {
                 if (dot[0] !== null && (dot[0] > 0 || !options.logarithmic)) {
                     marker(row.marker, x(dot[0]), y, 3.6, dot[2] ? 'hollow' : 'value', group, dot[1]);
                 }
