@@ -109,16 +109,17 @@ def _commands(
 ) -> list[str]:
     """What measures a point again: by `hpml run` the benchmark as it is now, by asv as it was at the newest commit.
 
-    revision: of that commit, -1 where it is not published.
+    A point that is not declared any more is left to asv.  revision: of that commit, -1 where it is not published.
     """
-    name, commands = benchmark.name, []
-    if benchmark.plugin:
+    name = benchmark.name
+    commands = []
+    if benchmark.plugin and label in benchmark.declared:
         choices = (f"{key}={formatting.spell_choice(value_of(text))}" for key, text in benchmark.points[label].items())
         commands.append(shlex.join(["hpml", "run", name, *(word for each in choices for word in ("-p", each))]))
-        name = f"{name}."
     commit = history.commits[history.columns[revision]] if revision in history.columns else newest and newest.commit
     if commit:
-        commands.append(shlex.join(["asv", "run", "--bench", f"^{re.escape(name)}", f"{commit[:8]}^!"]))
+        pattern = f"^{re.escape(f'{name}.' if benchmark.plugin else name)}"
+        commands.append(shlex.join(["asv", "run", "--bench", pattern, f"{commit[:8]}^!"]))
     return commands
 
 

@@ -103,6 +103,8 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for number, params in enumerate(points):
         append_record(record_file(tmp_path, "node1", "a" * 40), record("a" * 40, number, [1.0, 2.0], params=params))
+    gone = {"text": "gone", "flag": True, "rate": 3}
+    append_record(record_file(tmp_path, "node1", "a" * 40), record("a" * 40, 99.0, [1.0, 2.0], params=gone))
     history = read_history(tmp_path, host, {}, {"a" * 40: 0}, {}, print)
     (tmp_path / "html").mkdir()
     write_history(history, [], tmp_path / "html", "p")
@@ -116,6 +118,8 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
         selected.append(params)
         assert shlex.split(asv) == ["asv", "run", "--bench", r"^toy\.", "aaaaaaaa^!"]
     assert list(map(dict, selected)) == points
+    (asv,) = read_data(tmp_path / "html", f"history/0/{len(points)}.js")["commands"]  # the code has no such point now
+    assert asv.startswith("asv run")
 
 
 def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(site: Site) -> None:
