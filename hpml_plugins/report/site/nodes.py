@@ -182,8 +182,11 @@ def _runs(
 
 
 def _moment(started: float) -> str:
-    """Unix time as 2026-01-31 12:00, UTC."""
-    return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
+    """Unix time as 2026-01-31 12:00, UTC; "unknown" for what no calendar has."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
 
 
 def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:

@@ -58,6 +58,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     busy = {"load": 3.0, "other_processes": 2.0}
     stored.append(record(commits[11], 99.0, [2.25e-6, 2.376e-6], "GPU-bbbbbbbb-2", conditions=busy))
     stored.append(record(ELSEWHERE, 50.0, [3e-6, 3e-6]))
+    stored.append(record(commits[0], -1e300, [3e-6, 3e-6], status="failed", metrics={}, reason="the clock was wrong"))
     for number in range(8):
         node = {"gpus": [{"name": f"GPU {number % 4}", "uuid": f"GPU-{number}"}]}
         stored.append(record(commits[11], 5.0, [4e-6 + number * 1e-7] * 2, machine=f"other{number}", node=node))
@@ -140,14 +141,17 @@ def test_a_raw_sample_is_two_clicks_from_the_page_also_when_it_is_opened_from_th
     from_disk.get_by_text("Runs, cards and raw samples").click()
     row = from_disk.locator("#records tbody tr").filter(has_text="1970-01-01 00:01").first
     row.get_by_text("2 samples").click()
+    row.locator("pre", has_text="round 2").wait_for()
     assert row.locator("pre").inner_text() == "round 1 [s]: 0.00000225\nround 2 [s]: 0.000002376"
 
 
 def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk: Any) -> None:
     assert "Not on the chart: 1 value of a commit that is not published" in from_disk.locator("#facts").inner_text()
     from_disk.get_by_text("Runs, cards and raw samples").click()
+    from_disk.locator("#records tbody tr").first.wait_for()
     rows = cells(from_disk, "records")
-    assert len(rows) == 23
+    assert len(rows) == 24
+    assert (rows[-1][0], rows[-1][4], rows[-1][6]) == ("unknown", "failed", "the clock was wrong")
     newest, elsewhere = rows[:2]
     assert newest[:3] == ["1970-01-01 00:01", "NVIDIA H200 ×1", "bbbbbbbb"]
     assert (newest[4], newest[6]) == ("2.313 µs ± 2.7 %", "load per core 3.0; processes of others on the GPU: 2")

@@ -315,7 +315,8 @@
     }
 
     function moment(record) {
-        return record.started ? new Date(1000 * record.started).toISOString().slice(0, 16).replace('T', ' ') : 'unknown';
+        var date = new Date(1000 * record.started);
+        return isNaN(date) ? 'unknown' : date.toISOString().slice(0, 16).replace('T', ' ');
     }
 
     function place_of(record) { return record.at === null ? -1 : record.at; }
