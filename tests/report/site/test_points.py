@@ -151,10 +151,10 @@ def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk
     from_disk.locator("#records tbody tr").first.wait_for()
     rows = cells(from_disk, "records")
     assert len(rows) == 24
-    assert (rows[-1][0], rows[-1][4], rows[-1][6]) == ("unknown", "failed", "the clock was wrong")
+    assert (rows[-1][0], rows[-1][4], rows[-1][7]) == ("unknown", "failed", "the clock was wrong")
     newest, elsewhere = rows[:2]
     assert newest[:3] == ["1970-01-01 00:01", "NVIDIA H200 ×1", "bbbbbbbb"]
-    assert (newest[4], newest[6]) == ("2.313 µs ± 2.7 %", "load per core 3.0; processes of others on the GPU: 2")
+    assert (newest[4], newest[7]) == ("2.313 µs ± 2.7 %", "load per core 3.0; processes of others on the GPU: 2")
     assert elsewhere[3] == "ffffffff (not published)"
     link = from_disk.locator("#records tbody a").nth(1)
     assert link.get_attribute("href") == f"https://git.example/commit/{ELSEWHERE}"

@@ -358,18 +358,18 @@
     }
 
     function show_records() {
-        table('records', ['Started (UTC)', 'Machine', 'Card', 'Commit', 'Value ± within the run', 'Regime', 'Warnings and conditions', 'Raw samples'],
+        table('records', ['Started (UTC)', 'Machine', 'Card', 'Commit', 'Value ± within the run', 'Raw samples', 'Regime', 'Warnings and conditions'],
             runs.records.map(function (record) {
                 var numbers = record.metrics[shown.benchmark.metric];
-                return [moment(record), name_of(record), record.card, '', numbers ? numbers.text : record.failed ? 'failed' : '–', numbers ? numbers.regime : '',
-                    [record.failed].concat(record.conditions, record.warnings).filter(Boolean).join('; '), ''];
+                return [moment(record), name_of(record), record.card, '', numbers ? numbers.text : record.failed ? 'failed' : '–', '', numbers ? numbers.regime : '',
+                    [record.failed].concat(record.conditions, record.warnings).filter(Boolean).join('; ')];
             }));
         runs.records.forEach(function (record, i) {
             var row = by_id('records').tBodies[0].rows[i].cells, numbers = record.metrics[shown.benchmark.metric];
             row[3].append(commit_link(record.commit), record.at === null ? ' (not published)' : '');
-            row[6].className = 'text';
+            row[7].className = 'text';
             if (numbers) {
-                row[7].append(samples(numbers));
+                row[5].append(samples(numbers));
             }
         });
     }
