@@ -227,11 +227,17 @@ def _find_records(
 
     commit, run: their first characters. Raises UsageError where there is none.
     """
-    from hpml_plugins.cli.run import format_value, split_choice
+    from hpml_plugins.cli.run import choose, split_choice
+    from hpml_plugins.model.formatting import spell_choice
     from hpml_plugins.store import read_file, record_files
 
-    wanted = dict(split_choice(choice) for choice in choices)
     stored = [(path, record) for path in record_files(results) for record in read_file(path)]
+    wanted: dict[str, list[str]] = {}
+    for key, text in map(split_choice, choices):
+        offered = {
+            spell_choice(each.params[key]) for _, each in stored if each.benchmark == name and key in each.params
+        }
+        wanted[key] = choose(text, offered)
     found = [
         (path, record)
         for path, record in stored
@@ -240,7 +246,7 @@ def _find_records(
         and machine in (None, record.machine)
         and record.commit.startswith(commit)
         and record.run.startswith(run)
-        and all(key in record.params and format_value(record.params[key]) in wanted[key] for key in wanted)
+        and all(key in record.params and spell_choice(record.params[key]) in wanted[key] for key in wanted)
     ]
     if not found:
         known = sorted({record.benchmark for _, record in stored})

@@ -6,7 +6,7 @@ import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.formatting import format_point
+from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
@@ -119,10 +119,12 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     found = host.find(name)
     wanted = dict(split_choice(choice) for choice in choices)
     known = {key for benchmark in found for key in benchmark.grid}
-    for key, values in wanted.items():
+    chosen: dict[str, list[str]] = {}
+    for key, text in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {format_value(value) for benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {spell_choice(value) for benchmark in found for value in benchmark.grid.get(key, ())}
+        values = chosen[key] = choose(text, offered)
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
                 f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
@@ -132,7 +134,7 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
         (benchmark, params)
         for benchmark in found
         for params in benchmark.chosen_points().values()
-        if all(key in params and format_value(params[key]) in values for key, values in wanted.items())
+        if all(key in params and spell_choice(params[key]) in values for key, values in chosen.items())
     ]
     if not tasks:
         raise UsageError(
@@ -141,14 +143,16 @@ def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[
     return tasks
 
 
-def format_value(value: object) -> str:
-    """A parameter's value as it is written in the registry: YAML's true, not Python's True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def split_choice(choice: str) -> tuple[str, list[str]]:
-    """`-p KEY=VALUE[,VALUE]` as the key and its values. Raises UsageError for anything else."""
-    key, equals, values = choice.partition("=")
-    if not equals or not key or not values:
+def split_choice(choice: str) -> tuple[str, str]:
+    """`-p KEY=VALUE[,VALUE]` as the key and the rest. Raises UsageError for anything else."""
+    key, equals, text = choice.partition("=")
+    if not equals or not key:
         raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
-    return key, [value.lower() if value in ("True", "False") else value for value in values.split(",")]
+    return key, text
+
+
+def choose(text: str, offered: Container[str]) -> list[str]:
+    """The values that a choice names: one that is offered as it stands, though it has a comma, else those between."""
+    if text in offered:
+        return [text]
+    return [value.lower() if value in ("True", "False") else value for value in text.split(",")]

@@ -64,6 +64,23 @@ def describe_share(record: Record) -> str:
     return f"{', '.join(parts)} of a {machine}" if parts else f"a whole {machine}"
 
 
+def unusual_conditions(record: Record) -> list[str]:
+    """What else the machine did while a Record was measured, in words, as far as it may have disturbed it."""
+    found = []
+    if (load := record.conditions.get("load", 0.0)) > FULL_LOAD:
+        found.append(f"load per core {load:.1f}")
+    if others := record.conditions.get("other_processes"):
+        found.append(f"processes of others on the GPU: {others:g}")
+    if (neighbours := _neighbours(record)).startswith("in use"):
+        found.append(f"other GPUs of the host {neighbours}")
+    return found
+
+
+def spell_card(card: str) -> str:
+    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see `card_of`."""
+    return " + ".join(map(_digits, card.split(",")))
+
+
 def _number(facts: Mapping[str, Any], key: str) -> float:
     value = facts.get(key)
     return value if isinstance(value, int | float) else 0

@@ -69,6 +69,11 @@ def unquoted(value: str) -> str:
     return value
 
 
+def spell_choice(value: object) -> str:
+    """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _power(value: float, shown: Unit) -> int:
     """The power of ten, a multiple of three, whose prefix makes the value read well."""
     if value == 0 or not math.isfinite(value):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -34,6 +34,15 @@ _LABELLED: Final = {
     2: "abs(log(datum.value) / LN2 - round(log(datum.value) / LN2)) < 1e-6",
     10: "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0",
 }
+
+
+def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour and marker of each GPU type, by its place: no two of 64 share both, neighbours share neither."""
+    count = len(COLOURS)
+    return {
+        name: {"colour": COLOURS[number % count], "marker": SHAPES[(number + number // count) % len(SHAPES)]}
+        for number, name in enumerate(dict.fromkeys(names))
+    }
 
 
 @dataclass(frozen=True)

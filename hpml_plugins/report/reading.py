@@ -109,9 +109,9 @@ class TrackedBenchmark:
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of others do not count.
     points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
-    order, then others that Records have.  outcomes: (label, machine) → every Record, ascending by rank.  lines:
-    (label, machine) → the one that counts of each published commit, oldest first.  current: (label, machine) → the
-    stored Record of the highest rank that was measured, whole.
+    order, then others that Records have.  declared: the labels of the former.  outcomes: (label, machine) → every
+    Record, ascending by rank.  lines: (label, machine) → the one that counts of each published commit, oldest first.
+    current: (label, machine) → the stored Record of the highest rank that was measured, whole.
     """
 
     name: str
@@ -119,6 +119,7 @@ class TrackedBenchmark:
     heading: str
     version: str
     points: dict[str, dict[str, str]] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
@@ -169,10 +170,14 @@ class History:
     benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
 
     @property
+    def ordered(self) -> list[TrackedMetric]:
+        """All metrics in the order of pages."""
+        return sorted(self.metrics.values(), key=lambda metric: (metric.benchmark.name, metric.metric, metric.name))
+
+    @property
     def measured(self) -> list[TrackedMetric]:
         """The metrics of which a published commit has Records, in the order of pages."""
-        found = [metric for metric in self.metrics.values() if any(metric.benchmark.lines.values())]
-        return sorted(found, key=lambda metric: (metric.benchmark.name, metric.metric, metric.name))
+        return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
 
     def columns_of(self, machine: str) -> set[int]:
         """The places of the commits of which a machine has Records."""
@@ -235,6 +240,7 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
             for values in itertools.product(*grid):
                 texts = dict(zip(names, values, strict=False))
                 benchmarks[title].points.setdefault(format_point_texts(texts), texts)
+            benchmarks[title].declared.update(benchmarks[title].points)
         found[name] = TrackedMetric(name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or "")
     return found
 

@@ -14,7 +14,7 @@ from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.variability import MeasuredValue, Variability, with_intervals
 from hpml_plugins.model.variance import Spread
 from hpml_plugins.report.reading import History, read_history, stored_lines
-from hpml_plugins.report.site import history as site_history
+from hpml_plugins.report.site import newest_records
 from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
@@ -132,11 +132,11 @@ def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> Non
 def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site_history, "MOST_RECORDS", 2)
-    found = site_history.write_records(history, tmp_path)
+    monkeypatch.setattr(newest_records, "MOST_RECORDS", 2)
+    found = newest_records.write_records(history, tmp_path)
     address, count = found["toy", "size=10"]
-    assert [decode(line).started for line in (tmp_path / address).read_bytes().splitlines()] == [30.0, 99.0]
-    assert (count, len(found)) == (5, 3)
+    assert [decode(line).started for line in (tmp_path / f"{address}.jsonl").read_bytes().splitlines()] == [30.0, 99.0]
+    assert (count, set(found)) == (5, {("toy", "size=10"), ("toy", "size=30")})  # size=20 was skipped
     assert list(stored_lines([])) == []
 
 

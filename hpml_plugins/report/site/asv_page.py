@@ -11,7 +11,7 @@ import posixpath
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,6 +33,8 @@ FIXES = "asv_fixes.js"
 ASVS = f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
 #: Keys of a benchmark in index.json: for each of its parameters the numbers of the values to begin with; the machines.
 FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
+#: Key of a benchmark in index.json that has no summary, since it has no number.
+EMPTY = "hpml_empty"
 #: Lines of each machine that a graph begins with, as asv has it.
 MOST_LINES = 8
 
@@ -60,11 +62,12 @@ _REMOTE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
 _INLINE_SCRIPT = re.compile(r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\n?", re.DOTALL | re.IGNORECASE)
 
 
-def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
+def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) -> None:
     """Give asv's index.html its name PAGE, and make the folder complete: nothing in it asks another host for anything.
 
-    Doing it twice changes nothing. Raises HpmlError naming the address that a page would still load from another host,
-    the package that is missing, or what this asv does not have.
+    declarations: what asv will write into its index: a benchmark without any number, for whose summary asv's grid asks
+    all the same, gets the key EMPTY. Doing it twice changes nothing. Raises HpmlError naming the address that a page
+    would still load from another host, the package that is missing, or what this asv does not have.
     """
     from asv.graph import Graph
 
@@ -85,11 +88,9 @@ def finish_asv_page(html_dir: Path, benchmarks: Iterable[str]) -> None:
         text = _insert(text, "</head>", '<link rel="stylesheet" href="asv_fixes.css">\n')
     written.write_text(text, encoding="utf-8")
     written.rename(html_dir / PAGE)
-    for name in benchmarks:  # asv's grid asks for the summary also of a benchmark that has no number anywhere
-        path = html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("[]", encoding="utf-8")
+    for name, entry in declarations.items():
+        if not (html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json").exists():
+            entry[EMPTY] = True
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 

@@ -1,85 +1,126 @@
-"""Writes `history.html` and its numbers: one small JSON file per point, fetched when a reader looks at it."""
+"""Writes `history.html`, the page of a point, and its numbers: a small file per point, read when it is looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import spell_card
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.variability import MeasuredValue
-from hpml_plugins.report.charts import COLOURS
-from hpml_plugins.report.reading import History, TrackedMetric, stored_lines
+from hpml_plugins.report.charts import looks
+from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
+from hpml_plugins.report.site.newest_records import Addresses, write_records
 from hpml_plugins.report.site.page import graph_link, write_data, write_page
+from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples
+from hpml_plugins.store.asv_results import value_of
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
 
 FOLDER = "history"
-#: The Records of each point, to download.
-RECORDS = "records"
-#: How many Records of a point can be downloaded, the newest; `hpml export` has all.
-MOST_RECORDS = 100
-
-#: (benchmark, point) → the address of its Records, and how many there are.
-Addresses = Mapping[tuple[str, str], tuple[str, int]]
 
 
-def write_history(history: History, series: Iterable[MeasuredSeries], html_dir: Path, project: str) -> None:
+def write_history(
+    history: History,
+    series: Iterable[MeasuredSeries],
+    html_dir: Path,
+    project: str,
+    plugins: Container[str] = (),
+    commit_url: str = "",
+) -> None:
     """Write the page, `history/index.js` and `history/M/P.js` for the P-th point of the M-th metric.
 
     Only points with a number, a failure or a retraction have a file.  series: those whose changes of level are shown.
+    plugins: those that have a page.  commit_url: asv.conf.json's `show_commit_url`.
     """
     addresses = write_records(history, html_dir)
     changes = {(each.metric.name, each.label, each.machine.name): each.changes for each in series}
     listed: list[dict[str, Any]] = []
-    for metric in history.measured:
+    for metric in history.ordered:
         points = []
-        for index, (label, texts) in enumerate(metric.benchmark.points.items()):
-            lines = list(_lines(history, metric, label, changes))
-            retracted = list(_retracted(history, metric, label))
-            if lines or retracted:
-                found = {
-                    "lines": lines,
-                    "retracted": retracted,
-                    "records": addresses.get((metric.benchmark.name, label)),
-                    "graph": graph_link(metric.name, {f"p-{name}": text for name, text in texts.items()}),
-                }
+        for index, label in enumerate(metric.benchmark.points):
+            if found := _point(history, metric, label, changes, addresses):
                 write_data(html_dir, f"{FOLDER}/{len(listed)}/{index}.js", found)
                 points.append([index, label])
         if points:
-            unit = formatting.shown_unit(metric.unit)
+            unit, plugin = formatting.shown_unit(metric.unit), metric.benchmark.plugin
             listed.append({
-                "name": metric.name, "title": metric.title, "plugin": metric.benchmark.plugin, "unit": unit.label,
-                "lowest": unit.lowest, "highest": unit.highest, "direction": metric.direction, "points": points,
+                "name": metric.name, "title": metric.title, "plugin": plugin, "metric": metric.metric,
+                "page": f"plugin-{plugin}.html" if plugin in plugins else "", "version": metric.benchmark.version,
+                "unit": unit.label, "si": unit.symbol, "count": unit.count, "lowest": unit.lowest,
+                "highest": unit.highest, "direction": metric.direction, "points": points,
             })  # fmt: skip
     index_of_all = {
         "benchmarks": listed,
         "places": [[machine.hardware.label, machine.name] for machine in history.machines],
-        "commits": [[commit[:8], date] for commit, date in zip(history.commits, history.dates, strict=True)],
-        "colours": COLOURS,
+        "commits": [[commit, date] for commit, date in zip(history.commits, history.dates, strict=True)],
+        "looks": looks(machine.hardware.label for machine in history.machines),
+        "commit_url": commit_url if urlsplit(commit_url).scheme in ("http", "https") else "",
     }
     write_data(html_dir, f"{FOLDER}/index.js", index_of_all)
     write_page(html_dir, "history.html", project=project)
 
 
-def write_records(history: History, html_dir: Path) -> Addresses:
-    """Write a file of JSON lines for each point, its newest Records, oldest first; returns where."""
-    addresses: dict[tuple[str, str], tuple[str, int]] = {}
-    for benchmark in history.benchmarks:
-        for label in benchmark.points:
-            places = [(label, machine.name) for machine in history.machines]
-            stored = [each for place in places for each in benchmark.outcomes.get(place, ()) if each.file]
-            if stored:
-                stored.sort(key=lambda outcome: outcome.started)
-                (html_dir / RECORDS).mkdir(exist_ok=True)
-                address = f"{RECORDS}/{len(addresses)}.jsonl"
-                lines = stored_lines(stored[-MOST_RECORDS:])
-                (html_dir / address).write_bytes(b"".join(line + b"\n" for line in lines))
-                addresses[benchmark.name, label] = address, len(stored)
-    return addresses
+def _point(
+    history: History,
+    metric: TrackedMetric,
+    label: str,
+    changes: Mapping[tuple[str, str, str], list[Change]],
+    addresses: Addresses,
+) -> dict[str, Any] | None:
+    """What the page shows of a point; None where there is no number, no failure and no retraction.
+
+    elsewhere: how many numbers are of commits that are not published, or of none.
+    """
+    benchmark = metric.benchmark
+    lines = list(_lines(history, metric, label, changes))
+    retracted = list(_retracted(history, metric, label))
+    outcomes = [each for machine in history.machines for each in benchmark.outcomes.get((label, machine.name), ())]
+    elsewhere = sum(each.revision < 0 and metric.metric in each.readings for each in outcomes)
+    if not (lines or retracted or elsewhere):
+        return None
+    current = [
+        benchmark.current[place] for each in history.machines if (place := (label, each.name)) in benchmark.current
+    ]
+    newest = max((record for _, record in current), key=lambda record: record.started, default=None)
+    revision = max((each.revision for each in outcomes if metric.metric in each.readings), default=-1)
+    chosen = {f"p-{name}": text for name, text in benchmark.points[label].items()}
+    return {
+        "lines": lines,
+        "retracted": retracted,
+        "elsewhere": elsewhere,
+        "records": addresses.get((benchmark.name, label)),
+        "graph": graph_link(metric.name, chosen) if lines else "",
+        "commands": _commands(history, benchmark, label, revision, newest),
+        "source": origin_of(newest) if newest else [],
+    }
+
+
+def _commands(
+    history: History, benchmark: TrackedBenchmark, label: str, revision: int, newest: Record | None
+) -> list[str]:
+    """What measures a point again: by `hpml run` the benchmark as it is now, by asv as it was at the newest commit.
+
+    A point that is not declared any more is left to asv.  revision: of that commit, -1 where it is not published.
+    """
+    name = benchmark.name
+    commands = []
+    if benchmark.plugin and label in benchmark.declared:
+        choices = (f"{key}={formatting.spell_choice(value_of(text))}" for key, text in benchmark.points[label].items())
+        commands.append(shlex.join(["hpml", "run", name, *(word for each in choices for word in ("-p", each))]))
+    commit = history.commits[history.columns[revision]] if revision in history.columns else newest and newest.commit
+    if commit:
+        pattern = f"^{re.escape(f'{name}.' if benchmark.plugin else name)}"
+        commands.append(shlex.join(["asv", "run", "--bench", pattern, f"{commit[:8]}^!"]))
+    return commands
 
 
 def _lines(
@@ -106,11 +147,23 @@ def _lines(
                 "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
+                "cards": list(_other_cards(history, metric, label, machine.name)),
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
                     for change in changes.get((metric.name, label, machine.name), ())
                 ],
             }
+
+
+def _other_cards(
+    history: History, metric: TrackedMetric, label: str, machine: str
+) -> Iterator[tuple[int, float | None, str]]:
+    """What other cards gave than the one that counts of a commit: the commit's place, the value, the card."""
+    counting = {outcome.revision: each.card for outcome, each in metric.line(label, machine) if each}
+    for outcome in metric.benchmark.outcomes.get((label, machine), ()):
+        found = outcome.readings.get(metric.metric)
+        if found and found.card != counting.get(outcome.revision, found.card):
+            yield history.columns[outcome.revision], _rounded(found.value), spell_card(found.card)
 
 
 def _details(reading: MeasuredValue, unit: str) -> str:
@@ -129,5 +182,5 @@ def _retracted(history: History, metric: TrackedMetric, label: str) -> Iterator[
 
 
 def _rounded(value: float | None) -> float | None:
-    """At the five significant digits that are drawn; the Records have them all."""
-    return value and float(f"{value:.5g}")
+    """At seven significant digits, of which four are shown; the Records have them all."""
+    return value and float(f"{value:.7g}")

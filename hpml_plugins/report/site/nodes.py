@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import datetime
+import heapq
+import itertools
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import describe_share
+from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.reading import History, Machine, TrackedBenchmark
+from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
+#: Of one machine.
+MOST_CARDS, MOST_RUNS = 8, 5
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
+#: Facts of a Record's node → how a page calls them.
+_NODE_FACTS = {
+    "driver": "driver", "cuda": "CUDA", "python": "Python", "os": "OS", "cpu": "CPU",
+    "gpu_problem": "problem of the GPU",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,15 +47,48 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class Deviation:
+    """A value of a machine that differs from what others of its GPU type measured.
+
+    value, usual: here, and the median one of the others, in words.  times: how many times better.
+    """
+
+    title: str
+    link: str
+    value: str
+    usual: str
+    machine: str
+    times: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A machine against the others of its GPU type. verdicts: → how many values."""
+
+    others: int
+    verdicts: Counter[str]
+    deviations: list[Deviation]
+
+
+@dataclass(frozen=True)
 class NodeCoverage:
-    """A machine of the page. facts: name → text.  last: the day of its newest commit."""
+    """A machine of the page. facts: name → text.  last: the day of its newest commit.
+
+    cards: the first digits of a card, how many Records it has, when the last one was started; the last used first.
+    runs: when a Record was started, benchmark with point, its page, status; the newest.
+    """
 
     name: str
+    hardware: str
     anchor: str
     facts: tuple[tuple[str, str], ...]
     last: str
     commits: int
     coverage: tuple[Coverage, ...]
+    comparison: Comparison
+    cards: tuple[tuple[str, int, str], ...]
+    runs: tuple[tuple[str, str, str, str], ...]
 
     @property
     def total(self) -> Counter[str]:
@@ -54,6 +99,7 @@ class NodeCoverage:
 def find_nodes(history: History) -> list[NodeCoverage]:
     """Every machine with Records, by name."""
     links = {metric.benchmark.name: metric.name for metric in reversed(history.metrics.values())}
+    compared = compare_nodes(history)
     made = []
     for number, machine in enumerate(sorted(history.machines, key=lambda machine: machine.name)):
         seen = history.columns_of(machine.name)
@@ -63,8 +109,84 @@ def find_nodes(history: History) -> list[NodeCoverage]:
         )
         facts = tuple(_facts(machine, history.last.get(machine.name)))
         last = day(history.dates[max(seen)]) if seen else ""
-        made.append(NodeCoverage(machine.name, f"machine-{number}", facts, last, len(seen), coverage))
+        made.append(
+            NodeCoverage(
+                machine.name, machine.hardware.label, f"machine-{number}", facts, last, len(seen), coverage,
+                compared[machine.name], *_runs(history, machine, links),
+            )
+        )  # fmt: skip
     return made
+
+
+def compare_nodes(history: History) -> dict[str, Comparison]:
+    """Each machine's newest value of each point against the median one of the others of its GPU type.
+
+    Verdicts are those of `compare_values`, corrected for all that are asked. Metrics without direction are left out.
+    """
+    types: dict[str, list[str]] = {}
+    for machine in history.machines:
+        types.setdefault(machine.hardware.label, []).append(machine.name)
+    pairs = list(_pairs(history, types.values()))
+    judged = compare_values([(usual, here, metric.metric) for metric, *_, usual, here in pairs])
+    made = {name: Comparison(len(names) - 1, Counter(), []) for names in types.values() for name in names}
+    for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
+        made[name].verdicts[difference.verdict] += 1
+        if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
+            value, median = (
+                formatting.estimate(values[metric.metric].estimate, metric.unit) for values in (here, usual)
+            )
+            title = f"{metric.title}: {label}" if label else metric.title
+            link, times = history_link(metric.name, label), formatting.times(difference.times)
+            made[name].deviations.append(Deviation(title, link, value, median, other, times, difference.verdict))
+    return made
+
+
+def _pairs(
+    history: History, types: Iterable[list[str]]
+) -> Iterator[tuple[TrackedMetric, str, str, str, Values, Values]]:
+    """Metric, point, machine and the machine to compare it with; the readings of that one and of this one."""
+    for metric in (each for each in history.ordered if each.direction):
+        current = metric.benchmark.current
+        for label, names in itertools.product(metric.benchmark.points, types):
+            measured = {name: current[label, name][0].readings for name in names if (label, name) in current}
+            found = {name: values for name, values in measured.items() if metric.metric in values}
+            for name in found if len(found) > 1 else ():
+                usual = _median({other: found[other] for other in found if other != name}, metric.metric)
+                yield metric, label, name, usual, found[usual], found[name]
+
+
+def _median(others: Mapping[str, Values], metric: str) -> str:
+    """The machine with the median value, the lower one of two."""
+    middle = statistics.median_low(values[metric].value for values in others.values())
+    return next(name for name, values in others.items() if values[metric].value == middle)
+
+
+def _runs(
+    history: History, machine: Machine, links: Mapping[str, str]
+) -> tuple[tuple[tuple[str, int, str], ...], tuple[tuple[str, str, str, str], ...]]:
+    """The cards of a machine, and its newest Records; see `NodeCoverage`."""
+    cards: dict[str, list[float]] = {}
+    started = []
+    for benchmark in history.benchmarks:
+        for label in benchmark.points:
+            for outcome in benchmark.outcomes.get((label, machine.name), ()):
+                if outcome.status != "skipped" and outcome.file:
+                    link = history_link(links[benchmark.name], label)
+                    started.append((outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status)))
+                for each in itertools.islice(outcome.readings.values(), 1):
+                    cards.setdefault(each.card, []).append(outcome.started)
+    newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
+    shown = [(spell_card(card), len(times), _moment(max(times))) for card, times in newest if card]
+    runs = [(_moment(when), title, link, status) for when, title, link, status in heapq.nlargest(MOST_RUNS, started)]
+    return tuple(shown), tuple(runs)
+
+
+def _moment(started: float) -> str:
+    """Unix time as 2026-01-31 12:00, UTC; "unknown" for what no calendar has."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
 
 
 def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
@@ -93,16 +215,19 @@ def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]
     """What asv's machine.json says, then what the newest Record knows better."""
     facts = sorted(machine.facts.items())
     yield from ((str(key), str(value)) for key, value in facts if key not in ("version", "machine"))
-    if record is None:
-        return
-    node = record.node
-    for key in ("driver", "cuda", "python", "os", "gpu_problem"):
-        if node.get(key):
-            yield f"{key} (newest record)", str(node[key])
-    if share := describe_share(record):
-        yield "share of its host (newest record)", share
+    for name, text in record_facts(record) if record else ():
+        yield f"{name} (newest record)" if name in (*_NODE_FACTS.values(), "share of its host") else name, text
+
+
+def record_facts(record: Record) -> Iterator[tuple[str, str]]:
+    """What a Record tells of its node: name → text; GPUs, driver, CPU, libraries."""
     for number, gpu in enumerate(record.gpus):
         yield f"GPU {number}", ", ".join(_gpu(gpu))
+    for key, name in _NODE_FACTS.items():
+        if record.node.get(key):
+            yield name, str(record.node[key])
+    if share := describe_share(record):
+        yield "share of its host", share
     for name, version in sorted(record.packages.items()):
         yield name, str(version)
 

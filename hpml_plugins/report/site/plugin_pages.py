@@ -89,11 +89,16 @@ def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, probl
 def _origins(records: Iterable[Record]) -> list[Origin]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
-        source = record.source
-        declared = next((f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source), "")
-        distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
-        found.setdefault((declared, distribution, source.get("sha256", "")[:12]), []).append(record.machine)
+        found.setdefault(origin_of(record), []).append(record.machine)
     return [(*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()]
+
+
+def origin_of(record: Record) -> tuple[str, str, str]:
+    """Where the code of a Record came from: path or module, distribution with version, SHA-256 (shortened)."""
+    source = record.source
+    declared = next((f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source), "")
+    distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
+    return declared, distribution, source.get("sha256", "")[:12]
 
 
 def find_code_changes(history: History) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from browsing import served
-from site_history import BANDWIDTH, H200, TIME
+from site_history import H200, TIME
 
 
 def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(project: Any, browser: Any) -> None:
@@ -14,9 +14,8 @@ def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(p
         project.add(H200, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
     names = json.loads((project.html / "index.json").read_text())["benchmarks"]
-    summaries = {name: json.loads((project.html / "graphs" / "summary" / f"{name}.json").read_text()) for name in names}
-    assert summaries[BANDWIDTH["name"]] == []
-    assert len(summaries[TIME["name"]]) == 3
+    summaries = [path.stem for path in (project.html / "graphs" / "summary").iterdir()]
+    assert summaries == [TIME["name"]] != list(names)
     with served(project.html, browser) as site:
         tab = site.open("asv.html")
         tab.locator(".benchmark-container").last.scroll_into_view_if_needed()

@@ -371,7 +371,8 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path, monkeyp
     from hpml_plugins.asv.publisher import GpuTypes
 
     monkeypatch.chdir(tmp_path)
-    conf = SimpleNamespace(results_dir=str(tmp_path / "results"), html_dir=str(tmp_path), project="p", hash_length=8)
+    folders = {"results_dir": str(tmp_path / "results"), "html_dir": str(tmp_path)}
+    conf = SimpleNamespace(**folders, project="p", hash_length=8, show_commit_url="#")
     with pytest.raises(UserError, match=r"asv publish") as caught:
         GpuTypes.publish(conf, None, {}, None, {})
     assert "\n" not in str(caught.value)

@@ -53,20 +53,20 @@ def html_dir(tmp_path: Path) -> Path:
 
 def test_asv_s_index_loads_from_other_hosts_before_and_from_none_after(html_dir: Path) -> None:
     assert len(Tags(html_dir / "index.html").remote) == 10
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     after = Tags(html_dir / PAGE)
     assert not after.remote
     assert len(after.loads) == 2 + len(Tags(WWW / "index.html").loads)  # our script and style
 
 
 def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> None:
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     for address in Tags(html_dir / PAGE).loads:
         assert (html_dir / address).is_file() or address == "regressions.xml", address
 
 
 def test_the_fonts_that_bootstrap_s_style_names_are_there(html_dir: Path) -> None:
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     style = html_dir / "vendor" / "bootstrap.css"
     wanted = set(re.findall(r"url\(\'?([^\'?#)]+)", style.read_text()))
     assert wanted and all((style.parent / font).resolve().is_file() for font in wanted)
@@ -78,7 +78,7 @@ def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_th
     page = html_dir / PAGE
     index = html_dir / "index.html"
     before, body = Tags(index).loads, index.read_text().partition("<body>")[2]
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     wanted = [f"vendor/{asv_page.plain_name(load)}" if load.startswith("http") else load for load in before]
     wanted.insert(wanted.index("asv_ui.js"), "asv_fixes.js")
     wanted.insert(wanted.index("swallow.png"), "asv_fixes.css")
@@ -89,22 +89,22 @@ def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_th
 
 
 def test_asv_s_scripts_are_as_asv_wrote_them(html_dir: Path) -> None:
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     for script in WWW.glob("*.js"):
         assert (html_dir / script.name).read_bytes() == script.read_bytes()
 
 
 def test_doing_it_twice_changes_nothing(html_dir: Path) -> None:
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     once = {path.name: path.read_text() for path in html_dir.glob("*.html")}
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     assert {path.name: path.read_text() for path in html_dir.glob("*.html")} == once
     assert once[PAGE].count('<li><a href="gpus.html">GPU types</a></li>') == 1
     assert once[PAGE].count("asv_fixes.js") == 1
 
 
 def test_asv_s_pages_get_their_policy_once_and_nothing_inline_is_left(html_dir: Path) -> None:
-    finish_asv_page(html_dir, [])
+    finish_asv_page(html_dir, {})
     pages = list(html_dir.glob("*.html"))
     assert {each.name for each in pages} == {PAGE, "error.html"}
     for each in pages:
@@ -135,7 +135,7 @@ def test_an_unknown_file_of_another_host_is_refused_by_its_address(html_dir: Pat
     index = html_dir / "index.html"
     index.write_text(index.read_text().replace("</head>", f"{tag}</head>"))
     with pytest.raises(HpmlError, match=r"asv\.html: .*cdn\.example/"):
-        finish_asv_page(html_dir, [])
+        finish_asv_page(html_dir, {})
 
 
 def test_a_missing_package_is_named_with_the_command_that_fixes_it(
@@ -146,7 +146,7 @@ def test_a_missing_package_is_named_with_the_command_that_fixes_it(
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(HpmlError, match=r"pip install js\.jquery"):
-        finish_asv_page(html_dir, [])
+        finish_asv_page(html_dir, {})
 
 
 def test_another_asv_without_what_we_know_of_its_page_is_refused(html_dir: Path) -> None:
@@ -155,7 +155,7 @@ def test_another_asv_without_what_we_know_of_its_page_is_refused(html_dir: Path)
     for part in ("asv_ui.js", "nav-li-graphdisplay"):
         index.write_text(known.replace(part, "other"))
         with pytest.raises(HpmlError, match=part):
-            finish_asv_page(html_dir, [])
+            finish_asv_page(html_dir, {})
 
 
 def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:

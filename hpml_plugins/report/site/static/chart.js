@@ -1,11 +1,17 @@
-/* Lines over commits as SVG: intervals as bands, changes of level marked, a cursor for pointer and arrow keys. It takes
-   its ink from the page, so that it follows the light or dark scheme and prints. */
+/* Charts of one point as SVG: values over commits with intervals as bands, and runs by card. They take their ink from the
+   page, so that they follow the light or dark scheme and print. */
 (function () {
     'use strict';
 
     var SVG = 'http://www.w3.org/2000/svg';
     var DASHES = ['', '7 3', '2 3', '9 3 2 3'];
     var PREFIXES = {'-12': 'p', '-9': 'n', '-6': 'µ', '-3': 'm', 0: '', 3: 'k', 6: 'M', 9: 'G', 12: 'T', 15: 'P', 18: 'E'};
+    var MARKERS = {
+        circle: 'M-1 0A1 1 0 1 1 1 0A1 1 0 1 1 -1 0Z', square: 'M-.9 -.9H.9V.9H-.9Z',
+        'triangle-up': 'M0 -1.2L1.2 .9H-1.2Z', diamond: 'M0 -1.35L1.35 0L0 1.35L-1.35 0Z',
+        cross: 'M-.45 -1.3H.45V-.45H1.3V.45H.45V1.3H-.45V.45H-1.3V-.45H-.45Z',
+        'triangle-down': 'M0 1.2L1.2 -.9H-1.2Z', 'triangle-right': 'M1.2 0L-.9 1.2V-1.2Z', wedge: 'M0 -1.5L.8 1.2H-.8Z'
+    };
 
     function element(name, attributes, parent, text) {
         var made = document.createElementNS(SVG, name);
@@ -19,28 +25,48 @@
         return made;
     }
 
-    /* A value with its unit, four digits: display.quantity of the pages that Python writes. */
+    function marker(shape, x, y, size, kind, parent, tip) {
+        var place = 'translate(' + x.toFixed(1) + ' ' + y.toFixed(1) + ') scale(' + size + ')';
+        var made = element('path', {d: MARKERS[shape], transform: place, 'class': 'marker ' + kind}, parent);
+        if (tip) {
+            element('title', {}, made, tip);
+        }
+        return made;
+    }
+
+    /* The power of ten, a multiple of three, whose prefix makes a value read well: _power in model/formatting.py. */
+    function power_of(value, unit) {
+        if (value === 0 || !isFinite(value)) {
+            return 0;
+        }
+        var power = 3 * Math.floor(Math.floor(Math.log10(Math.abs(Number(value.toPrecision(4)))) + 1e-9) / 3);
+        return Math.max(unit.lowest, Math.min(unit.highest, power));
+    }
+
+    function written(text) {
+        return text.replace(/^(-?\d+)/, function (whole) { return whole.replace(/\B(?=(\d{3})+$)/g, '\u202f'); }).replace(/-/g, '−');
+    }
+
+    /* A value with its unit, four digits: quantity in model/formatting.py. tests/report/site/test_points.py holds the two
+       together. */
     function quantity(value, unit) {
         if (value === null || value === undefined) {
             return '–';
         }
-        var power = 0;
+        var power = power_of(value, unit);
+        var scaled = value / Math.pow(10, power), rounded = Number(scaled.toPrecision(4)), text = '0';
         if (value !== 0) {
-            power = 3 * Math.floor(Math.floor(Math.log10(Math.abs(Number(value.toPrecision(4)))) + 1e-9) / 3);
-            power = Math.max(unit.lowest, Math.min(unit.highest, power));
+            var magnitude = Math.floor(Math.log10(Math.abs(rounded)) + 1e-9);
+            var exact = unit.count && rounded === scaled && Number.isInteger(rounded);
+            text = magnitude < -4 || magnitude >= 9 ? scaled.toExponential(3).replace(/e([+-])(\d)$/, 'e$10$2') :
+                scaled.toFixed(exact ? 0 : Math.max(0, 3 - magnitude));
         }
-        var scaled = value / Math.pow(10, power);
-        var size = Math.abs(scaled);
-        var text = size !== 0 && (size < 1e-4 || size >= 1e9) ? scaled.toExponential(3) : scaled.toPrecision(4);
-        if (text.indexOf('e') >= 0 && size < 1e9 && size >= 1e-4) {
-            text = String(Math.round(scaled));
-        }
-        return (text + ' ' + PREFIXES[power] + unit.label).trim().replace(/^-/, '−');
+        return (written(text) + ' ' + PREFIXES[power] + unit.label).trim();
     }
 
     function ticks(low, high, logarithmic) {
         var found = [];
-        if (logarithmic) {
+        if (logarithmic && high / low > 3) {
             var steps = high / low > 300 ? [1] : high / low > 8 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
             for (var power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
                 steps.forEach(function (step) {
@@ -61,20 +87,40 @@
         return found;
     }
 
-    function bounds(lines, logarithmic, from_zero) {
-        var low = Infinity, high = -Infinity;
-        lines.forEach(function (line) {
-            line.values.forEach(function (value, i) {
-                [value, line.low[i], line.high[i]].forEach(function (each) {
-                    if (each !== null && (!logarithmic || each > 0)) {
-                        low = Math.min(low, each);
-                        high = Math.max(high, each);
-                    }
-                });
-            });
-        });
-        if (low > high) {
-            return [0, 1];
+    function short(value) { return written(String(Number(value.toPrecision(2)))); }
+
+    /* Short labels of an axis, with one prefix for all where they are near one another.  title: what they are in. */
+    function labels(values, unit, logarithmic) {
+        var sizes = values.map(Math.abs).filter(Boolean);
+        var most = Math.max.apply(null, sizes.concat(0)), least = Math.min.apply(null, sizes.concat(most));
+        if (most / least > 2000) {
+            return {title: unit.label, texts: values.map(function (value) {
+                var power = power_of(value, unit);
+                return short(value / Math.pow(10, power)) + ' ' + PREFIXES[power];
+            })};
+        }
+        var power = power_of(most, unit), factor = '';
+        if (most && (most >= Math.pow(10, power + 4) || most < Math.pow(10, power - 2))) {  // no such prefix
+            var more = 3 * Math.floor(Math.log10(most / Math.pow(10, power)) / 3);
+            factor = '×10' + String(more).replace(/./g, function (digit) { return digit === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[digit]; }) + ' ';
+            power += more;
+        }
+        var step = Math.min.apply(null, values.slice(1).map(function (value, i) { return value - values[i]; }).concat(most || 1));
+        var digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / Math.pow(10, power)) + 1e-9)));
+        return {
+            title: factor + (PREFIXES[factor ? power_of(most, unit) : power] + unit.label).trim(),
+            texts: values.map(function (value) {
+                var shown = value / Math.pow(10, power);
+                return logarithmic && most / least > 3 ? short(shown) : written(shown.toFixed(digits));
+            })
+        };
+    }
+
+    function bounds(values, logarithmic, from_zero) {
+        var drawn = values.filter(function (each) { return each !== null && (!logarithmic || each > 0); });
+        var low = Math.min.apply(null, drawn), high = Math.max.apply(null, drawn);
+        if (!drawn.length) {
+            return [0.5, 1];
         }
         if (logarithmic) {
             var room = Math.pow(high / low || 1, 0.05) * 1.01;
@@ -84,22 +130,37 @@
         return [from_zero && low >= 0 ? 0 : low - pad, high + pad];
     }
 
-    /* lines: {name, colour, dash, at, values, low, high, failed, changes}.  commits: [[hash, ms], …].  unit: {label,
-       lowest, highest}.  Returns the SVG.  told: called with a column whenever the cursor moves. */
-    function draw(container, lines, commits, unit, options, told) {
+    /* A function from values to pixels between two. */
+    function scaled(range, logarithmic, start, end) {
+        var scale = logarithmic ? Math.log : function (value) { return value; };
+        var span = scale(range[1]) - scale(range[0]) || 1;
+        return function (value) { return start + (end - start) * (scale(value) - scale(range[0])) / span; };
+    }
+
+    function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
+
+    /* lines: {name, colour, marker, dash, at, values, low, high, failed, changes, cards}.  commits: [[hash, ms], …].
+       unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
+       the first and last column that a reader chose, with nothing for all. */
+    function draw(container, lines, commits, unit, options, on) {
         var narrow = container.clientWidth < 620;
         var width = Math.max(320, Math.min(1100, container.clientWidth || 960));
         var height = narrow ? 340 : 440;
-        var left = narrow ? 64 : 84, right = 40, top = 12, bottom = 40;
+        var left = 56, right = 40, top = 28, bottom = 40;
         var count = commits.length;
-        var range = bounds(lines, options.logarithmic, options.from_zero);
-        var scale = options.logarithmic ? Math.log : function (value) { return value; };
-        var span = scale(range[1]) - scale(range[0]) || 1;
+        var all = [].concat.apply([], lines.map(function (line) {
+            return line.values.concat(line.low, line.high, line.cards.map(function (card) { return card[1]; }));
+        }));
+        var range = bounds(all, options.logarithmic, options.from_zero);
+        var y = scaled(range, options.logarithmic, height - bottom, top);
         function x(column) {
             return left + (width - left - right) * (count > 1 ? (column + 0.3) / (count - 0.4) : 0.5);
         }
-        function y(value) {
-            return height - bottom - (height - top - bottom) * (scale(value) - scale(range[0])) / span;
+        function column_at(event) {
+            var box = svg.getBoundingClientRect();
+            var at = (event.clientX - box.left) * width / box.width;
+            var found = count > 1 ? Math.round((at - left) / (width - left - right) * (count - 0.4) - 0.3) : 0;
+            return Math.max(0, Math.min(count - 1, found));
         }
         function place(column, value) {
             return x(column).toFixed(1) + ',' + y(value).toFixed(1);
@@ -109,19 +170,20 @@
         }
         var svg = element('svg', {
             viewBox: '0 0 ' + width + ' ' + height, width: width, height: height, role: 'img', tabindex: 0,
-            'aria-label': options.label + '; left and right arrow keys read it commit by commit'
+            'aria-label': options.label + '; left and right arrow keys read it commit by commit, plus and minus zoom, Escape shows all'
         });
-        ticks(range[0], range[1], options.logarithmic).forEach(function (value) {
+        var values = ticks(range[0], range[1], options.logarithmic), texts = labels(values, unit, options.logarithmic);
+        element('text', {x: 4, y: 14, 'class': 'unit'}, svg, texts.title);
+        values.forEach(function (value, i) {
             var at = y(value).toFixed(1);
             element('line', {x1: left, x2: width - right, y1: at, y2: at, 'class': 'grid'}, svg);
-            element('text', {x: left - 8, y: at, dy: '.32em', 'text-anchor': 'end'}, svg, quantity(value, unit));
+            element('text', {x: left - 8, y: at, dy: '.32em', 'text-anchor': 'end', 'class': 'tick'}, svg, texts.texts[i]);
         });
         var every = Math.max(1, Math.ceil(count / (narrow ? 3 : 7)));
         for (var column = 0; column < count; column += every) {
             element('line', {x1: x(column), x2: x(column), y1: height - bottom, y2: height - bottom + 5, 'class': 'axis'}, svg);
-            element('text', {x: x(column), y: height - bottom + 18, 'text-anchor': 'middle'}, svg, commits[column][0]);
-            element('text', {x: x(column), y: height - bottom + 33, 'text-anchor': 'middle', 'class': 'quiet'}, svg,
-                new Date(commits[column][1]).toISOString().slice(0, 10));
+            element('text', {x: x(column), y: height - bottom + 18, 'text-anchor': 'middle'}, svg, commits[column][0].slice(0, 8));
+            element('text', {x: x(column), y: height - bottom + 33, 'text-anchor': 'middle', 'class': 'quiet'}, svg, day(commits[column][1]));
         }
         element('line', {x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, 'class': 'axis'}, svg);
 
@@ -143,7 +205,7 @@
                 if (!drawable(line.values[i])) {
                     return;
                 }
-                points.push(place(column, line.values[i]));
+                points.push([x(column), y(line.values[i])]);
                 if (drawable(line.low[i]) && drawable(line.high[i])) {
                     upper.push(place(column, line.high[i]));
                     lower.push(place(column, line.low[i]));
@@ -152,13 +214,23 @@
                 }
             });
             close_band();
-            element('polyline', {points: points.join(' '), 'class': 'line', 'stroke-dasharray': line.dash}, group);
-            if (points.length < 80) {
-                points.forEach(function (point) {
-                    var xy = point.split(',');
-                    element('circle', {cx: xy[0], cy: xy[1], r: 2.6}, group);
-                });
-            }
+            element('polyline', {
+                points: points.map(function (point) { return point[0].toFixed(1) + ',' + point[1].toFixed(1); }).join(' '),
+                'class': 'line', 'stroke-dasharray': line.dash
+            }, group);
+            // Of many commits some markers tell the lines apart.
+            var step = Math.ceil(points.length / 60);
+            points.forEach(function (point, i) {
+                if (i % step === 0) {
+                    marker(line.marker, point[0], point[1], 3.4, 'value', group);
+                }
+            });
+            line.cards.forEach(function (card) {
+                if (drawable(card[1])) {
+                    var tip = line.name + ', card ' + card[2] + ': ' + quantity(card[1], unit) + ' at ' + commits[card[0]][0].slice(0, 8);
+                    marker(line.marker, x(card[0]) + 7, y(card[1]), 2.6, 'hollow card', group, tip);
+                }
+            });
             line.changes.forEach(function (change) {
                 var at = y(change[2]), rises = change[2] > change[1];
                 var mark = element('g', {'class': 'change ' + change[3]}, svg);
@@ -166,37 +238,113 @@
                     d: rises ? 'M-5.5 5 L5.5 5 L0 -5 Z' : 'M-5.5 -5 L5.5 -5 L0 5 Z',
                     transform: 'translate(' + x(change[0]).toFixed(1) + ' ' + (at + (rises ? 14 : -14)).toFixed(1) + ')'
                 }, mark);
-                element('title', {}, mark, line.name + ': ' + change[4] + ' at ' + commits[change[0]][0]);
+                element('title', {}, mark, line.name + ': ' + change[4] + ' at ' + commits[change[0]][0].slice(0, 8));
             });
             line.failed.forEach(function (column) {
                 element('text', {x: x(column), y: height - bottom - 4, 'text-anchor': 'middle', 'class': 'failed'}, group, '×');
             });
         });
-
-        var cursor = element('line', {y1: top, y2: height - bottom, 'class': 'cursor', visibility: 'hidden'}, svg);
-        var current = count - 1;
-        function point_at(column) {
-            current = Math.max(0, Math.min(count - 1, column));
-            cursor.setAttribute('x1', x(current));
-            cursor.setAttribute('x2', x(current));
-            cursor.setAttribute('visibility', 'visible');
-            told(current);
-        }
-        svg.addEventListener('pointermove', function (event) {
-            var box = svg.getBoundingClientRect();
-            var at = (event.clientX - box.left) * width / box.width;
-            point_at(Math.round((at - left) / (width - left - right) * (count - 0.4) - 0.3));
-        });
-        svg.addEventListener('keydown', function (event) {
-            var moves = {ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: count - 1};
-            if (moves[event.key] !== undefined) {
-                event.preventDefault();
-                point_at(moves[event.key]);
-            }
-        });
+        react(svg, {count: count, top: top, bottom: height - bottom, x: x, column_at: column_at}, on);
+        var focused = container.contains(document.activeElement);
         container.replaceChildren(svg);
+        if (focused) {
+            svg.focus();
+        }
         return svg;
     }
 
-    window.hpml_chart = {draw: draw, quantity: quantity, DASHES: DASHES};
+    /* The cursor, and zooming: by dragging over commits, by + and −; all again by a double click or Escape. */
+    function react(svg, chart, on) {
+        var cursor = element('line', {y1: chart.top, y2: chart.bottom, 'class': 'cursor', visibility: 'hidden'}, svg);
+        var chosen = element('rect', {y: chart.top, height: chart.bottom - chart.top, 'class': 'chosen', visibility: 'hidden'}, svg);
+        var current = chart.count - 1, start = null;
+        function point_at(column) {
+            current = Math.max(0, Math.min(chart.count - 1, column));
+            cursor.setAttribute('x1', chart.x(current));
+            cursor.setAttribute('x2', chart.x(current));
+            cursor.setAttribute('visibility', 'visible');
+            on.point(current);
+        }
+        svg.addEventListener('pointerdown', function (event) {
+            start = event.button === 0 ? chart.column_at(event) : null;
+        });
+        svg.addEventListener('pointermove', function (event) {
+            var column = chart.column_at(event);
+            point_at(column);
+            if (start !== null && event.buttons & 1) {
+                svg.setPointerCapture(event.pointerId);
+                chosen.setAttribute('x', chart.x(Math.min(start, column)));
+                chosen.setAttribute('width', chart.x(Math.max(start, column)) - chart.x(Math.min(start, column)));
+                chosen.setAttribute('visibility', 'visible');
+            }
+        });
+        svg.addEventListener('pointerup', function (event) {
+            var column = chart.column_at(event), from = start;
+            start = null;
+            chosen.setAttribute('visibility', 'hidden');
+            if (from !== null && column !== from) {
+                on.zoom(Math.min(from, column), Math.max(from, column));
+            }
+        });
+        svg.addEventListener('pointercancel', function () {
+            start = null;
+            chosen.setAttribute('visibility', 'hidden');
+        });
+        svg.addEventListener('dblclick', function () { on.zoom(); });
+        svg.addEventListener('keydown', function (event) {
+            var moves = {ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: chart.count - 1};
+            var half = Math.max(1, Math.floor(chart.count / 4));
+            var zooms = {'+': [current - half, current + half], '=': [current - half, current + half], '-': [-half * 2, chart.count - 1 + half * 2], Escape: []};
+            if (event.ctrlKey || event.metaKey || event.altKey) {
+                return;
+            }
+            if (moves[event.key] !== undefined) {
+                event.preventDefault();
+                point_at(moves[event.key]);
+            } else if (zooms[event.key]) {
+                event.preventDefault();
+                on.zoom.apply(null, zooms[event.key]);
+            }
+        });
+    }
+
+    /* Rows of dots over an axis of values.  rows: {name, colour, marker, dots: [[value, text, hollow], …]}. */
+    function strip(container, rows, unit, options) {
+        var width = Math.max(320, Math.min(1100, container.clientWidth || 960));
+        var longest = 7 * Math.max.apply(null, rows.map(function (row) { return row.name.length; }));
+        var narrow = longest > width / 2;
+        var left = narrow ? 12 : longest + 12, right = 24, top = 8, step = narrow ? 40 : 26;
+        var height = top + rows.length * step + 44;
+        var values = [].concat.apply([], rows.map(function (row) { return row.dots.map(function (dot) { return dot[0]; }); }));
+        var range = bounds(values, options.logarithmic, false);
+        var x = scaled(range, options.logarithmic, left + 8, width - right);
+        var svg = element('svg', {
+            viewBox: '0 0 ' + width + ' ' + height, width: width, height: height, role: 'img', 'aria-label': options.label
+        });
+        var at = ticks(range[0], range[1], options.logarithmic), texts = labels(at, unit, options.logarithmic);
+        var every = Math.ceil(at.length / Math.floor((width - left - right) / 64));
+        at.forEach(function (value, i) {
+            element('line', {x1: x(value), x2: x(value), y1: top, y2: height - 36, 'class': 'grid'}, svg);
+            if (i % every === 0) {
+                element('text', {x: x(value), y: height - 20, 'text-anchor': 'middle', 'class': 'tick'}, svg, texts.texts[i]);
+            }
+        });
+        element('text', {x: width - right, y: height - 4, 'text-anchor': 'end', 'class': 'unit'}, svg, texts.title);
+        rows.forEach(function (row, number) {
+            var y = top + number * step + (narrow ? 28 : 13);
+            element('text', {x: narrow ? left : 4, y: narrow ? y - 14 : y + 4}, svg, row.name);
+            element('line', {x1: left, x2: width - right, y1: y, y2: y, 'class': 'grid'}, svg);
+            var group = element('g', {}, svg);
+            group.style.color = row.colour;
+            // What is outlined lies below.
+            row.dots.slice().sort(function (a, b) { return b[2] - a[2]; }).forEach(function (dot) {
+                if (dot[0] !== null && (dot[0] > 0 || !options.logarithmic)) {
+                    marker(row.marker, x(dot[0]), y, 3.6, dot[2] ? 'hollow' : 'value', group, dot[1]);
+                }
+            });
+        });
+        container.replaceChildren(svg);
+    }
+
+    window.hpml_chart = {draw: draw, strip: strip, quantity: quantity, element: element, marker: marker, day: day, DASHES: DASHES};
 })();

@@ -1,10 +1,12 @@
-/* history.html: which benchmark and point is in the address (#NAME?POINT); its numbers are one small file. */
+/* history.html, the page of a point: which benchmark and point is in the address (#NAME?POINT). Its numbers are one small
+   file, its Records another, which is read when a reader opens them. */
 (function () {
     'use strict';
 
+    var chart = window.hpml_chart;
     function by_id(id) { return document.getElementById(id); }
     var controls = by_id('controls');
-    var index = null, shown = null, hidden = {}, asked = 0;
+    var index = null, shown = null, hidden = {}, asked = 0, range = null, runs = null;
 
     function spell_address(benchmark, point) {
         return '#' + encodeURIComponent(benchmark.name) + (point[1] ? '?' + encodeURIComponent(point[1]) : '');
@@ -40,6 +42,8 @@
         by_id('title').textContent = 'History';
         by_id('facts').textContent = text;
         ['chart', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
+        ['choice', 'zoom', 'repeat', 'runs'].forEach(function (id) { by_id(id).hidden = true; });
+        shown = null;
         ['numbers', 'changes', 'retracted'].forEach(function (id) { show_table(id, false); });
         by_id('reading').textContent = '';
     }
@@ -93,10 +97,11 @@
 
     function styled() {
         return shown.found.lines.map(function (line) {
-            var styles = index.colours.length;
-            var dash = window.hpml_chart.DASHES[Math.floor(line.place / styles) % window.hpml_chart.DASHES.length];
-            var unit = {colour: index.colours[line.place % styles], dash: dash, name: name_of(line)};
-            return Object.assign({}, line, unit, {low: numbers(line.low), high: numbers(line.high)});
+            var type = index.places[line.place][0];
+            var of_type = index.places.filter(function (each) { return each[0] === type; });
+            var number = of_type.indexOf(index.places[line.place]);
+            var look = Object.assign({dash: chart.DASHES[number % chart.DASHES.length], name: name_of(line), type: type}, index.looks[type]);
+            return Object.assign({}, line, look, {low: numbers(line.low), high: numbers(line.high)});
         });
     }
 
@@ -112,19 +117,25 @@
             benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
             function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
             'Bands are 95 % intervals for the next run on another card of the type. ' + (benchmark.direction ?
-            '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.');
+            '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.') + (shown.found.elsewhere ?
+            ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
+            ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
+        by_id('reading').textContent = 'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
         show_links();
+        show_types(lines);
         show_legend(lines);
         show_numbers(lines);
         show_changes(lines);
         show_retracted();
+        show_repeat();
         show_chart(lines);
+        show_runs();
     }
 
     function show_links() {
-        var links = [[shown.found.graph, "asv's graph", false]];
+        var links = shown.found.graph ? [[shown.found.graph, "asv's graph", false]] : [];
         if (shown.found.records) {
-            links.push([shown.found.records[0], 'Records of this point (' + shown.found.records[1] + ', JSON lines)', true]);
+            links.push([shown.found.records[0] + '.jsonl', 'Records of this point (' + shown.found.records[1] + ', JSON lines)', true]);
         }
         if (shown.benchmark.plugin) {
             links.push(['gpus.html#filter=' + encodeURIComponent(shown.benchmark.title), 'GPU types compared', false]);
@@ -138,16 +149,30 @@
         }));
     }
 
+    /* The choice of a GPU type, where there are several and many lines. */
+    function show_types(lines) {
+        var types = lines.map(function (line) { return line.type; }).filter(function (type, i, all) { return all.indexOf(type) === i; });
+        var before = by_id('type').value;
+        by_id('type').replaceChildren.apply(by_id('type'), [option('', 'all')].concat(types.map(function (type) { return option(type, type); })));
+        by_id('type').value = types.indexOf(before) >= 0 ? before : '';
+        by_id('choice').hidden = lines.length < 6;
+    }
+
+    function chosen(lines) {
+        var type = by_id('type').value;
+        return lines.filter(function (line) { return !type || line.type === type; });
+    }
+
     function show_legend(lines) {
-        by_id('legend').replaceChildren.apply(by_id('legend'), lines.map(function (line) {
+        by_id('legend').replaceChildren.apply(by_id('legend'), chosen(lines).map(function (line) {
             var button = document.createElement('button');
             button.type = 'button';
             button.setAttribute('aria-pressed', String(!hidden[line.name]));
-            button.innerHTML = '<svg width="28" height="10" aria-hidden="true"><line x1="1" x2="27" y1="5" y2="5"/></svg>';
-            var stroke = button.querySelector('line');
-            stroke.style.stroke = line.colour;
-            stroke.setAttribute('stroke-dasharray', line.dash);
-            button.append(line.name);
+            var sample = chart.element('svg', {width: 28, height: 12, 'aria-hidden': 'true'});
+            var stroke = chart.element('line', {x1: 1, x2: 27, y1: 6, y2: 6, 'stroke-dasharray': line.dash}, sample);
+            sample.style.color = stroke.style.stroke = line.colour;
+            chart.marker(line.marker, 14, 6, 4, 'value', sample);
+            button.append(sample, line.name);
             button.addEventListener('click', function () {
                 hidden[line.name] = !hidden[line.name];
                 button.setAttribute('aria-pressed', String(!hidden[line.name]));
@@ -157,16 +182,50 @@
         }));
     }
 
+    function hide_all(hide) {
+        var lines = styled();
+        chosen(lines).forEach(function (line) { hidden[line.name] = hide; });
+        show_legend(lines);
+        show_chart(lines);
+    }
+
+    /* What lies within the chosen commits, by places counted from the first of them. */
+    function within(line, first, last) {
+        function inside(column) { return column >= first && column <= last; }
+        function moved(each) { return [each[0] - first].concat(each.slice(1)); }
+        function kept(values) { return values.filter(function (value, i) { return inside(line.at[i]); }); }
+        return Object.assign({}, line, {
+            at: line.at.filter(inside).map(function (column) { return column - first; }),
+            values: kept(line.values), low: kept(line.low), high: kept(line.high),
+            failed: line.failed.filter(inside).map(function (column) { return column - first; }),
+            cards: line.cards.filter(function (card) { return inside(card[0]); }).map(moved),
+            changes: line.changes.filter(function (change) { return inside(change[0]); }).map(moved)
+        });
+    }
+
+    function zoom(first, last) {
+        var most = index.commits.length - 1;
+        range = first === undefined || (first <= 0 && last >= most) ? null : [Math.max(0, first), Math.min(most, last)];
+        show_chart(styled());
+    }
+
     function show_chart(lines) {
-        if (!lines.length) {  // every Record of the point is retracted
+        var first = range ? range[0] : 0, last = range ? range[1] : index.commits.length - 1;
+        by_id('zoom').hidden = !range;
+        by_id('zoomed').textContent = (last - first + 1) + ' of ' + index.commits.length + ' commits.';
+        if (!lines.length) {  // every Record of the point is retracted, or of a commit that is not published
             return by_id('chart').replaceChildren();
         }
-        var visible = lines.filter(function (line) { return !hidden[line.name]; });
-        window.hpml_chart.draw(by_id('chart'), visible, index.commits, shown.benchmark, {
-            logarithmic: by_id('log').checked,
-            from_zero: by_id('zero').checked,
-            label: 'Chart: ' + by_id('title').textContent + ' over ' + index.commits.length + ' commits'
-        }, function (column) { read(visible, column); });
+        var visible = chosen(lines).filter(function (line) { return !hidden[line.name]; });
+        chart.draw(by_id('chart'), visible.map(function (line) { return within(line, first, last); }),
+            index.commits.slice(first, last + 1), shown.benchmark, {
+                logarithmic: by_id('log').checked,
+                from_zero: by_id('zero').checked,
+                label: 'Chart: ' + by_id('title').textContent + ' over ' + (last - first + 1) + ' commits'
+            }, {
+                point: function (column) { read(visible, first + column); },
+                zoom: function (from, to) { return from === undefined ? zoom() : zoom(first + from, first + to); }
+            });
     }
 
     function read(lines, column) {
@@ -176,15 +235,185 @@
             if (i < 0) {
                 return line.failed.indexOf(column) >= 0 ? line.name + ' failed' : null;
             }
-            return line.name + ' ' + window.hpml_chart.quantity(line.values[i], shown.benchmark);
+            var others = line.cards.filter(function (card) { return card[0] === column; });
+            return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (others.length ? ' (' + others.map(function (card) {
+                return 'card ' + card[2] + ' ' + chart.quantity(card[1], shown.benchmark);
+            }).join(', ') + ')' : '');
         }).filter(Boolean);
-        by_id('reading').textContent = commit[0] + ' of ' + new Date(commit[1]).toISOString().slice(0, 10) + ': ' +
+        by_id('reading').textContent = commit[0].slice(0, 8) + ' of ' + chart.day(commit[1]) + ': ' +
             (texts.join('; ') || 'nothing measured');
+    }
+
+    /* A commit, as a link where asv.conf.json says where commits are shown. */
+    function commit_link(hash) {
+        var made = document.createElement(index.commit_url && hash ? 'a' : 'span');
+        made.textContent = hash ? hash.slice(0, 8) : 'none';
+        if (made.tagName === 'A') {
+            made.href = index.commit_url + hash;
+        }
+        return made;
+    }
+
+    function show_repeat() {
+        var commands = shown.found.commands, source = shown.found.source;
+        by_id('repeat').hidden = !commands.length;
+        by_id('commands').replaceChildren.apply(by_id('commands'), commands.map(function (command) {
+            var line = document.createElement('div'), label = document.createElement('small');
+            var code = document.createElement('code'), button = document.createElement('button');
+            line.className = 'command';
+            label.textContent = command.indexOf('asv ') === 0 ? 'newest measured commit' : 'code as it is now';
+            code.textContent = command;
+            button.type = 'button';
+            button.textContent = 'Copy';
+            button.setAttribute('aria-label', 'Copy: ' + command);
+            button.addEventListener('click', function () { copy(code, button); });
+            line.append(label, code, button);
+            return line;
+        }));
+        var page = document.createElement('a');
+        page.href = shown.benchmark.page;
+        page.textContent = 'plugin ' + shown.benchmark.plugin;
+        by_id('source').replaceChildren();
+        if (shown.benchmark.plugin) {
+            by_id('source').append('Source: ', shown.benchmark.page ? page : page.textContent, ', ' + ['version ' + shown.benchmark.version].concat(
+                source.slice(0, 2), source[2] ? 'SHA-256 ' + source[2] : '').filter(Boolean).join(', ') + '.');
+        }
+    }
+
+    /* Where the clipboard is not to be had, the command is selected, for the reader's own keys. */
+    function copy(code, button) {
+        function told(text) {
+            button.textContent = text;
+            setTimeout(function () { button.textContent = 'Copy'; }, 2000);
+        }
+        function select() {
+            getSelection().selectAllChildren(code);
+            told(document.execCommand('copy') ? 'Copied' : 'Selected');
+        }
+        if (!navigator.clipboard) {
+            return select();
+        }
+        return navigator.clipboard.writeText(code.textContent).then(function () { told('Copied'); }, select);
+    }
+
+    /* --- Records: read when they are opened --------------------------------------------------------------------- */
+
+    function show_runs() {
+        var records = shown.found.records, point = shown;
+        by_id('runs').hidden = !records;
+        if (!records || !by_id('runs').open) {
+            return;
+        }
+        hpml.read(records[0] + '.js').then(function (found) {
+            if (point === shown) {
+                runs = found;
+                show_strip();
+                show_records();
+                show_nodes();
+            }
+        });
+    }
+
+    function moment(record) {
+        var date = new Date(1000 * record.started);
+        return isNaN(date) ? 'unknown' : date.toISOString().slice(0, 16).replace('T', ' ');
+    }
+
+    function place_of(record) { return record.at === null ? -1 : record.at; }
+
+    /* The Records with a number of this metric, and of each machine the newest: that of the newest published commit. */
+    function measured() {
+        var found = runs.records.filter(function (record) { return record.metrics[shown.benchmark.metric]; }), newest = {};
+        found.forEach(function (record) {  // those that were started last come first
+            var other = newest[record.place];
+            newest[record.place] = other && place_of(other) >= place_of(record) ? other : record;
+        });
+        return {records: found, newest: newest};
+    }
+
+    function show_strip() {
+        var all = measured(), which = by_id('which').value, kind = by_id('dots').value, metric = shown.benchmark.metric, rows = {};
+        var found = all.records.filter(function (record) { return !which || record[which] === all.newest[record.place][which]; });
+        var total = found.reduce(function (sum, record) { return sum + record.metrics[metric][kind].length; }, 0);
+        var every = Math.ceil(total / 3000);
+        found.forEach(function (record) {
+            var place = index.places[record.place], key = record.place + ' ' + record.card;
+            rows[key] = rows[key] || Object.assign({name: name_of(record) + ' · ' + record.card, dots: [], place: record.place}, index.looks[place[0]]);
+            record.metrics[metric][kind].forEach(function (value, i) {
+                if (i % every === 0) {
+                    var text = [chart.quantity(value, shown.benchmark), moment(record), record.commit.slice(0, 8), 'card ' + record.card].join(', ');
+                    rows[key].dots.push([value, text, record.commit !== all.newest[record.place].commit]);
+                }
+            });
+        });
+        var sorted = Object.keys(rows).map(function (key) { return rows[key]; }).sort(function (a, b) { return a.place - b.place; });
+        by_id('strip').replaceChildren();
+        if (sorted.length) {
+            chart.strip(by_id('strip'), sorted, shown.benchmark, {
+                logarithmic: by_id('log').checked, label: 'Values of ' + found.length + ' Records on ' + sorted.length + ' cards, listed in the table below'
+            });
+        }
+        by_id('strip-facts').textContent = found.length + ' of ' + runs.records.length + ' Records. A row is a card (first digits of its UUID; ' +
+            'without a GPU, of the start of the host). Outlined: of another commit than the newest.' + (every > 1 ? ' One of ' + every + ' samples is drawn.' : '');
+    }
+
+    function show_records() {
+        table('records', ['Started (UTC)', 'Machine', 'Card', 'Commit', 'Value ± within the run', 'Raw samples', 'Regime', 'Warnings and conditions'],
+            runs.records.map(function (record) {
+                var numbers = record.metrics[shown.benchmark.metric];
+                return [moment(record), name_of(record), record.card, '', numbers ? numbers.text : record.failed ? 'failed' : '–', '', numbers ? numbers.regime : '',
+                    [record.failed].concat(record.conditions, record.warnings).filter(Boolean).join('; ')];
+            }));
+        runs.records.forEach(function (record, i) {
+            var row = by_id('records').tBodies[0].rows[i].cells, numbers = record.metrics[shown.benchmark.metric];
+            row[3].append(commit_link(record.commit), record.at === null ? ' (not published)' : '');
+            row[7].className = 'text';
+            if (numbers) {
+                row[5].append(samples(numbers));
+            }
+        });
+    }
+
+    /* The samples as they are stored, in the metric's unit, a line for each round; made when they are opened. */
+    function samples(numbers) {
+        var made = document.createElement('details'), summary = document.createElement('summary');
+        var text = document.createElement('pre');
+        summary.textContent = numbers.samples.length + (numbers.samples.length > 1 ? ' samples' : ' sample');
+        text.className = 'samples';
+        text.tabIndex = 0;
+        made.append(summary, text);
+        made.addEventListener('toggle', function () {
+            var start = 0, rounds = numbers.rounds.length ? numbers.rounds : [numbers.samples.length];
+            text.textContent = rounds.map(function (count, i) {
+                start += count;
+                return 'round ' + (i + 1) + ' [' + (shown.benchmark.si || '1') + ']: ' + numbers.samples.slice(start - count, start).join(', ');
+            }).join('\n');
+        });
+        return made;
+    }
+
+    function show_nodes() {
+        by_id('nodes').replaceChildren.apply(by_id('nodes'), [].concat.apply([], runs.facts.map(function (each) {
+            var title = document.createElement('h3'), list = document.createElement('dl');
+            title.textContent = each[0] + ': ' + each[1];
+            list.className = 'facts-list';
+            each[2].forEach(function (fact) {
+                var pair = document.createElement('div'), name = document.createElement('dt'), text = document.createElement('dd');
+                name.textContent = fact[0];
+                text.textContent = fact[1];
+                pair.append(name, text);
+                list.append(pair);
+            });
+            return [title, list];
+        })));
+        by_id('nodes-title').hidden = !runs.facts.length;
     }
 
     function show_table(id, visible) {
         by_id(id).parentNode.hidden = !visible;
-        by_id(id + '-title').hidden = !visible;
+        if (by_id(id + '-title')) {
+            by_id(id + '-title').hidden = !visible;
+        }
     }
 
     function table(id, heads, rows) {
@@ -214,9 +443,12 @@
         table('numbers', ['GPU type', 'Machine', 'Value', 'Within the run'].concat(limits, 'Commit', 'Readings'), lines.map(function (line) {
             var last = line.at.length - 1, place = index.places[line.place];
             return [place[0], place[1], line.newest, line.run].concat(limits.length ? line.shares : [],
-                last < 0 ? '' : index.commits[line.at[last]][0], String(line.at.length));
+                '', String(line.at.length));
         }));
         lines.forEach(function (line, i) {
+            if (line.at.length) {
+                by_id('numbers').tBodies[0].rows[i].cells[4 + limits.length].append(commit_link(index.commits[line.at[line.at.length - 1]][0]));
+            }
             if (line.warnings.length) {
                 by_id('numbers').tBodies[0].rows[i].cells[2].append(warning_mark(line.warnings));
             }
@@ -233,7 +465,7 @@
     function show_retracted() {
         table('retracted', ['Commit', 'GPU type', 'Machine', 'Reason'], shown.found.retracted.map(function (each) {
             var place = index.places[each[0]];
-            return [each[1] === null ? 'not published' : index.commits[each[1]][0], place[0], place[1], each[2]];
+            return [each[1] === null ? 'not published' : index.commits[each[1]][0].slice(0, 8), place[0], place[1], each[2]];
         }));
     }
 
@@ -247,10 +479,10 @@
             var commit = index.commits[row[0]], change = row[2];
             var sign = {better: '▲ ', worse: '▼ '}[change[3]] || '';
             return [
-                commit[0], new Date(commit[1]).toISOString().slice(0, 10), row[1].name, sign + change[4] +
+                commit[0].slice(0, 8), chart.day(commit[1]), row[1].name, sign + change[4] +
                     (change[3] ? ' (' + change[3] + ')' : ''),
-                window.hpml_chart.quantity(change[1], shown.benchmark),
-                window.hpml_chart.quantity(change[2], shown.benchmark)
+                chart.quantity(change[1], shown.benchmark),
+                chart.quantity(change[2], shown.benchmark)
             ];
         }));
     }
@@ -273,7 +505,23 @@
         }
     });
     ['log', 'zero'].forEach(function (id) {
-        by_id(id).addEventListener('change', function () { if (shown) { show_chart(styled()); } });
+        by_id(id).addEventListener('change', function () {
+            if (shown) {
+                show_chart(styled());
+                show_runs();
+            }
+        });
+    });
+    by_id('type').addEventListener('change', function () {
+        show_legend(styled());
+        show_chart(styled());
+    });
+    by_id('all').addEventListener('click', function () { hide_all(false); });
+    by_id('none').addEventListener('click', function () { hide_all(true); });
+    by_id('reset').addEventListener('click', function () { zoom(); });
+    by_id('runs').addEventListener('toggle', function () { if (shown) { show_runs(); } });
+    ['which', 'dots'].forEach(function (id) {
+        by_id(id).addEventListener('change', function () { if (runs) { show_strip(); } });
     });
     document.addEventListener('keydown', function (event) {
         if (event.key === '/' && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) {
@@ -288,6 +536,7 @@
         if (shown && Math.abs(window.innerWidth - width) > 20) {
             width = window.innerWidth;
             show_chart(styled());
+            show_runs();
         }
     });
 
