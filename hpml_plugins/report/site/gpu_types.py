@@ -98,8 +98,8 @@ class Group:
     """One metric, with the points that have a number or a failure somewhere.
 
     paid: "time" or "rate" where a price or an energy of it means something, else "": a rate of which more is better; a
-    time that a run takes, which is its benchmark's first metric on the page or has declared work. A deviation of times
-    is neither.
+    time that a run takes, which is the first time that its benchmark declares or has declared work. A deviation of
+    times is neither.
     """
 
     metric: TrackedMetric
@@ -166,15 +166,14 @@ def build(history: History, costs: Costs) -> Matrix:
     declared = {name: place for place, name in enumerate(history.metrics)}
     groups: list[Group] = []
     for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
-        found = [group for metric in metrics if (group := _group(metric, history, columns)).rows]
-        worked = _with_declared_work(found[0].metric.benchmark) if found else set()
+        rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
+        found = [history.metrics[name] for name in rows if rows[name]]
+        worked = _with_declared_work(found[0].benchmark) if found else set()
         # The headline is the first declared metric, of those with declared work if any has it, or with a direction.
-        keyed = [
-            (group.metric.metric not in worked, not group.metric.direction, declared[group.metric.name], group)
-            for group in found
-        ]
-        for place, (without_work, *_, group) in enumerate(sorted(keyed, key=lambda each: each[:3])):
-            groups.append(Group(group.metric, group.rows, _paid(group.metric, place == 0 or not without_work)))
+        found.sort(key=lambda each: (each.metric not in worked, not each.direction, declared[each.name]))
+        times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
+        of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
+        groups += [Group(metric, rows[metric.name], _paid(metric, metric.name in of_a_run)) for metric in found]
     on_gpus = {
         group.metric.benchmark.name
         for group in groups
@@ -193,7 +192,7 @@ def _with_declared_work(benchmark: TrackedBenchmark) -> set[str]:
 def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
     if metric.direction == "higher" and (metric.unit == "Hz" or metric.unit.endswith("/s")):
         return "rate"
-    return "time" if (metric.unit, metric.direction) == ("s", "lower") and of_a_run else ""
+    return "time" if of_a_run else ""
 
 
 def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tuple[int | None, ...]]:
@@ -231,14 +230,14 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
 
 
-def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> Group:
+def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:
     rows = []
     for label, texts in metric.benchmark.points.items():
         cells = tuple(_cell(metric, label, history, column) for column in columns)
         if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
             precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
             rows.append(Row(label, cells, PRECISIONS.get(precision, precision)))
-    return Group(metric, tuple(rows))
+    return tuple(rows)
 
 
 def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:

@@ -372,7 +372,7 @@
         if (!text) {
             return cell;
         }
-        cell.append(text);
+        cell.append(make("span", "told", text));
         if (kind === "watts") {
             const measured = column.cells.watts[at];
             cell.append(measured ? "" : make("small", "", " published"));
@@ -389,6 +389,7 @@
     const heights = new Map();  // key → px, of rows that have been measured
     let made = new Map();  // key → its row, of those in the document
     let painted = [0, 0];
+    const [above, below] = [spacer(), spacer()];  // as high as the rows that are not there
 
     function offsets() {
         const found = [0];
@@ -396,16 +397,17 @@
         return found;
     }
 
-    function spacer(height) {
+    function spacer() {
         const row = make("tr", "spacer");
         row.setAttribute("aria-hidden", "true");
-        row.style.height = `${height}px`;
+        body.append(row);
         return row;
     }
 
     function paint(again, whole) {
         const tops = offsets();
-        const [from, to] = whole ? [0, Infinity] : [box.scrollTop - BEYOND, box.scrollTop + box.clientHeight + BEYOND];
+        // The box is as high as its rows are, at most nearly as the window.
+        const [from, to] = whole ? [0, Infinity] : [box.scrollTop - BEYOND, box.scrollTop + window.innerHeight + BEYOND];
         let first = tops.findIndex((_, place) => tops[place + 1] > from), last = tops.findIndex(top => top >= to);
         first = first < 0 ? 0 : first;
         last = last < 0 ? items.length : last;
@@ -413,19 +415,27 @@
             return;
         }
         painted = [first, last];
-        const focused = body.contains(document.activeElement) ? document.activeElement : null;
-        const now = new Map(items.slice(first, last).map((item, place) => {
-            const row = made.get(item.key) || item.make();
+        const focused = body.contains(document.activeElement) ? document.activeElement : null, at = box.scrollTop;
+        const now = new Map(items.slice(first, last).map(item => [item.key, made.get(item.key) || item.make()]));
+        const rows = [...now.values()], staying = new Set(rows);
+        // Rows that stay are not touched: one may have the focus.
+        [...body.rows].filter(row => row !== above && row !== below && !staying.has(row)).forEach(row => row.remove());
+        let next = above.nextSibling;
+        rows.forEach((row, place) => {
             row.setAttribute("aria-rowindex", first + place + 2);
-            return [item.key, row];
-        }));
+            if (row === next) {
+                next = next.nextSibling;
+            } else {
+                next.before(row);
+            }
+        });
         made = now;
-        const rows = [...now.values()], above = spacer(tops[first]), below = spacer(tops.at(-1) - tops[last]);
-        body.replaceChildren(above, ...rows, below);
+        above.style.height = `${tops[first]}px`;
+        below.style.height = `${tops.at(-1) - tops[last]}px`;
+        box.scrollTop = at;
         measure(tops, first, last, rows);
-        if (focused) {
-            const same = focused.isConnected ? focused : focused.id && of(focused.id);
-            (same || box).focus({ preventScroll: true });
+        if (focused && !focused.isConnected) {
+            (focused.id && of(focused.id) || box).focus({ preventScroll: true });
         }
     }
 
