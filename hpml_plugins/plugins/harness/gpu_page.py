@@ -58,8 +58,8 @@ def measure_page(page: Path) -> dict[str, float]:
             tab.add_init_script(_WATCH)
             tab.goto(page.as_uri())
             tab.wait_for_function("() => window.rowsAt")
-            read = sum(Path(url.removeprefix("file://")).stat().st_size for url in asked if url.startswith("file://"))
-            return {**_timed(tab), "bytes": float(read)}
+            files = [Path(url.removeprefix("file://")) for url in asked]  # before more is asked for
+            return {**_timed(tab), "bytes": float(sum(file.stat().st_size for file in files if file.is_file()))}
         finally:
             browser.close()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from site_history import RETRACTED, WARNINGS, read
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
+from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
 from hpml_plugins.plugins.harness.publish import make_history
 from hpml_plugins.report.site.asv_page import STATIC
 from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
@@ -235,9 +239,11 @@ def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(si
     button.focus()
     tab.keyboard.press("Enter")
     tab.wait_for_url("**#open=vector_add")
+    heads(tab)
     assert titles.all_inner_texts()[2:] == ["vector_add · bandwidth", "vector_add · time"]
     assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
     tab.keyboard.press("Enter")
+    heads(tab)
     assert len(titles.all_inner_texts()) == 3
     # What only one machine has
     tab.get_by_label("all rows").check()
@@ -390,7 +396,7 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
     if not AXE.is_file():
         unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
     site.tab.emulate_media(color_scheme=scheme)
-    for page in (*OURS, "history.html#vector_add.track_time"):
+    for page in (*OURS, "history.html#vector_add.track_time", EVERYTHING):
         tab = site.open(page)
         tab.evaluate(AXE.read_text(encoding="utf-8"))
         found = tab.evaluate("async () => (await axe.run()).violations")
@@ -528,7 +534,7 @@ def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) ->
     assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×, better"
     # The mean is geometric, over the points that both have.
     group = tab.locator("#matrix tr.group").filter(has_text="vector_add · time")
-    assert group.locator("td:not(.per)").all_inner_texts() == ["", "1.33× mean of 4"]
+    assert group.locator("td:not(.per)").all_inner_texts() == ["", "1.33× mean of 4 points"]
     tab.get_by_label("Base").select_option("NVIDIA H200 ×1")
     tab.wait_for_url("**#base=*")
     assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("▼ 0.75×, worse", "base")
@@ -631,6 +637,15 @@ def large_page(tmp_path: Path) -> Path:
         if file.is_file():
             shutil.copy(file, html)
     return html / "gpus.html"
+
+
+def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
+    code = "import sys, pathlib; from hpml_plugins.plugins.harness.gpu_page import measure_page as m; "
+    command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
+    found = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert set(found) == {metric.name for metric in GPU_PAGE.metrics}
+    assert 0 < found["first_paint"] <= found["interactive"]
+    assert sum(path.stat().st_size for path in large_page.parent.glob("gpus/*-1.js")) < found["bytes"] < 250_000
 
 
 def test_data_that_cannot_be_loaded_are_named(large_page: Path, browser: Any) -> None:

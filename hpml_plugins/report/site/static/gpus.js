@@ -213,8 +213,14 @@
             const found = benchmark.groups.map(group => {
                 const any = group.rows.filter(row => matches(row) && chosen.some(column => has(column, row)));
                 const shared = any.filter(row => chosen.every(column => valueOf(column, row) !== null));
-                return { group, any, rows: open || of("all").checked ? any : shared };
+                return { group, any, rows: of("all").checked ? any : shared };
             });
+            // The headline of a folded benchmark stays first when it is unfolded.
+            const lead = found.find(each => each.rows.length) || found[0];
+            found.sort((a, b) => (b === lead) - (a === lead));
+            if (open) {
+                found.forEach(each => { each.rows = each.any; });
+            }
             const shown = found.filter(each => each.rows.length).slice(0, open ? undefined : 1);
             if (!shown.length) {
                 continue;
@@ -327,7 +333,7 @@
             if (mean !== null) {
                 cell.append(make("span", "mean", `${timesText(mean)}×`));
                 if (!kind) {
-                    cell.append(" ", make("small", "", `mean of ${number}`));
+                    cell.append(" ", make("small", "", `mean of ${number} point${number === 1 ? "" : "s"}`));
                 }
             }
             return cell;
