@@ -18,12 +18,12 @@ THIN_SPACE: Final = "\u202f"
 _PREFIXES: Final = dict(zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True))
 
 
-def shown_unit(symbol: str) -> Unit:
+def shown_unit(symbol: str | Unit) -> Unit:
     """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is, unscaled."""
-    return UNITS.get(symbol) or Unit(symbol, symbol, count=True)
+    return symbol if isinstance(symbol, Unit) else UNITS.get(symbol) or Unit(symbol, symbol, count=True)
 
 
-def quantity(value: float, unit: str) -> str:
+def quantity(value: float, unit: str | Unit) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
     power = _power(value, shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.harness.command import LIST, PLAN, STARTUP
 from hpml_plugins.plugins.harness.energy import ENERGY
+from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
 from hpml_plugins.plugins.harness.publish import PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
@@ -13,8 +14,8 @@ from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, T
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread, the watcher's cost and publishing's, known slow-downs."""
+    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, a page, known slow-downs."""
     return [
         LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH, SLOWDOWN,
-        ENERGY,
+        ENERGY, GPU_PAGE,
     ]  # fmt: skip

@@ -1,25 +1,38 @@
-"""The page `gpus.html`: a table of benchmarks and hardware, with ratios to a base, prices and board powers."""
+"""The page `gpus.html`: benchmarks by GPU type, with ratios and verdicts against a base, prices and energy.
+
+The page's script reads `gpus/rows.js` (what rows and columns there are), `gpus/column-N.js` (the values of one column)
+and `gpus/verdicts-N.js` (verdicts against one base), the last two for the chosen columns alone.
+"""
 
 from __future__ import annotations
 
+import datetime
 import itertools
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from hpml_plugins.model import formatting
+from hpml_plugins.model.units import Unit
 from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.reading import Hardware, History, TrackedMetric
+from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
-from hpml_plugins.report.site.page import day
+from hpml_plugins.report.site.page import day, write_data, write_page
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
+#: Other spellings of a precision → the one that the page's filter shows.
+PRECISIONS = {
+    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
+    "double": "float64",
+}  # fmt: skip
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
 #: Verdict on B against A → the letter of that on A against B.
@@ -44,9 +57,8 @@ class Cell:
     """What one point gave on one hardware. The page's script adds the ratio to the base.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
-    regime.  value: the number at seven digits, for the script.  title: the tooltip.  verdicts: number of a column →
-    letter of the verdict against it: b better, w worse, s same, a ambiguous; none where one has no number.
-    watts: measured under this load, by the same Record.
+    regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
+    by the same Record.
     """
 
     status: str = ""
@@ -56,7 +68,6 @@ class Cell:
     title: str = ""
     watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
-    verdicts: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,52 +95,128 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """One metric, with the points that have a number or a failure somewhere."""
+    """One metric, with the points that have a number or a failure somewhere.
+
+    paid: "time" or "rate" where a price or an energy of it means something, else "": a rate of which more is better; a
+    time that a run takes, which is the first time that its benchmark declares or has declared work. A deviation of
+    times is neither.
+    """
 
     metric: TrackedMetric
     rows: tuple[Row, ...]
+    paid: str = ""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The page's content. base: the column that ratios are against before a reader chooses, counted from 0."""
+    """The page's content.
+
+    groups: those of one benchmark together, its headline first.  base: the column that ratios are against before a
+    reader chooses, counted from 0.  partners: for each column the other one that it is shown beside, that with which it
+    has most points in common; None where it has none.
+    """
 
     columns: tuple[Column, ...]
     groups: tuple[Group, ...]
     commits: int
     base: int
+    partners: tuple[int | None, ...]
     currency: str
+
+    @property
+    def chosen(self) -> list[int]:
+        """The columns that are shown before a reader chooses."""
+        both = (self.base, self.partners[self.base]) if self.columns else ()
+        return sorted(number for number in both if number is not None)
+
+    @property
+    def headlines(self) -> Iterator[Group]:
+        """Of each benchmark the first metric with rows of which all chosen columns have a number, with those rows."""
+        for _, groups in itertools.groupby(self.groups, key=lambda group: group.metric.benchmark.name):
+            for group in groups:
+                rows = tuple(row for row in group.rows if all(row.cells[number].value for number in self.chosen))
+                if rows:
+                    yield Group(group.metric, rows, group.paid)
+                    break
+
+    @cached_property
+    def verdicts(self) -> list[list[str]]:
+        """Base → column → a letter for each row of all groups.
+
+        b: better than the base, w: worse, s: same, a: ambiguous, d: different problems; "-" where one has no number.
+        Of each two columns, all rows are asked at once.
+        """
+        rows = [(row.cells, group.metric.metric) for group in self.groups for row in group.rows]
+        count = len(self.columns)
+        letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
+        for first, second in itertools.combinations(range(count), 2):
+            asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
+            pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
+            for n, found in zip(asked, compare_values(pairs), strict=True):
+                verdict = "d" if found.reason else found.verdict[0].lower()
+                letters[first][second][n] = ord(verdict)
+                letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
+        return [[each.decode() for each in line] for line in letters]
 
 
 def build(history: History, costs: Costs) -> Matrix:
-    """The matrix of a history, sorted by benchmark, metric and point; what no GPU has a number of comes last.
-
-    The base is the GPU type that has the most numbers, the first of several.
-    """
+    """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a number comes last."""
     hardware = sorted({machine.hardware for machine in history.machines})
     columns = tuple(column for each in hardware if (column := _column(each, history, costs)).newest)
-    groups = [group for metric in history.measured if (group := _group(metric, history, columns)).rows]
-    counts = [sum(bool(row.cells[n].value) for group in groups for row in group.rows) for n in range(len(columns))]
-    gpus = [number for number, column in enumerate(columns) if column.hardware.kind == 0]
-    base = max(gpus or range(len(columns)), key=lambda number: counts[number], default=0)
-    groups.sort(key=lambda group: not any(row.cells[number].value for row in group.rows for number in gpus))
-    _judge(groups, len(columns))
-    return Matrix(columns, tuple(groups), len(history.commits), base, costs.currency)
+    declared = {name: place for place, name in enumerate(history.metrics)}
+    groups: list[Group] = []
+    for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
+        rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
+        found = [history.metrics[name] for name in rows if rows[name]]
+        worked = _with_declared_work(found[0].benchmark) if found else set()
+        # The headline is the first declared metric, of those with declared work if any has it, or with a direction.
+        found.sort(key=lambda each: (each.metric not in worked, not each.direction, declared[each.name]))
+        times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
+        of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
+        groups += [Group(metric, rows[metric.name], _paid(metric, metric.name in of_a_run)) for metric in found]
+    on_gpus = {
+        group.metric.benchmark.name
+        for group in groups
+        for row in group.rows
+        if any(cell.value and column.hardware.kind == 0 for cell, column in zip(row.cells, columns, strict=True))
+    }
+    groups.sort(key=lambda group: group.metric.benchmark.name not in on_gpus)
+    base, partners = _choose(columns, groups)
+    return Matrix(columns, tuple(groups), len(history.commits), base, partners, costs.currency)
 
 
-def _judge(groups: Sequence[Group], count: int) -> None:
-    """Give the cells their verdicts. count: of columns; of each two, all rows are asked at once."""
-    for first, second in itertools.combinations(range(count), 2):
-        asked = [
-            (row.cells[first], row.cells[second], group.metric.metric)
-            for group in groups
-            for row in group.rows
-            if row.cells[first].values and row.cells[second].values
-        ]
-        judged = compare_values([(a.values, b.values, name) for a, b, name in asked])
-        for (a, b, _), found in zip(asked, judged, strict=True):
-            b.verdicts[first] = found.verdict[0].lower()
-            a.verdicts[second] = _OPPOSITE.get(found.verdict, found.verdict[0]).lower()
+def _with_declared_work(benchmark: TrackedBenchmark) -> set[str]:
+    return {name for _, record in benchmark.current.values() for name in record.work}
+
+
+def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
+    if metric.direction == "higher" and (metric.unit == "Hz" or metric.unit.endswith("/s")):
+        return "rate"
+    return "time" if of_a_run else ""
+
+
+def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tuple[int | None, ...]]:
+    """Base and partners: first two different GPU types, with most points in common, of them that with most numbers."""
+    rows = [row for group in groups for row in group.rows]
+    numbers = [sum(bool(row.cells[n].value) << place for place, row in enumerate(rows)) for n in range(len(columns))]
+
+    def rank(first: int, second: int) -> tuple[bool, int, bool, int]:
+        common = (numbers[first] & numbers[second]).bit_count()
+        a, b = columns[first].hardware, columns[second].hardware
+        return common > 0, (a.kind == 0) + (b.kind == 0), a.gpu != b.gpu, common
+
+    partners: list[int | None] = []
+    for n in range(len(columns)):
+        others = [each for each in range(len(columns)) if each != n]
+        best = max(others, key=lambda other: rank(n, other), default=None)
+        partners.append(best if best is not None and rank(n, best)[0] else None)
+
+    def worth(n: int) -> tuple[Any, ...]:
+        partner = partners[n]
+        together = rank(n, partner) if partner is not None else (False, 0, False, 0)
+        return together[0], columns[n].hardware.kind == 0, together, numbers[n].bit_count()
+
+    return max(range(len(columns)), key=worth, default=0), tuple(partners)
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
@@ -143,14 +230,14 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
 
 
-def _group(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> Group:
+def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:
     rows = []
     for label, texts in metric.benchmark.points.items():
         cells = tuple(_cell(metric, label, history, column) for column in columns)
         if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
             precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
-            rows.append(Row(label, cells, precision))
-    return Group(metric, tuple(rows))
+            rows.append(Row(label, cells, PRECISIONS.get(precision, precision)))
+    return tuple(rows)
 
 
 def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:
@@ -175,3 +262,77 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
     return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)
+
+
+def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
+    """Write the page and its data."""
+    now = datetime.datetime.now(datetime.UTC)
+    write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
+    shutil.rmtree(html_dir / "gpus", ignore_errors=True)  # of an earlier publish, which may have had more columns
+    write_data(html_dir, "gpus/rows.js", rows_data(matrix))
+    for number in range(len(matrix.columns)):
+        write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
+        write_data(html_dir, f"gpus/verdicts-{number}.js", matrix.verdicts[number])
+
+
+def rows_data(matrix: Matrix) -> dict[str, Any]:
+    """What rows and columns there are.
+
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`].  points: lists of
+    [point, precision]; metrics of one benchmark have the same points, which are spelled once.
+    """
+    points: dict[tuple[tuple[str, str], ...], int] = {}
+    groups = []
+    for group in matrix.groups:
+        metric, benchmark = group.metric, group.metric.benchmark
+        unit = str(formatting.shown_unit(metric.unit)) if metric.unit != "1" else ""
+        place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
+        plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
+        groups.append((*plain, unit, metric.direction, group.paid, place))
+    columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
+    return {
+        "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,
+        "partners": matrix.partners, "currency": matrix.currency, "precisions": PRECISIONS,
+    }  # fmt: skip
+
+
+def column_data(matrix: Matrix, number: int) -> dict[str, Any]:
+    """The cells of one column that are not empty, as columns of equal length; empty where it has none at all.
+
+    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  price, energy: of one
+    run, or the work for one unit of currency or one joule, as text.  watts: measured, W.
+    """
+    column = matrix.columns[number]
+    rows = ((group, row.cells[number]) for group in matrix.groups for row in group.rows)
+    found = [(place, group, cell) for place, (group, cell) in enumerate(rows) if cell.status]
+    cells = [cell for *_, cell in found]
+    listed = {
+        "texts": [cell.text for cell in cells],
+        "intervals": [cell.interval for cell in cells],
+        "titles": [cell.title for cell in cells],
+        "price": [
+            _cost_text(group, cell, column.price and column.price / 3600, matrix.currency or "price")
+            for _, group, cell in found
+        ],
+        "energy": [_cost_text(group, cell, float(cell.watts or column.watts or 0), "J") for _, group, cell in found],
+    }
+    return {
+        "rows": [place for place, *_ in found],
+        "status": "".join(cell.status[0] for cell in cells),
+        "values": [float(cell.value) if cell.value else None for cell in cells],
+        "watts": [float(cell.watts or 0) for cell in cells] if any(cell.watts for cell in cells) else [],
+        **{name: texts if any(texts) else [] for name, texts in listed.items()},
+    }
+
+
+def _cost_text(group: Group, cell: Cell, per_second: float | None, unit: str) -> str:
+    """What one run costs, or how much work comes for one unit of that.  per_second: of running, in that unit."""
+    value = float(cell.value or 0)
+    if not group.paid or not per_second or value <= 0:
+        return ""
+    if group.paid == "time":
+        value, label = value * per_second, unit
+    else:
+        work = formatting.shown_unit(group.metric.unit).label.removesuffix("/s")
+        value, label = value / per_second, f"{'1' if work == 'Hz' else work}/{unit}"
+    return formatting.quantity(value, Unit(label, label, lowest=-12, highest=18))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def write_site(
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
         matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-        write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=datetime.datetime.now(datetime.UTC))
+        gpu_types.write_gpu_types(matrix, html_dir, project)
         branches, limits = regressions.read_settings(conf, repo, revisions) if revisions else ({}, None)
         series = regressions.find_changes(history, branches, limits)
         loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from browsing import Site, served
-from site_history import RETRACTED, WARNINGS
+from site_history import RETRACTED, WARNINGS, read
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
+from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
+from hpml_plugins.plugins.harness.publish import make_history
+from hpml_plugins.report.site.asv_page import STATIC
+from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
 
 NASTY = "<script>alert(1)</script>"
 OURS = (
@@ -41,13 +51,25 @@ def site(published: Path, browser: Any) -> Iterator[Site]:
     assert not made.troubles
 
 
+#: The page with all columns, metrics and rows.
+EVERYTHING = "gpus.html#" + urlencode(
+    [
+        ("all", "yes"),
+        ("open", "vector_add"),
+        ("type", "NVIDIA H200 ×1"),
+        ("type", "no GPU (Xeon W)"),
+        ("type", "unknown"),
+    ]
+)
+
+
 def cell(tab: Any, group: str, point: str, column: str) -> Any:
     """The cell of gpus.html in the group with this title, the row of this point and the column of this GPU type."""
-    labels = [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th").all_inner_texts()]
-    title = tab.get_by_role("link", name=group, exact=True)
-    body = tab.locator("#matrix tbody").filter(has=title)
-    row = body.locator("tr.row").filter(has=tab.get_by_role("rowheader", name=point, exact=True))
-    return row.locator("td").nth(labels.index(column) - 1)
+    row = tab.locator(f'#matrix tr.row[data-metric="{group}"]')
+    row = row.filter(has=tab.get_by_role("rowheader", name=point, exact=True))
+    place = heads(tab).index(column) - 1
+    row.wait_for()
+    return row.locator("td").nth(place)
 
 
 def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
@@ -135,7 +157,7 @@ def test_charts_are_drawn_in_the_ink_of_the_page(published: Path, browser: Any, 
 
 
 def test_a_cell_leads_to_its_history_and_on_to_asv_s_graph_of_that_point(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open("gpus.html#open=vector_add")
     cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role("link").click()
     tab.wait_for_url("**/history.html#vector_add.track_time?*")
     tab.locator("#chart svg .line").first.wait_for(state="attached")
@@ -202,24 +224,60 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
 def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(site: Site) -> None:
     tab = site.open("gpus.html")
     tab.get_by_label("Plugin").select_option("fvcore")
-    assert tab.locator("tr.row:visible").count() == 1
-    tab.get_by_label("GPUs").select_option("2")
+    assert tab.locator("tr.row").count() == 1
+    tab.locator("#picker summary").click()
+    tab.locator("#picker").get_by_label("NVIDIA H200 ×1").uncheck()
     assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
     tab.reload()
-    assert tab.locator("tr.row:visible").count() == 1
+    tab.locator("tr.row").wait_for()
+    assert (tab.locator("tr.row").count(), heads(tab)[1:]) == (1, ["NVIDIA A100 ×2", "per USD"])
     site.open("gpus.html#group=vector_add")
     tab.get_by_role("button", name="NVIDIA H200 ×1", exact=True).click()
     assert "sort=NVIDIA" in tab.url
-    first = tab.locator("#matrix tbody:visible").first
-    assert first.locator(".mean:visible", has_text="1.33×").count() == 1
+    assert tab.locator("th[aria-sort=descending]").inner_text().startswith("NVIDIA H200")
+    assert tab.locator("#matrix .mean", has_text="1.33×").count() == 1
+
+
+def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(site: Site) -> None:
+    tab = site.open("gpus.html")
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt"]
+    titles = tab.locator("#matrix tr.group th > a")
+    assert titles.all_inner_texts() == ["foreign.track_score", "resnet50 · flop", "vector_add · bandwidth"]
+    assert tab.locator("#count").inner_text() == "7 of 13 points"
+    button = tab.get_by_role("button", name="4 more rows: other metrics and points of vector_add")
+    button.focus()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**#open=vector_add")
+    heads(tab)
+    assert titles.all_inner_texts()[2:] == ["vector_add · bandwidth", "vector_add · time"]
+    assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+    tab.keyboard.press("Enter")
+    heads(tab)
+    assert len(titles.all_inner_texts()) == 3
+    # What only one machine has
+    tab.get_by_label("all rows").check()
+    assert "toy · time" not in titles.all_inner_texts()  # none of the two has it
+    tab.locator("#picker summary").click()
+    tab.locator("#picker").get_by_label("unknown").check()
+    tab.locator("#matrix tr.group", has_text="toy · time").wait_for()
+    tab.get_by_label("all rows").uncheck()
+    assert "share none that match" in tab.locator("#count").inner_text()
+
+
+def test_an_address_of_one_gpu_type_shows_it_beside_that_with_most_in_common(site: Site) -> None:
+    tab = site.open(f"gpus.html#{urlencode({'base': 'no GPU (Xeon W)'})}")
+    assert tab.locator("#matrix th.base").inner_text().startswith("no GPU (Xeon W)")
+    assert "NVIDIA A100 ×2" in heads(tab)
+    assert tab.locator("#matrix tr.group").count() == 2  # flop, and a score that is no failure
 
 
 def heads(tab: Any) -> list[str]:
+    tab.locator("#box:not([aria-busy])").wait_for()  # what was chosen last is loaded and shown
     return [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th:visible").all_inner_texts()]
 
 
 def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open(EVERYTHING)
     # Nobody publishes the power of a card called "NVIDIA A100", and no GPU has no price.
     assert heads(tab)[1:] == [
         "NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt", "no GPU (Xeon W)", "unknown",
@@ -241,9 +299,10 @@ def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rate
 def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     tab = site.open("gpus.html")
     shown = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1")
-    group = shown.locator("xpath=ancestor::tbody")
+    group = tab.locator("#matrix tr.group").filter(has_text="resnet50 · flop")
     assert "8.200 GFLOP" in shown.inner_text()
-    assert not re.search(r"better|[▲▼=]|×", group.inner_text())
+    assert "not ranked" in group.inner_text()
+    assert not re.search(r"better|worse|same|told|×", group.inner_text() + shown.inner_text())
     tab = site.open("history.html#resnet50.track_flop")
     tab.locator("h1", has_text="resnet50 · flop").wait_for()
     assert tab.locator("#facts").inner_text().startswith("In FLOP")
@@ -270,13 +329,11 @@ def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) 
     tab.reload()
     assert "per watt" not in heads(tab)
     tab.get_by_label("per USD", exact=True).uncheck()
-    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1", "no GPU (Xeon W)", "unknown"]
+    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
     site.open("gpus.html#group=vector_add")
     tab.get_by_role("button", name="NVIDIA H200 ×1 per USD").click()
     assert tab.locator("th[aria-sort=descending]").inner_text() == "per USD"
     assert "sort=NVIDIA" in tab.url
-    tab.get_by_label("GPUs").select_option("2")
-    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
 
 
 def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(site: Site) -> None:
@@ -349,7 +406,7 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
         unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
     site.tab.emulate_media(color_scheme=scheme)
     asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "/regressions", "vector_add.track_time"))
-    for page in (*OURS, "history.html#vector_add.track_time", *asv_s, "error.html"):
+    for page in (*OURS, "history.html#vector_add.track_time", EVERYTHING, *asv_s, "error.html"):
         site.tab.goto("about:blank")  # another fragment alone would load nothing
         tab = site.open(page)
         tab.evaluate(AXE.read_text(encoding="utf-8"))
@@ -460,7 +517,7 @@ def test_our_md5_is_md5(site: Site) -> None:
 
 
 def test_cells_show_the_newest_number_with_unit_and_interval(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open(EVERYTHING)
     newest = cell(tab, "vector_add · time", "n=1000000, mode=plain", "NVIDIA H200 ×1")
     assert "4.500 ms" in newest.inner_text()
     assert "±" in newest.inner_text()
@@ -472,66 +529,151 @@ def test_cells_show_the_newest_number_with_unit_and_interval(site: Site) -> None
 
 
 def test_names_with_markup_are_text_and_a_failure_is_named(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open(EVERYTHING)
     assert cell(tab, "foreign.track_score", f"path={NASTY}", "no GPU (Xeon W)").inner_text().startswith("failed")
 
 
 def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open("gpus.html#open=vector_add")
 
     def ratio(metric: str, column: str) -> str:
         shown = cell(tab, f"vector_add · {metric}", "n=1000, mode=plain", column)
         return str(shown.locator(".ratio").inner_text())
 
     # A100: 2 times the time of H200's first commit, H200's last one is 1.5 times it.
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("base", "▲ 1.33×")
-    assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×"
-    # The mean is geometric, over the points that both have; the laptop skipped all of them.
-    group = tab.locator("#matrix tbody").filter(has=tab.get_by_role("link", name="vector_add · time", exact=True))
-    means = [text.split("\n") for text in group.locator("tr.group td:not(.per)").all_inner_texts()]
-    assert [" ".join(text).strip() for text in means] == ["", "1.33× 4 of 4", "", ""]
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("base", "▲ 1.33×, better")
+    assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×, better"
+    # The mean is geometric, over the points that both have.
+    group = tab.locator("#matrix tr.group").filter(has_text="vector_add · time")
+    assert group.locator("td:not(.per)").all_inner_texts() == ["", "1.33× mean of 4 points"]
     tab.get_by_label("Base").select_option("NVIDIA H200 ×1")
     tab.wait_for_url("**#base=*")
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("▼ 0.75×", "base")
-    assert ratio("bandwidth", "NVIDIA A100 ×2") == "▼ 0.75×"
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("▼ 0.75×, worse", "base")
+    assert ratio("bandwidth", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
     tab.reload()
-    assert ratio("time", "NVIDIA A100 ×2") == "▼ 0.75×"
+    assert ratio("time", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
     tab.go_back()
     assert ratio("time", "NVIDIA A100 ×2") == "base"
 
 
 def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
-    tab = site.open("gpus.html")
+    tab = site.open("gpus.html#group=vector_add")
     times = [10 ** (i / 7) for i in range(-35, 35)]
-    signs = ["▲" if each > 1 else "▼" if each < 1 else "=" for each in times]
+    words = {"b": "▲ {}×, better", "w": "▼ {}×, worse", "s": "= {}×, same", "a": "? {}×, cannot be told"}
+    letters = [list(words)[place % 4] for place in range(len(times))]
+    # The page's data, with other values of the first row: 1 for the base, and each of these for the other.
     shown = tab.evaluate(
-        """times => {
-            const row = document.querySelector('tbody[data-direction=higher] tr.row');
-            return times.map(value => {
-                const cells = row.querySelectorAll('td:not(.per)');
-                cells[0].dataset.value = 1;
-                cells[1].dataset.value = value;
-                cells[1].dataset.verdicts = value > 1 ? 'b' : value < 1 ? 'w' : 's';
+        """async ([times, letters]) => {
+            const [a, b, verdicts] = await Promise.all(
+                ['gpus/column-0.js', 'gpus/column-1.js', 'gpus/verdicts-0.js'].map(hpml.read));
+            const found = [];
+            for (let i = 0; i <= times.length; i++) {
+                a.values.fill(1);
+                b.values.fill(times[i] ?? 1);
+                verdicts[1] = (letters[i] ?? 'd').repeat(verdicts[1].length);
                 window.dispatchEvent(new Event('hashchange'));
-                return cells[1].querySelector('.ratio').textContent;
-            });
+                await new Promise(done => setTimeout(done));
+                const cell = document.querySelectorAll('#matrix tr.row td:not(.per)')[1];
+                found.push(cell.querySelector('.ratio').textContent);
+            }
+            return found;
         }""",
-        times,
+        [times, letters],
     )
-    assert shown == [f"{sign} {display.times(each)}×" for sign, each in zip(signs, times, strict=True)]
+    spelled = [words[letter].format(display.times(each)) for each, letter in zip(times, letters, strict=True)]
+    assert shown == [*spelled, "? different problems"]
 
 
 def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:
-    tab = site.open("gpus.html")
-    rows = tab.locator("tr.row:visible")
-    assert (rows.count(), tab.locator("#count").inner_text()) == (13, "13 points")
-    tab.get_by_label("Filter").fill("vector fast")
+    tab = site.open(EVERYTHING)
+    rows = tab.locator("tr.row")
+    assert (rows.count(), tab.locator("#count").inner_text()) == (13, "13 of 13 points")
+    tab.get_by_label("Filter", exact=True).fill("vector fast")
     assert rows.count() == 4
-    tab.get_by_label("Filter").fill("VECTOR n=1000000 time")
+    tab.get_by_label("Filter", exact=True).fill("VECTOR n=1000000 time")
     assert rows.count() == 2
-    assert tab.locator("tr.group:visible").count() == 1
-    tab.get_by_label("Filter").fill("no such thing")
-    assert (rows.count(), tab.locator("#count").inner_text()) == (0, "0 points")
+    assert tab.locator("tr.group").count() == 1
+    tab.get_by_label("Filter", exact=True).fill("no such thing")
+    assert (rows.count(), tab.locator("#count").inner_text()) == (0, "0 of 13 points")
+
+
+def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(large_page: Path, browser: Any) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    troubles: list[str] = []
+    tab.on("pageerror", lambda error: troubles.append(str(error)))
+    asked: list[str] = []
+    tab.on("requestfailed", lambda request: troubles.append(request.url.rsplit("/", 1)[1]))
+    tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
+    tab.goto(large_page.as_uri())
+    table, box, rows = tab.locator("#matrix"), tab.locator("#box"), tab.locator("#matrix tr[aria-rowindex]")
+    tab.locator("tr.row").first.wait_for()
+    assert {"column-0.js", "column-1.js", "column-2.js"} - set(asked) == {"column-2.js"}  # the third is not shown
+    assert table.get_attribute("aria-rowcount") == "251"  # 50 benchmarks, their 200 points, and the head
+    assert 10 < rows.count() < 60
+    # By keyboard to the end; every row is seen on the way.
+    box.focus()
+    seen: set[str] = set()
+    for _ in range(40):
+        seen |= set(rows.evaluate_all("rows => rows.map(row => row.getAttribute('aria-rowindex'))"))
+        tab.keyboard.press("PageDown")
+        tab.wait_for_timeout(60)
+    assert seen == {str(place + 1) for place in range(251)}
+    assert tab.locator("#matrix tr.row th.point", has_text="size=8").last.is_visible()
+    # A link that has the focus keeps it while other rows come and go.
+    link = tab.locator("#matrix tr.row a").last
+    link.focus()
+    name = tab.evaluate("document.activeElement.href")
+    box.evaluate("box => { box.scrollTop -= 500 }")
+    tab.wait_for_timeout(100)
+    assert tab.evaluate("document.activeElement.href") == name
+    box.evaluate("box => { box.scrollTop = 0 }")
+    tab.wait_for_timeout(100)
+    assert tab.evaluate("document.activeElement.id") == "box"
+    tab.get_by_label("Filter", exact=True).fill("made49 size=4")
+    assert tab.locator("#matrix tr.row th.point").all_inner_texts() == ["size=4"]
+    assert set(troubles) <= {"swallow.ico"}  # asv's
+    tab.close()
+
+
+@pytest.fixture
+def large_page(tmp_path: Path) -> Path:
+    """gpus.html of 3 machines × 50 benchmarks × 4 points, with its files and no server."""
+    commits = make_history(tmp_path, 1, machines=3, benchmarks=50, points=4)
+    declared = json.loads((tmp_path / "results" / "benchmarks.json").read_text())
+    del declared["version"]
+    html = tmp_path / "html"
+    html.mkdir()
+    write_gpu_types(build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({})), html, "large")
+    for file in STATIC.iterdir():
+        if file.is_file():
+            shutil.copy(file, html)
+    return html / "gpus.html"
+
+
+def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
+    code = "import sys, pathlib; from hpml_plugins.plugins.harness.gpu_page import measure_page as m; "
+    command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
+    found = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert set(found) == {metric.name for metric in GPU_PAGE.metrics}
+    assert 0 < found["first_paint"] <= found["interactive"]
+    assert sum(path.stat().st_size for path in large_page.parent.glob("gpus/*-1.js")) < found["bytes"] < 250_000
+
+
+def test_data_that_cannot_be_loaded_are_named(large_page: Path, browser: Any) -> None:
+    (large_page.parent / "gpus" / "column-1.js").unlink()
+    tab = browser.new_page()
+    tab.goto(large_page.as_uri())
+    tab.get_by_role("alert").wait_for()
+    assert tab.get_by_role("alert").inner_text() == "gpus/column-1.js could not be loaded."
+    tab.close()
+
+
+def test_without_script_the_page_has_a_plain_table_of_shared_headlines(published: Path, browser: Any) -> None:
+    with served(published, browser, java_script_enabled=False) as made:
+        tab = made.open("gpus.html")
+        assert tab.locator("tr.row:visible").count() == 7
+        assert tab.locator("tr.group:visible a").all_inner_texts()[1:] == ["resnet50 · flop", "vector_add · bandwidth"]
+        assert tab.locator("#matrix:visible, #controls:visible").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

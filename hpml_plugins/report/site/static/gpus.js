@@ -1,331 +1,500 @@
-/* The comforts of gpus.html: another base GPU type, filters, order, columns per price and per watt, all kept in the address. The page is
-   whole without. */
-(function () {
-    'use strict';
-
-    var controls = document.getElementById('controls');
+// The table of gpus.html: its rows are made as they scroll into view, from the data that gpu_types.py writes. What a
+// reader chooses (base, GPU types, filters, order, unfolded benchmarks) is kept in the address.
+"use strict";
+(async () => {
+    const of = id => document.getElementById(id);
+    const controls = of("controls");
     if (!controls) {
         return;
     }
-    var base = document.getElementById('base');
-    var count = document.getElementById('count');
-    var table = document.getElementById('matrix');
-    var heads = Array.from(table.tHead.rows[0].cells).slice(1);
-    var groups = Array.from(table.tBodies);
-    var listed = groups.map(function (group) { return Array.from(group.rows).slice(1); });
-    /* row → its cells, one a GPU type; the columns per price and per watt beside them are made here: see add_columns. */
-    var own = new Map(), extra = [];
-    table.querySelectorAll('tr').forEach(function (row) { own.set(row, Array.from(row.cells).slice(1)); });
-    /* Letter of a verdict → its class and sign; see Cell.verdicts in gpu_types.py. */
-    var VERDICTS = {b: ['better', '▲ '], w: ['worse', '▼ '], s: ['same', '= '], a: ['ambiguous', '? ']};
-    var NAMES = ['base', 'plugin', 'group', 'gpus', 'precision', 'filter'];
-    var PREFIXES = ['f', 'p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E', 'Z'];
-    var currency = table.dataset.currency || 'price';
-    /* kind → its word, and the two units: of what one run takes, and of what a rate is divided by. */
-    var KINDS = {
-        price: {word: 'per ' + currency, unit: currency, about: 'What one run costs, or how much comes for that, by the prices given'},
-        watts: {word: 'per watt', unit: 'J', about: 'What one run takes, or how much comes for that, by the measured power; by the published board power where it says so'}
+    const [box, table, count, base, picker] = ["box", "matrix", "count", "base", "picker"].map(of);
+    const [head, body, widths] = [table.tHead.rows[0], table.tBodies[0], table.querySelector("colgroup")];
+    // Letter of a verdict → its class, sign and words; see Matrix.verdicts in gpu_types.py.
+    const VERDICTS = {
+        b: ["better", "▲", "better"], w: ["worse", "▼", "worse"], s: ["same", "=", "same"],
+        a: ["ambiguous", "?", "cannot be told"], d: ["ambiguous", "?", "different problems"],
     };
-    var defaults = {base: base.value};
-    var sorted = '';
+    const SELECTS = ["plugin", "group", "precision", "filter"].filter(of);
+    const TICKS = { all: false, price: true, watts: true };  // and whether they are set at first
+    const BEYOND = 600;  // px of rows that are made above and below the view
 
-    /* These two repeat Difference.times of variability.py and times of formatting.py; a browser test holds them together. */
-    function better_by(value, against, direction) {
-        if (!(value > 0) || !(against > 0) || (direction !== 'lower' && direction !== 'higher')) {
-            return null;
+    // ---- data ------------------------------------------------------------------------------------------------------
+    let data;
+    try {
+        data = await hpml.read("gpus/rows.js");
+    } catch (error) {
+        fail(error);
+        return;
+    }
+    const columns = data.columns.map(([label, machines, newest, price, watts]) =>
+        ({ label, machines, newest, price, watts, cells: null, verdicts: null }));
+    const KINDS = {
+        price: {
+            word: `per ${data.currency || "price"}`, texts: "price", cost: column => column.price / 3600,
+            about: "What one run costs, or how much work comes for that, by the prices given",
+        },
+        watts: {
+            word: "per watt", texts: "energy", cost: (column, measured) => measured || column.watts,
+            about: "What one run takes, or how much work comes for that, by the measured power; by the published board power where it says so",
+        },
+    };
+    let rowCount = 0;
+    // Benchmarks in order, each with its metrics (the headline first), each with its rows.
+    const benchmarks = [];
+    for (const [name, title, heading, plugin, unit, direction, paid, points] of data.groups) {
+        if (benchmarks.at(-1)?.heading !== heading || benchmarks.at(-1).plugin !== plugin) {
+            benchmarks.push({ heading, plugin, groups: [] });
         }
-        return direction === 'lower' ? against / value : value / against;
+        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid };
+        group.rows = data.points[points].map(([point, precision]) => ({
+            place: rowCount, key: `row-${rowCount++}`, point, precision, group, words: `${title} ${point}`.toLowerCase(),
+        }));
+        benchmarks.at(-1).groups.push(group);
     }
 
-    function times_text(times) {
+    async function readColumn(column) {
+        const found = await hpml.read(`gpus/column-${columns.indexOf(column)}.js`);
+        column.at = new Int32Array(rowCount).fill(-1);
+        found.rows.forEach((place, at) => { column.at[place] = at; });
+        column.cells = found;
+    }
+
+    async function readVerdicts(column) {
+        column.verdicts = await hpml.read(`gpus/verdicts-${columns.indexOf(column)}.js`);
+    }
+
+    function fail(error) {
+        of("problem").textContent = `${error.message}.`;
+        of("problem").hidden = false;
+    }
+
+    // ---- numbers ---------------------------------------------------------------------------------------------------
+    // Repeats Difference.times of variability.py.
+    function betterBy(value, against, direction) {
+        if (!(value > 0) || !(against > 0) || (direction !== "lower" && direction !== "higher")) {
+            return null;
+        }
+        return direction === "lower" ? against / value : value / against;
+    }
+
+    // Repeats times of formatting.py; a browser test holds the two together.
+    function timesText(times) {
         if (times < 0.0001) {
-            return '<0.0001';
+            return "<0.0001";
         }
         return times.toFixed(times >= 100 ? 0 : times >= 10 ? 1 : times >= 0.1 ? 2 : 4);
     }
 
-    function spell(shown, kind, times, verdict) {
-        var found = times !== null && VERDICTS[verdict] || ['', ''];
-        shown.className = kind + ' ' + found[0];
-        shown.textContent = times === null ? '' : found[1] + times_text(times) + '×';
-    }
-
-    function number_in(cell) {
-        return cell && cell.dataset.value !== undefined ? parseFloat(cell.dataset.value) : NaN;
-    }
-
-    function chosen(name) {
-        var field = document.getElementById(name);
-        return field ? field.value : '';
-    }
-
-    /* What one run of a time takes, or how much of a rate comes, for one unit of currency or one joule. */
-    function normalised(value, kind, column, group, cell) {
-        var costs = parseFloat(kind === 'watts' && cell.dataset.watts || heads[column].dataset[kind]) / (kind === 'price' ? 3600 : 1);
-        return is_time(group) ? value * costs : value / costs;
-    }
-
-    function is_time(group) {
-        return group.dataset.paid === 's';
-    }
-
-    function quantity_text(value, unit) {
-        var power = value > 0 ? Math.floor(Math.log10(value) / 3 + 1e-9) : 0;
-        power = Math.max(-5, Math.min(7, power));
-        var text = (value / Math.pow(1000, power)).toPrecision(4);
-        return text + ' ' + PREFIXES[power + 5] + unit;
-    }
-
-    function unit_of(kind, group) {
-        var unit = KINDS[kind].unit;
-        return is_time(group) ? unit : (group.dataset.paid === 'Hz' ? '1' : group.dataset.paid.replace(/\/s$/, '')) + '/' + unit;
-    }
-
-    /* Beside each GPU type whose price or watts are known a column of its values per price and per watt. */
-    function add_columns() {
-        Object.keys(KINDS).forEach(function (kind) {
-            heads.forEach(function (th, column) {
-                if (th.dataset[kind]) {
-                    extra.push({kind: kind, column: column, cells: new Map()});
-                }
-            });
-        });
-        extra.sort(function (a, b) { return a.column - b.column; });
-        own.forEach(function (cells, row) {
-            var group = row.parentNode;
-            extra.forEach(function (each) {
-                var cell = document.createElement(group === table.tHead ? 'th' : 'td');
-                cell.className = 'per ' + each.kind;
-                if (group === table.tHead) {
-                    cell.scope = 'col';
-                    cell.title = KINDS[each.kind].about;
-                    cell.innerHTML = '<span class="label"></span>';
-                    cell.firstChild.textContent = KINDS[each.kind].word;
-                    cell.label = heads[each.column].querySelector('.label').textContent + ' ' + KINDS[each.kind].word;
-                    each.head = cell;
-                } else if (group.dataset.paid !== undefined) {
-                    fill(cell, each, row, group, cells);
-                }
-                each.cells.set(row, cell);
-            });
-            cells.forEach(function (cell, column) {
-                cell.after.apply(cell, extra.filter(function (each) { return each.column === column; })
-                    .map(function (each) { return each.cells.get(row); }));
-            });
-        });
-    }
-
-    function fill(cell, each, row, group, cells) {
-        var value = number_in(cells[each.column]);
-        if (row === group.rows[0]) {
-            cell.innerHTML = '<span class="mean"></span>';
-        } else if (value > 0) {
-            var measured = cells[each.column].dataset.watts;
-            cell.number = normalised(value, each.kind, each.column, group, cells[each.column]);
-            cell.innerHTML = (each.kind === 'watts' && !measured ? ' <small>published</small>' : '') + '<span class="times"></span>';
-            if (each.kind === 'watts' && measured) {
-                cell.title = 'by ' + measured + ' W, measured under this load';
-            }
-            cell.prepend(quantity_text(cell.number, unit_of(each.kind, group)));
+    function valueOf(column, row, kind) {
+        const at = column.at[row.place], value = at < 0 ? null : column.cells.values[at];
+        if (value === null || !kind) {
+            return value;
         }
-    }
-
-    function show_ratios() {
-        var column = base.selectedIndex;
-        heads.forEach(function (th, i) { th.classList.toggle('base', i === column); });
-        groups.forEach(function (group, g) {
-            heads.forEach(function (th, i) {
-                compare(group, g, i === column, function (row) { return own.get(row)[i]; }, number_in,
-                    function (row) { return own.get(row)[column]; }, 'ratio');
-            });
-            extra.forEach(function (each) {
-                var against = extra.find(function (other) { return other.kind === each.kind && other.column === column; });
-                compare(group, g, each === against, function (row) { return each.cells.get(row); },
-                    function (cell) { return cell && cell.number !== undefined ? cell.number : NaN; },
-                    function (row) { return against && against.cells.get(row); }, 'times');
-            });
-        });
-    }
-
-    /* The ratios of one column in one group, and their mean in the group's row. */
-    function compare(group, g, is_base, cell_of, number_of, against_of, kind) {
-        var logs = [], rows = 0;
-        listed[g].forEach(function (row) {
-            var cell = cell_of(row), shown = cell.querySelector('.' + kind);
-            rows += row.hidden ? 0 : 1;
-            if (!shown) {
-                return;
-            }
-            cell.ratio = better_by(number_of(cell), number_of(against_of(row)), group.dataset.direction);
-            if (cell.ratio !== null && !row.hidden) {
-                logs.push(Math.log(cell.ratio));
-            }
-            spell(shown, kind, is_base ? null : cell.ratio, (cell.dataset.verdicts || '')[base.selectedIndex]);
-            if (is_base) {
-                shown.textContent = 'base';
-            }
-        });
-        var head = cell_of(group.rows[0]), mean = head.querySelector('.mean'), small = head.querySelector('small');
-        var sum = logs.reduce(function (a, b) { return a + b; }, 0);
-        head.ratio = logs.length ? Math.exp(sum / logs.length) : null;
-        if (mean) {
-            spell(mean, 'mean', is_base ? null : head.ratio);
+        const cost = KINDS[kind].cost(column, column.cells.watts[at]);
+        if (!row.group.paid || !cost) {
+            return null;
         }
-        if (small) {
-            small.textContent = is_base || !logs.length ? '' : logs.length + ' of ' + rows;
+        return row.group.paid === "time" ? value * cost : value / cost;
+    }
+
+    function verdictOf(column, row) {
+        return columns[state.base].verdicts[columns.indexOf(column)][row.place];
+    }
+
+    function ratioOf(column, row, kind) {
+        if (verdictOf(column, row) === "d") {
+            return null;
         }
+        return betterBy(valueOf(column, row, kind), valueOf(columns[state.base], row, kind), row.group.direction);
     }
 
-    function apply_filters() {
-        var words = chosen('filter').toLowerCase().split(/\s+/).filter(Boolean);
-        var shown = 0;
-        groups.forEach(function (group, g) {
-            var title = group.rows[0].cells[0].textContent.toLowerCase();
-            var out = ['plugin', 'group'].some(function (name) {
-                return chosen(name) && group.dataset[name] !== chosen(name);
-            });
-            var left = 0;
-            listed[g].forEach(function (row) {
-                var text = title + ' ' + row.cells[0].textContent.toLowerCase();
-                row.hidden = out || (chosen('precision') && row.dataset.precision !== chosen('precision')) ||
-                    !words.every(function (word) { return text.indexOf(word) >= 0; });
-                left += row.hidden ? 0 : 1;
-            });
-            group.hidden = left === 0;
-            shown += left;
-        });
-        count.textContent = shown + (shown === 1 ? ' point' : ' points');
-        heads.forEach(function (th, i) {
-            var out = Boolean(chosen('gpus')) && th.dataset.gpus !== chosen('gpus') && i !== base.selectedIndex;
-            if (th.hidden !== out) {
-                own.forEach(function (cells) { cells[i].hidden = out; });
+    // Geometric mean of the ratios of some rows, and of how many.
+    function meanOf(column, rows, kind) {
+        const ratios = rows.map(row => ratioOf(column, row, kind)).filter(ratio => ratio !== null);
+        const sum = ratios.reduce((total, ratio) => total + Math.log(ratio), 0);
+        return [ratios.length ? Math.exp(sum / ratios.length) : null, ratios.length];
+    }
+
+    // ---- what is shown ---------------------------------------------------------------------------------------------
+    let state;  // what the address says
+    let shownColumns = [];  // [{column, kind, name}] from left to right; kind "" for the values themselves
+    let items = [];  // groups and rows from top to bottom: {key, make, size}
+    let asked = 0;
+
+    function usualTypes(number) {
+        const partner = data.partners[number];
+        return partner === null ? [number] : [number, partner];
+    }
+
+    function readAddress() {
+        const wanted = new URLSearchParams(location.hash.slice(1));
+        const numberOf = label => columns.findIndex(column => column.label === label);
+        const known = numberOf(wanted.get("base"));
+        state = { base: known < 0 ? data.base : known, sort: wanted.get("sort") || "", open: new Set(wanted.getAll("open")) };
+        const types = wanted.getAll("type").map(numberOf).filter(number => number >= 0);
+        state.types = new Set([state.base, ...(types.length ? types : usualTypes(state.base))]);
+        base.selectedIndex = state.base;
+        for (const name of SELECTS) {
+            const field = of(name), value = wanted.get(name) || "";
+            field.value = name === "precision" && Object.hasOwn(data.precisions, value) ? data.precisions[value] : value;
+            if (field.selectedIndex === -1) {
+                field.value = "";
             }
-        });
-        extra.forEach(function (each) {
-            var out = heads[each.column].hidden || !document.getElementById(each.kind).checked;
-            if (each.head.hidden !== out) {
-                each.cells.forEach(function (cell) { cell.hidden = out; });
-            }
-        });
-    }
-
-    /* Every column that can be sorted by: its head, its name, its cell in a row. */
-    function columns() {
-        return heads.map(function (th, i) {
-            return {head: th, name: th.querySelector('.label').textContent, cell: function (row) { return own.get(row)[i]; }};
-        }).concat(extra.map(function (each) {
-            return {head: each.head, name: each.head.label, cell: function (row) { return each.cells.get(row); }};
-        }));
-    }
-
-    /* sorted: "", or a column's label with "-" in front for the worst first. */
-    function sort() {
-        var label = sorted.replace(/^-/, '');
-        var column = columns().find(function (each) { return each.name === label; });
-        var sign = sorted[0] === '-' ? 1 : -1;
-        function order(row, i) {
-            var ratio = column ? column.cell(row).ratio : null;
-            return [ratio === null || ratio === undefined ? Infinity : sign * ratio, i];
         }
-        function arrange(parent, rows) {
-            rows.map(function (row, i) { return {row: row, key: order(row.rows ? row.rows[0] : row, i)}; })
-                .sort(function (a, b) { return a.key[0] - b.key[0] || a.key[1] - b.key[1]; })
-                .forEach(function (each) { parent.append(each.row); });
-        }
-        arrange(table, groups);
-        groups.forEach(function (group, g) { arrange(group, listed[g]); });
-        columns().forEach(function (each) {
-            var is_it = column && each.head === column.head;
-            each.head.setAttribute('aria-sort', !is_it ? 'none' : sign < 0 ? 'descending' : 'ascending');
-        });
-    }
-
-    function show() {
-        apply_filters();
-        show_ratios();
-        sort();
-    }
-
-    function read_address() {
-        var wanted = new URLSearchParams(location.hash.slice(1));
-        NAMES.forEach(function (name) {
-            var field = document.getElementById(name);
-            if (field) {
-                field.value = wanted.get(name) || defaults[name] || '';
-                if (field.selectedIndex === -1) {
-                    field.value = defaults[name] || '';
-                }
+        for (const [name, first] of Object.entries(TICKS)) {
+            if (of(name)) {
+                of(name).checked = wanted.has(name) ? wanted.get(name) !== "no" : first;
             }
-        });
-        ticks().forEach(function (tick) { tick.checked = wanted.get(tick.id) !== 'no'; });
-        sorted = wanted.get('sort') || '';
-        show();
-    }
-
-    function ticks() {
-        return Array.from(controls.querySelectorAll('input[type=checkbox]'));
+        }
+        update();
     }
 
     function address() {
-        var wanted = new URLSearchParams();
-        ticks().filter(function (tick) { return !tick.checked; }).forEach(function (tick) { wanted.set(tick.id, 'no'); });
-        NAMES.forEach(function (name) {
-            if (chosen(name) && chosen(name) !== defaults[name]) {
-                wanted.set(name, chosen(name));
-            }
-        });
-        if (sorted) {
-            wanted.set('sort', sorted);
+        const wanted = new URLSearchParams();
+        if (state.base !== data.base) {
+            wanted.set("base", columns[state.base].label);
         }
-        return wanted.toString() ? '#' + wanted : location.pathname + location.search;
+        const usual = usualTypes(state.base);
+        if (state.types.size !== usual.length || !usual.every(number => state.types.has(number))) {
+            state.types.forEach(number => wanted.append("type", columns[number].label));
+        }
+        SELECTS.filter(name => of(name).value).forEach(name => wanted.set(name, of(name).value));
+        for (const [name, first] of Object.entries(TICKS)) {
+            if (of(name) && of(name).checked !== first) {
+                wanted.set(name, first ? "no" : "yes");
+            }
+        }
+        state.open.forEach(heading => wanted.append("open", heading));
+        if (state.sort) {
+            wanted.set("sort", state.sort);
+        }
+        return wanted.toString() ? `#${wanted}` : location.pathname + location.search;
     }
 
-    /* Every cell of a row leads where its head does; spelled once, the page is a quarter smaller. */
-    listed.forEach(function (rows) {
-        rows.forEach(function (row) {
-            var address = row.cells[0].querySelector('a').getAttribute('href');
-            row.querySelectorAll('td > a').forEach(function (link) { link.setAttribute('href', address); });
-        });
-    });
+    // Load what the choice needs, then show it; a later choice overtakes an earlier one that is still loading.
+    async function update() {
+        const turn = ++asked;
+        const chosen = columns.filter((_, number) => state.types.has(number));
+        const against = columns[state.base];
+        picker.querySelectorAll("input").forEach(tick => { tick.checked = state.types.has(Number(tick.value)); });
+        of("types-count").textContent = `${chosen.length} of ${columns.length}`;
+        box.setAttribute("aria-busy", "true");
+        try {
+            await Promise.all([
+                ...chosen.filter(column => !column.cells).map(readColumn), ...(against.verdicts ? [] : [readVerdicts(against)]),
+            ]);
+        } catch (error) {
+            fail(error);
+            return;
+        }
+        if (turn === asked) {
+            shownColumns = chosen.flatMap(column => ["", "price", "watts"]
+                .filter(kind => !kind || (column[kind] && of(kind)?.checked))
+                .map(kind => ({ column, kind, name: kind ? `${column.label} ${KINDS[kind].word}` : column.label })));
+            arrange(chosen);
+            box.removeAttribute("aria-busy");
+        }
+    }
 
-    add_columns();
-    columns().forEach(function (each) {
-        var button = document.createElement('button');
-        button.type = 'button';
-        button.className = 'sort';
-        button.title = 'Sort by the ratio in this column';
-        var label = each.head.querySelector('.label');
-        label.replaceWith(button);
-        button.append(label);
-        if (each.head.label) {
-            button.setAttribute('aria-label', each.name);
+    function arrange(chosen) {
+        const words = of("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+        const [plugin, heading, precision] = ["plugin", "group", "precision"].map(name => of(name)?.value || "");
+        const matches = row => (!precision || row.precision === precision) && words.every(word => row.words.includes(word));
+        const has = (column, row) => column.at[row.place] >= 0 && column.cells.status[column.at[row.place]] !== "s";
+        const sorter = shownColumns.find(each => each.name === state.sort.replace(/^-/, ""));
+        const sign = state.sort.startsWith("-") ? 1 : -1;
+        const order = ratio => ratio === null ? Infinity : sign * ratio;
+        const blocks = [];
+        for (const benchmark of benchmarks) {
+            if ((plugin && benchmark.plugin !== plugin) || (heading && benchmark.heading !== heading)) {
+                continue;
+            }
+            const open = state.open.has(benchmark.heading);
+            const found = benchmark.groups.map(group => {
+                const any = group.rows.filter(row => matches(row) && chosen.some(column => has(column, row)));
+                const shared = any.filter(row => chosen.every(column => valueOf(column, row) !== null));
+                return { group, any, rows: of("all").checked ? any : shared };
+            });
+            // The headline of a folded benchmark stays first when it is unfolded.
+            const lead = found.find(each => each.rows.length) || found[0];
+            found.sort((a, b) => (b === lead) - (a === lead));
+            if (open) {
+                found.forEach(each => { each.rows = each.any; });
+            }
+            const shown = found.filter(each => each.rows.length).slice(0, open ? undefined : 1);
+            if (!shown.length) {
+                continue;
+            }
+            const more = found.reduce((total, each) => total + each.any.length, 0) - shown[0].rows.length;
+            const block = { benchmark, shown, open, foldable: open || more > 0, more, key: 0 };
+            if (sorter) {
+                for (const each of shown) {
+                    const keys = new Map(each.rows.map(row => [row, order(ratioOf(sorter.column, row, sorter.kind))]));
+                    each.rows.sort((a, b) => keys.get(a) - keys.get(b) || a.place - b.place);
+                }
+                block.key = order(meanOf(sorter.column, shown[0].rows, sorter.kind)[0]);
+            }
+            blocks.push(block);
         }
-        button.addEventListener('click', function () {
-            sorted = sorted === each.name ? '-' + each.name : sorted === '-' + each.name ? '' : each.name;
-            history.pushState(null, '', address());
-            sort();
+        blocks.sort((a, b) => a.key === b.key ? 0 : a.key - b.key);
+        items = blocks.flatMap(block => block.shown.flatMap(({ group, rows }, place) => [
+            { key: group.key, make: () => groupRow(group, rows, place === 0 ? block : null), size: 64 },
+            ...rows.map(row => ({ key: row.key, make: () => pointRow(row), size: 58 })),
+        ]));
+        const points = blocks.reduce((total, block) => total + block.shown.reduce((sum, each) => sum + each.rows.length, 0), 0);
+        count.textContent = `${points} of ${rowCount} points` +
+            (points || of("all").checked ? "" : ": these GPU types share none that match; tick “all rows”");
+        showHead();
+        table.setAttribute("aria-rowcount", items.length + 1);
+        made = new Map();
+        paint(true);
+    }
+
+    // ---- rows ------------------------------------------------------------------------------------------------------
+    function make(tag, className, ...children) {
+        const element = document.createElement(tag);
+        element.className = className;
+        element.append(...children);
+        return element;
+    }
+
+    function link(href, text) {
+        const element = make("a", "", text);
+        element.href = href;
+        return element;
+    }
+
+    function historyOf(group, point) {
+        return `history.html#${encodeURIComponent(group.name)}${point ? `?${encodeURIComponent(point)}` : ""}`;
+    }
+
+    function showHead() {
+        const focused = document.activeElement?.id;
+        const point = make("th", "point", "Benchmark and point");
+        point.scope = "col";
+        head.replaceChildren(point, ...shownColumns.map(({ column, kind, name }, place) => {
+            const isSorted = state.sort.replace(/^-/, "") === name;
+            const button = make("button", "sort", kind ? KINDS[kind].word : column.label);
+            button.type = "button";
+            button.id = `sort-${place}`;
+            button.title = "Sort by the ratio in this column";
+            button.setAttribute("aria-label", name);
+            button.addEventListener("click", () => choose(() => {
+                state.sort = state.sort === name ? `-${name}` : state.sort === `-${name}` ? "" : name;
+            }));
+            const cell = make("th", kind ? `per ${kind}` : column === columns[state.base] ? "base" : "", button);
+            cell.scope = "col";
+            cell.title = kind ? KINDS[kind].about : "";
+            cell.setAttribute("aria-sort", !isSorted ? "none" : state.sort.startsWith("-") ? "ascending" : "descending");
+            if (!kind) {
+                const facts = [
+                    column.machines.join(", "), column.newest && `newest ${column.newest}`,
+                    column.price && `${Number(column.price.toPrecision(4))} ${data.currency}/h`,
+                    column.watts && `${Number(column.watts.toPrecision(4))} W`,
+                ].filter(Boolean);
+                cell.append(make("small", "", ...facts.flatMap((fact, i) => i ? [document.createElement("br"), fact] : [fact])));
+            }
+            return cell;
+        }));
+        widths.replaceChildren(make("col", "point"), ...shownColumns.map(({ kind }) => make("col", kind ? "per" : "value")));
+        if (focused?.startsWith("sort-")) {
+            of(focused)?.focus({ preventScroll: true });
+        }
+    }
+
+    // A ratio with what it means: sign, number, words.
+    function verdictText(className, ratio, letter) {
+        const [kind, sign, words] = VERDICTS[letter];
+        return make("span", `${className} ${kind}`, ratio === null ? `${sign} ${words}` : `${sign} ${timesText(ratio)}×, ${words}`);
+    }
+
+    function groupRow(group, rows, block) {
+        const direction = group.direction === "lower" || group.direction === "higher";
+        const facts = [
+            group.unit && `in ${group.unit}`, direction ? `${group.direction} is better` : "not ranked",
+            group.plugin && `plugin ${group.plugin}`,
+        ].filter(Boolean);
+        const title = make("th", "point", link(historyOf(group, ""), group.title), make("small", "", facts.join(", ")));
+        title.scope = "row";
+        if (block?.foldable) {
+            const button = make("button", "unfold", block.open ? "fewer rows" : `${block.more} more ${block.more === 1 ? "row" : "rows"}`);
+            button.type = "button";
+            button.id = `unfold-${benchmarks.indexOf(block.benchmark)}`;
+            button.setAttribute("aria-expanded", String(block.open));
+            button.setAttribute("aria-label", `${button.textContent}: other metrics and points of ${group.heading}`);
+            button.addEventListener("click", () => choose(() => {
+                state.open[block.open ? "delete" : "add"](group.heading);
+            }));
+            title.append(button);
+        }
+        return make("tr", "group", title, ...shownColumns.map(({ column, kind }) => {
+            const cell = make("td", kind ? `per ${kind}` : "");
+            const [mean, number] = column === columns[state.base] ? [null, 0] : meanOf(column, rows, kind);
+            if (mean !== null) {
+                cell.append(make("span", "mean", `${timesText(mean)}×`));
+                if (!kind) {
+                    cell.append(" ", make("small", "", `mean of ${number} point${number === 1 ? "" : "s"}`));
+                }
+            }
+            return cell;
+        }));
+    }
+
+    function pointRow(row) {
+        const title = make("th", "point", link(historyOf(row.group, row.point), row.point || "one point"));
+        title.scope = "row";
+        const made = make("tr", "row", title, ...shownColumns.map(({ column, kind }) =>
+            kind ? costCell(column, row, kind) : valueCell(column, row)));
+        made.dataset.metric = row.group.title;
+        return made;
+    }
+
+    function valueCell(column, row) {
+        const at = column.at[row.place], cell = make("td", "");
+        if (at < 0) {
+            return cell;
+        }
+        const { status, texts, intervals, titles } = column.cells;
+        cell.className = { f: "failed", s: "skipped" }[status[at]] || "";
+        cell.append(status[at] === "s" ? texts[at] : link(historyOf(row.group, row.point), texts[at]));
+        if (intervals[at]) {
+            cell.append(" ", make("small", "", intervals[at]));
+        }
+        if (titles[at]) {
+            cell.title = titles[at];
+        }
+        const letter = verdictOf(column, row), ratio = ratioOf(column, row, "");
+        if (column === columns[state.base]) {
+            cell.append(ratio === null ? "" : make("span", "ratio", "base"));
+        } else if (ratio !== null || (letter === "d" && row.group.direction)) {
+            cell.append(verdictText("ratio", ratio, letter));
+        }
+        return cell;
+    }
+
+    function costCell(column, row, kind) {
+        const at = column.at[row.place], cell = make("td", `per ${kind}`);
+        const text = at < 0 ? "" : column.cells[KINDS[kind].texts][at];
+        if (!text) {
+            return cell;
+        }
+        cell.append(make("span", "told", text));
+        if (kind === "watts") {
+            const measured = column.cells.watts[at];
+            cell.append(measured ? "" : make("small", "", " published"));
+            cell.title = measured ? `by ${Number(measured.toPrecision(4))} W, measured under this load` : "";
+        }
+        const ratio = ratioOf(column, row, kind);
+        if (ratio !== null) {
+            cell.append(make("span", "times", column === columns[state.base] ? "base" : `${timesText(ratio)}×`));
+        }
+        return cell;
+    }
+
+    // ---- only the rows in view are in the document -----------------------------------------------------------------
+    const heights = new Map();  // key → px, of rows that have been measured
+    let made = new Map();  // key → its row, of those in the document
+    let painted = [0, 0];
+    const [above, below] = [spacer(), spacer()];  // as high as the rows that are not there
+
+    function offsets() {
+        const found = [0];
+        items.forEach(item => found.push(found.at(-1) + (heights.get(item.key) ?? item.size)));
+        return found;
+    }
+
+    function spacer() {
+        const row = make("tr", "spacer");
+        row.setAttribute("aria-hidden", "true");
+        body.append(row);
+        return row;
+    }
+
+    function paint(again, whole) {
+        const tops = offsets();
+        // The box is as high as its rows are, at most nearly as the window.
+        const [from, to] = whole ? [0, Infinity] : [box.scrollTop - BEYOND, box.scrollTop + window.innerHeight + BEYOND];
+        let first = tops.findIndex((_, place) => tops[place + 1] > from), last = tops.findIndex(top => top >= to);
+        first = first < 0 ? 0 : first;
+        last = last < 0 ? items.length : last;
+        if (!again && first === painted[0] && last === painted[1]) {
+            return;
+        }
+        painted = [first, last];
+        const focused = body.contains(document.activeElement) ? document.activeElement : null, at = box.scrollTop;
+        const now = new Map(items.slice(first, last).map(item => [item.key, made.get(item.key) || item.make()]));
+        const rows = [...now.values()], staying = new Set(rows);
+        // Rows that stay are not touched: one may have the focus.
+        [...body.rows].filter(row => row !== above && row !== below && !staying.has(row)).forEach(row => row.remove());
+        let next = above.nextSibling;
+        rows.forEach((row, place) => {
+            row.setAttribute("aria-rowindex", first + place + 2);
+            if (row === next) {
+                next = next.nextSibling;
+            } else {
+                next.before(row);
+            }
         });
-    });
-    controls.addEventListener('change', function (event) {
-        if (event.target.id !== 'filter') {
-            history.pushState(null, '', address());
-            show();
+        made = now;
+        above.style.height = `${tops[first]}px`;
+        below.style.height = `${tops.at(-1) - tops[last]}px`;
+        box.scrollTop = at;
+        measure(tops, first, last, rows);
+        if (focused && !focused.isConnected) {
+            (focused.id && of(focused.id) || box).focus({ preventScroll: true });
+        }
+    }
+
+    // Rows get the heights that they turn out to have; what is in view stays where it is.
+    function measure(tops, first, last, rows) {
+        let moved = 0;
+        rows.forEach((row, place) => {
+            const { key, size } = items[first + place], height = row.getBoundingClientRect().height;
+            moved += tops[first + place + 1] <= box.scrollTop ? height - (heights.get(key) ?? size) : 0;
+            heights.set(key, height);
+        });
+        if (Math.abs(moved) >= 1) {
+            box.scrollTop += moved;
+        }
+    }
+
+    // ---- what a reader does ----------------------------------------------------------------------------------------
+    function choose(change, method = "pushState") {
+        change();
+        history[method](null, "", address());
+        update();
+    }
+
+    controls.addEventListener("change", event => {
+        const field = event.target;
+        if (field.id !== "filter") {
+            choose(() => {
+                if (field === base) {
+                    state.base = base.selectedIndex;
+                    state.types.add(state.base);
+                } else if (field.name === "type") {
+                    const number = Number(field.value);
+                    state.types[field.checked || number === state.base ? "add" : "delete"](number);
+                }
+            });
         }
     });
-    document.getElementById('filter').addEventListener('input', function () {
-        history.replaceState(null, '', address());
-        show();
-    });
-    document.addEventListener('keydown', function (event) {
-        if (event.key === '/' && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) {
+    of("filter").addEventListener("input", () => choose(() => {}, "replaceState"));
+    document.addEventListener("keydown", event => {
+        if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) {
             event.preventDefault();
-            document.getElementById('filter').focus();
+            of("filter").focus();
         }
     });
-    window.addEventListener('hashchange', read_address);
-    window.addEventListener('popstate', read_address);
-    controls.addEventListener('submit', function (event) { event.preventDefault(); });
+    box.addEventListener("scroll", () => paint(false), { passive: true });
+    window.addEventListener("resize", () => { heights.clear(); paint(true); });
+    window.addEventListener("beforeprint", () => paint(true, true));
+    window.addEventListener("afterprint", () => paint(true));
+    window.addEventListener("hashchange", readAddress);
+    window.addEventListener("popstate", readAddress);
+    controls.addEventListener("submit", event => event.preventDefault());
 
-    controls.hidden = false;
-    read_address();
+    of("filters").open = window.innerWidth > 700;
+    controls.hidden = box.hidden = false;
+    readAddress();
 })();
