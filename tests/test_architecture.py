@@ -11,11 +11,11 @@ from support import ROOT
 #: Lines of Python, a step on the way to 9,000 and 3,500. Lower them with the code; only what an issue asks for raises
 #: them: 11,180 when there was one store, then two regimes, rounds, variance components, verdicts on all pages,
 #: retractions, effective sample sizes, confounders and checks of definitions came (12,901), then measured energy, the
-#: meter, declared work with its shares, alternating turns and power limits (13,333), then variances by problem, and the
-#: site's own first page and pages of points.
-CORE, WORKLOADS_AND_TOOLS = 13_342, 3_726
-#: On the way to 11,000.
-PLUGINS = 13_506
+#: meter, declared work with its shares, alternating turns and power limits (13,333), then variances by problem, and
+#: of the site the first page, rows and cells as data, the pages of points, results without a repository, charts in words.
+CORE, WORKLOADS_AND_TOOLS = 14_441, 3_726
+#: On the way to 11,000. `harness_gpu_page` raised it from 13,506.
+PLUGINS = 13_602
 LONGEST = 60
 
 

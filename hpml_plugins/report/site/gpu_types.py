@@ -33,6 +33,8 @@ PRECISIONS = {
     "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
     "double": "float64",
 }  # fmt: skip
+#: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its first time.
+HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
 #: Verdict on B against A → the letter of that on A against B.
@@ -169,8 +171,7 @@ def build(history: History, costs: Costs) -> Matrix:
         rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
         worked = _with_declared_work(found[0].benchmark) if found else set()
-        # The headline is the first declared metric, of those with declared work if any has it, or with a direction.
-        found.sort(key=lambda each: (each.metric not in worked, not each.direction, declared[each.name]))
+        found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
         times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
         of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
         groups += [Group(metric, rows[metric.name], _paid(metric, metric.name in of_a_run)) for metric in found]
@@ -183,6 +184,13 @@ def build(history: History, costs: Costs) -> Matrix:
     groups.sort(key=lambda group: group.metric.benchmark.name not in on_gpus)
     base, partners = _choose(columns, groups)
     return Matrix(columns, tuple(groups), len(history.commits), base, partners, costs.currency)
+
+
+def headline_rank(metric: TrackedMetric) -> int:
+    """A benchmark's metrics of the lowest rank speak for it: see HEADLINE_UNITS; then any with a direction."""
+    if metric.direction and metric.unit in HEADLINE_UNITS:
+        return HEADLINE_UNITS.index(metric.unit)
+    return len(HEADLINE_UNITS) + (not metric.direction)
 
 
 def _with_declared_work(benchmark: TrackedBenchmark) -> set[str]:

@@ -11,19 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.variability import MARGIN, Difference, MeasuredValue, Values, compare_values, have_common_regime
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import Hardware, History, Machine, Outcome, TrackedMetric
+from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Matrix, headline_rank
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import day, history_link, write_data, write_page
 from hpml_plugins.report.site.regressions import THRESHOLD, Change, MeasuredSeries
 
-#: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its first time.
-UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Rows of a comparison, and changes of each kind that are listed.
 MOST_ROWS, MOST_CHANGES = 8, 3
 #: How many of the readings before the newest say what was usual.
@@ -119,15 +116,18 @@ class Gaps:
 
 
 def write_overview(
-    history: History, series: Sequence[MeasuredSeries], nodes: Iterable[NodeCoverage],
+    history: History, matrix: Matrix, series: Sequence[MeasuredSeries], nodes: Iterable[NodeCoverage],
     declared: Mapping[str, Benchmark], html_dir: Path, project: str,
 ) -> None:  # fmt: skip
-    """Write `index.html` and the data of its script.  declared: the benchmarks of loaded plugins, by name."""
-    measured = {name for each in history.benchmarks for (_, name), line in each.lines.items() if line}
-    types = sorted({machine.hardware for machine in history.machines if machine.name in measured})
-    rows = find_rows(history, types, declared)
-    pair = choose_pair(rows, types)
-    rows = headline_rows(rows, len(types))
+    """Write `index.html` and the data of its script.
+
+    matrix: of the page of GPU types, which shows the same two types first.  declared: the benchmarks of loaded plugins,
+    by name.
+    """
+    types = [column.hardware for column in matrix.columns]
+    rows = headline_rows(find_rows(history, types, declared), len(types))
+    chosen = matrix.chosen
+    pair = chosen if any(row.newest.keys() >= set(chosen) for row in rows) and len(chosen) > 1 else None
     shown: dict[str, Any] = {
         "types": [each.label for each in types],
         "rows": [_show(row, declared) for row in rows],
@@ -173,7 +173,7 @@ def find_rows(history: History, types: Sequence[Hardware], declared: Mapping[str
     ranked: list[tuple[tuple[int, int, int], HeadlineRow]] = []
     for rows in sorted(groups, key=lambda rows: rows[0].weight):
         unit = rows[0].metric.unit
-        ranked += [((turn, places[unit], UNITS.index(unit)), row) for turn, row in enumerate(rows)]
+        ranked += [((turn, places[unit], HEADLINE_UNITS.index(unit)), row) for turn, row in enumerate(rows)]
         places[unit] += 1
     return [row for _, row in sorted(ranked, key=operator.itemgetter(0))]
 
@@ -181,9 +181,9 @@ def find_rows(history: History, types: Sequence[Hardware], declared: Mapping[str
 def _headline_metrics(history: History) -> Iterator[TrackedMetric]:
     found: dict[str, list[TrackedMetric]] = {}
     for metric in history.metrics.values():
-        if metric.direction and metric.unit in UNITS:
+        if metric.direction and metric.unit in HEADLINE_UNITS:
             found.setdefault(metric.benchmark.name, []).append(metric)
-    return (min(metrics, key=lambda metric: UNITS.index(metric.unit)) for metrics in found.values())
+    return (min(metrics, key=headline_rank) for metrics in found.values())
 
 
 def _rows(metric: TrackedMetric, numbers: Mapping[str, int], gpus: int) -> list[HeadlineRow]:
@@ -201,24 +201,6 @@ def _rows(metric: TrackedMetric, numbers: Mapping[str, int], gpus: int) -> list[
 
 def _when(outcome: Outcome) -> tuple[int, float]:
     return outcome.revision, outcome.started
-
-
-def choose_pair(rows: Sequence[HeadlineRow], types: Sequence[Hardware]) -> tuple[int, int] | None:
-    """The two types with most points in common, by their numbers; None where no two have one.
-
-    Two GPUs of different types come first, then different numbers of GPUs of one type.
-    """
-    has = np.zeros((len(rows), len(types)), int)
-    for number, row in enumerate(rows):
-        has[number, list(row.newest)] = 1
-    shared = has.T @ has
-
-    def order(pair: tuple[int, int]) -> tuple[bool, bool, int]:
-        a, b = types[pair[0]], types[pair[1]]
-        return a.kind == b.kind == 0, a.gpu != b.gpu, int(shared[pair])
-
-    pairs = [pair for pair in itertools.combinations(range(len(types)), 2) if shared[pair]]
-    return max(pairs, key=order, default=None)
 
 
 def headline_rows(rows: Sequence[HeadlineRow], count: int) -> list[HeadlineRow]:

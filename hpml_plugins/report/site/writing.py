@@ -55,6 +55,6 @@ def write_site(
         write_search(history, matrix, found, pages, html_dir, project)
         finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
         declared = {each.name: each for plugin in plugins for each in plugin.benchmarks}
-        write_overview(history, series, found, declared, html_dir, project)
+        write_overview(history, matrix, series, found, declared, html_dir, project)
     problems += [*faults, *offers.problems]
     return problems

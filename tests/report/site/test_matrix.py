@@ -118,11 +118,13 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Calla
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None]})
     add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     made = matrix()
-    skipped, failed = (row[1] for row in cells(made))
+    rate, time = made.groups
+    skipped, failed = (row.cells[1] for row in time.rows)
     assert (skipped.text, skipped.status) == ("–", "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
     data = column_data(made, 1)
-    assert (data["status"][:2], data["values"][:2], data["texts"][:2]) == ("sf", [None, None], ["–", "failed"])
+    assert len(rate.rows) == 1  # nobody measured a rate; of the point that failed nobody can
+    assert (data["status"], data["values"], data["texts"]) == ("fsf", [None] * 3, ["failed", "–", "failed"])
 
 
 def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -167,7 +169,7 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
     add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
     add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
     assert [(group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups] == [
-        ("softmax", "time"), ("softmax", "rate"), ("other.track_x", "value"),
+        ("softmax", "rate"), ("softmax", "time"), ("other.track_x", "value"),
     ]  # fmt: skip
 
 
@@ -187,25 +189,20 @@ def test_the_two_gpu_types_with_most_in_common_are_chosen_first(add: Add, matrix
     assert "2.000 ms" not in page and "L4" not in page
 
 
-def test_the_headline_is_the_first_metric_with_declared_work_else_with_a_direction(
-    add_result: Add, tmp_path: Path
-) -> None:
+def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(add_result: Add, tmp_path: Path) -> None:
     size = {**TIME, "name": "softmax.track_a_size", "metric": "size", "direction": "none", "si_unit": "1"}
-    rate = {**RATE, "name": "softmax.track_b_rate"}
-    benchmarks = {str(each["name"]): each for each in (size, rate, TIME)}
+    share = {**RATE, "name": "softmax.track_b_share", "metric": "share", "si_unit": "1"}
+    benchmarks = {str(each["name"]): each for each in (size, share, TIME)}
     add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks)
 
     def order() -> list[str]:
         made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
         return [group.metric.metric for group in made.groups]
 
-    assert order() == ["rate", "time", "size"]
-    record = Record(
-        benchmark="softmax", plugin="p", version="1", params={"cols": 64}, status="ok", machine="node1", commit=OLD,
-        started=9.0, work={"time": DeclaredWork(bytes=2.4e9)}, metrics={"time": MetricSamples("s", "lower", [0.001])},
-    )  # fmt: skip
-    append_record(record_file(tmp_path / "results", "node1", OLD), record)
-    assert order() == ["time", "rate", "size"]
+    assert order() == ["time", "share", "size"]
+    benchmarks[str(RATE["name"])] = RATE
+    add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks, started=9.0)
+    assert order() == ["rate", "time", "share", "size"]
 
 
 def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(add_result: Add, tmp_path: Path) -> None:
@@ -217,8 +214,8 @@ def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(add_result: Add
     found = {group.metric.metric: group.paid for group in made.groups}
     assert found == {"time": "time", "rate": "rate", "share": "", "deviation": ""}
     data = column_data(made, 0)
-    assert data["price"] == ["1.000 mUSD", "2.000 mUSD", "1.000 kB/USD", "2.000 kB/USD", "", "", "", ""]
-    assert data["energy"][:3] == ["700.0 J", "1.400 kJ", "1.429 mB/J"]
+    assert data["price"] == ["1.000 kB/USD", "2.000 kB/USD", "1.000 mUSD", "2.000 mUSD", "", "", "", ""]
+    assert data["energy"][1:4] == ["2.857 mB/J", "700.0 J", "1.400 kJ"]
 
 
 def test_spellings_of_one_precision_are_one(add_result: Add, tmp_path: Path) -> None:

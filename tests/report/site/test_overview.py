@@ -16,8 +16,9 @@ from hpml_plugins.model.benchmark import Benchmark, Metric
 from hpml_plugins.model.record import decode
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
+from hpml_plugins.report.site.gpu_types import Costs, build
 from hpml_plugins.report.site.nodes import find_nodes
-from hpml_plugins.report.site.overview import MOST_ROWS, choose_pair, compare_rows, find_gaps, find_rows, headline_rows
+from hpml_plugins.report.site.overview import MOST_ROWS, compare_rows, find_gaps, find_rows, headline_rows
 from hpml_plugins.store import append_record, record_file
 
 PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
@@ -63,17 +64,14 @@ def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(results: Re
     results.add(H200, 0, everything)
     results.add(PAIR_OF_H200, 0, everything)
     results.add(LAPTOP, 0, everything)
-    history = results.read()
-    types = labels(history)
-    assert [types[each].label for each in choose_pair(find_rows(history, types, {}), types) or ()] == [
-        "NVIDIA H200 ×1", "NVIDIA H200 ×2",
-    ]  # fmt: skip
+
+    def chosen() -> list[str]:
+        matrix = build(results.read(), Costs({}))
+        return [matrix.columns[each].hardware.label for each in matrix.chosen]
+
+    assert chosen() == ["NVIDIA H200 ×1", "NVIDIA H200 ×2"]
     results.add(A100, 0, times(3e-5))
-    history = results.read()
-    types = labels(history)
-    rows = find_rows(history, types, {})
-    assert [types[each].label for each in choose_pair(rows, types) or ()] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
-    assert choose_pair(rows[:0], types) is None
+    assert chosen() == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
 
 
 def test_a_benchmark_has_one_headline_metric_and_its_largest_values_come_first(results: Results) -> None:
