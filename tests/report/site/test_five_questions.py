@@ -1,0 +1,48 @@
+"""What a newcomer asks, each answered within three clicks from the first page, on phones and desks, light and dark."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import served
+
+WIDTHS = (390, 1024, 1440)
+
+
+@pytest.mark.parametrize(("width", "scheme"), list(itertools.product(WIDTHS, ("light", "dark"))))
+def test_five_questions_are_answered_within_three_clicks(
+    published: Path, browser: Any, width: int, scheme: str
+) -> None:
+    with served(published, browser, color_scheme=scheme) as site:
+        tab = site.tab
+        tab.set_viewport_size({"width": width, "height": 900})
+        # Which is faster, and how sure?
+        site.open("index.html")
+        row = tab.locator("#headline tbody tr", has_text="n=1000, mode=plain").first
+        assert "×" in row.inner_text() and " to " in row.inner_text()
+        # Did anything get slower?
+        tab.locator("#state a", has_text="regression").first.click()
+        tab.wait_for_load_state()
+        assert tab.url.split("/")[-1].startswith(("regressions.html", "index.html#changes"))
+        # What does a run cost? By the search, as for any metric.
+        site.open("index.html")
+        tab.get_by_label("Search").fill("vector_add bandwidth")
+        tab.locator("#search-list a").first.click()
+        tab.locator("#numbers tbody tr").first.wait_for()
+        assert "B/s" in tab.locator("#numbers").inner_text()
+        # How is that repeated?
+        assert tab.get_by_text("hpml run vector_add").or_(tab.get_by_text("asv run --bench")).first.is_visible()
+        # Is this node normal?
+        site.open("index.html")
+        tab.get_by_role("link", name="Nodes", exact=True).click()
+        tab.get_by_role("link", name="node1", exact=True).first.click()
+        assert "#" in tab.url
+        assert tab.get_by_role("heading", name="node1").is_visible()
+        # Nothing runs out of the page sideways.
+        for page in ("index.html", "gpus.html", "history.html", "nodes.html", "plugin-toy.html"):
+            site.open(page)
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
+        assert [each for each in site.troubles if "swallow.ico" not in each] == []  # an icon that a click interrupted
