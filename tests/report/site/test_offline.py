@@ -10,6 +10,7 @@ import subprocess
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,10 @@ def test_our_md5_is_md5(text: str) -> None:
     script = (asv_page.STATIC / "vendor" / "md5.js").read_text() + "; process.stdout.write(md5(process.argv[1]));"
     ran = subprocess.run(["node", "-e", script, text], capture_output=True, text=True, check=True)
     assert ran.stdout == hashlib.md5(text.encode()).hexdigest()
+
+
+def test_from_the_disk_asv_s_page_says_that_it_needs_a_server(published: Path, browser: Any) -> None:
+    tab = browser.new_page()
+    tab.goto(f"file://{published}/asv.html")
+    tab.locator("#error-message", has_text="asv preview").wait_for()
+    tab.close()

@@ -199,6 +199,11 @@
         $.asv.register_page = function (name, show) {
             register(name, name !== 'graphdisplay' ? show : function (params) { show(with_first_lines(params)); });
         };
+        $('#error').on('show.bs.modal', function () {
+            if (location.protocol === 'file:') {  // a browser lets no page read JSON from the disk
+                $('#error-message').text('These pages of asv need a web server: asv preview. All other pages work from the disk.');
+            }
+        });
         new MutationObserver(make_reachable).observe(document.body, {childList: true, subtree: true});
         make_reachable();
         on_new_tables('summarylist-body', fix_summary);
