@@ -19,7 +19,7 @@ class _Used(msgspec.Struct):
     """What we use of it, whose types asv does not look at."""
 
     repo: str
-    branches: list[str | None]
+    branches: list[str | None]  # null: the branch that is checked out
     results_dir: str
     html_dir: str
     plugins: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,11 @@ from hpml_plugins.store import read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 
 DVCS = "hpml"
+#: What only a repository can answer.
+_ASKED = (
+    "get_hashes_from_range", "get_range_spec", "get_new_range_spec", "get_hash_from_name", "get_hash_from_parent",
+    "get_name_from_hash",
+)  # fmt: skip
 
 
 class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
@@ -29,12 +35,8 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     missing: frozenset[str] = frozenset()
 
     def __init__(self, *_: object) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        if self.known is None:
-            raise UserError(f"no repository to ask for {name.removeprefix('get_').replace('_', ' ')}")
-        return getattr(self.known, name)
+        for name in _ASKED:  # asv's Repo has them all, and raises
+            setattr(self, name, getattr(self.known, name) if self.known is not None else partial(_refuse, name))
 
     @classmethod
     def url_match(cls, url: str) -> bool:
@@ -83,6 +85,10 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
                 found.append(waiting.pop())
             found.append(commit)
         return found + waiting[::-1]
+
+
+def _refuse(asked: str, *_: object) -> None:
+    raise UserError(f"no repository to ask ({asked}): publish without a range")
 
 
 def show_missing_commits(conf: Any) -> None:

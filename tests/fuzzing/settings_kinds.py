@@ -180,7 +180,7 @@ def _read_configuration(data: bytes, folder: Path) -> str:
     conf = read_configuration(path)
     assert isinstance(folder / conf.results_dir, Path)
     for branch in conf.branches:
-        branch.encode()  # it is given to git
+        (branch or "").encode()  # it is given to git
     return "read"
 
 

@@ -55,7 +55,7 @@ def submit(
     failed = False
     for target in cluster.choose(names):
         measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
-        chosen = submitting.commits_to_measure(project, conf.branches, commits, measured)
+        chosen = submitting.commits_to_measure(project, [name or "" for name in conf.branches], commits, measured)
         title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
         if not chosen:
             print(f"{title}: nothing to do")

@@ -238,10 +238,10 @@ class Project:
         """A result of the commit of this day, counted from 0."""
         write_result(self.results, machine, *self.commits[day], values, **more)
 
-    def publish(self) -> str:
+    def publish(self, *words: str) -> str:
         """Run `asv publish`; returns what it said."""
         env = {**os.environ, "HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "asv", "publish"]
+        command = [sys.executable, "-m", "asv", "publish", *words]
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -31,8 +31,8 @@ def test_results_of_several_folders_are_published_without_project_and_repository
     write_result(other, A100, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.0, 2.0]})
     done = hpml("publish", "--results", str(project.results), "--results", str(other))
     assert done.returncode == 0, done.stderr
-    first, last = (project.commits[day][0][:8] for day in (0, 3))
-    assert commits_of(tmp_path / "html") == [first, MISSING[:8], last]
+    first, last = (project.commits[day][0] for day in (0, 3))
+    assert commits_of(tmp_path / "html") == [first, MISSING, last]
     assert {place for _, place in read_data(tmp_path / "html", "history/index.js")["places"]} == {"node1", "node2"}
     assert FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
     assert "ordered by their dates" in done.stdout + done.stderr
@@ -45,14 +45,14 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     write_result(project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
     said = project.publish()
     assert f"1 of 3 commits are not in the repository, shown by date: {MISSING[:8]}" in said
-    first, last = (project.commits[day][0][:8] for day in (0, 2))
-    assert commits_of(project.html) == [first, MISSING[:8], last]
+    first, last = (project.commits[day][0] for day in (0, 2))
+    assert commits_of(project.html) == [first, MISSING, last]
     (line,) = read_data(project.html, "history/0/0.js")["lines"]
     assert line["values"] == [1.0, 1.25, 1.5]
     index = json.loads((project.html / "index.json").read_text())
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     of_asv = [index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())]
-    assert [commit[:8] for commit in of_asv] == [first, MISSING[:8], last]
+    assert of_asv == [first, MISSING, last]
 
 
 @pytest.mark.parametrize("plugins", [["hpml_plugins.asv"], []])

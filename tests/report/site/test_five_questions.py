@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 from browsing import served
 
-WIDTHS = (390, 1024, 1440)
+#: The others are slow tests.
+ALWAYS = ((390, "dark"), (1440, "light"))
+CASES = [
+    pytest.param(*each, marks=() if each in ALWAYS else pytest.mark.slow)
+    for each in itertools.product((390, 1024, 1440), ("light", "dark"))
+]
 
 
-@pytest.mark.parametrize(("width", "scheme"), list(itertools.product(WIDTHS, ("light", "dark"))))
+@pytest.mark.parametrize(("width", "scheme"), CASES)
 def test_five_questions_are_answered_within_three_clicks(
     published: Path, browser: Any, width: int, scheme: str
 ) -> None:
