@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from asv.console import log
 from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.store import read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 
@@ -36,7 +36,7 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
 
     def __init__(self, *_: object) -> None:
         for name in _ASKED:  # asv's Repo has them all, and raises
-            setattr(self, name, getattr(self.known, name) if self.known is not None else partial(_refuse, name))
+            setattr(self, name, getattr(self.known, name) if self.known is not None else _refuse)
 
     @classmethod
     def url_match(cls, url: str) -> bool:
@@ -87,8 +87,8 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return found + waiting[::-1]
 
 
-def _refuse(asked: str, *_: object) -> None:
-    raise UserError(f"no repository to ask ({asked}): publish without a range")
+def _refuse(*_: object) -> None:
+    raise HpmlError("a range of commits needs a repository, and there is none here; publish without a range")
 
 
 def show_missing_commits(conf: Any) -> None:

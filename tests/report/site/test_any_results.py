@@ -37,6 +37,8 @@ def test_results_of_several_folders_are_published_without_project_and_repository
     assert FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
     assert "ordered by their dates" in done.stdout + done.stderr
     assert not (tmp_path / "results").exists() and not list(project.folder.glob("html"))
+    refused = hpml("publish", "--results", str(other), "HEAD~2..HEAD")
+    assert (refused.returncode, "hpml: a range of commits needs a repository" in refused.stderr) == (2, True)
 
 
 def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_said(project: Any) -> None:
