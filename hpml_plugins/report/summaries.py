@@ -13,7 +13,7 @@ from hpml_plugins.model.figure import Cell, Chart, Table
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.charts import label_of
 
-#: Points that two series must share before one is said to be so many times the other.
+#: Number of points that two series must share before their ratio is stated.
 ENOUGH_SHARED = 2
 
 
@@ -31,14 +31,14 @@ def summarise(chart: Chart, table: Table) -> str:
 
     def place(row: Mapping[str, Cell]) -> str:
         at = [
-            f"{title} {_spell(x, unit)}" for name, title, unit in across if isinstance(x := row.get(name), int | float)
+            f"{title} {_text(x, unit)}" for name, title, unit in across if isinstance(x := row.get(name), int | float)
         ]
         return ", ".join(filter(None, [label_of(row, meta["others"]), *at]))
 
     ends = []
     for number, row in (min(known, key=itemgetter(0)), max(known, key=itemgetter(0))):
         where = ", ".join(filter(None, [label_of(row, meta["series"]), place(row)]))
-        ends.append(_spell(number, unit) + (f" ({where})" if where else ""))
+        ends.append(_text(number, unit) + (f" ({where})" if where else ""))
     points: dict[str, dict[str, float]] = defaultdict(dict)
     for number, row in known:
         points[place(row)][label_of(row, meta["series"])] = number
@@ -63,5 +63,5 @@ def _compare(points: dict[str, dict[str, float]]) -> str:
     return f" {one} is {ratio} times {other} {of}."
 
 
-def _spell(value: float, unit: str) -> str:
+def _text(value: float, unit: str) -> str:
     return f"{100 * value:.3g} %" if unit == "%" else quantity(value, unit)

@@ -287,7 +287,7 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
     groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`].  points: lists of
-    [point, precision]; metrics of one benchmark have the same points, which are spelled once.
+    [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []

@@ -25,9 +25,9 @@ from hpml_plugins.report.site.regressions import THRESHOLD, Change, MeasuredSeri
 MOST_ROWS, MOST_CHANGES = 8, 3
 #: How many of the readings before the newest say what was usual.
 USUAL = 5
-#: A machine is stale when so many commits, or days, lie between its newest commit and the newest of all.
+#: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
 STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point is no longer measured when none of so many newest commits of the machine has it.
+#: A point counts as no longer measured if none of the machine's newest commits, as many as this, has it.
 NEWEST_COMMITS = 5
 #: Verdict → words. Every headline metric is a rate or a time.
 WORDS = {
@@ -220,10 +220,10 @@ def compare_rows(rows: Sequence[HeadlineRow], base: int, other: int) -> dict[int
     shared = [number for number, row in enumerate(rows) if base in row.newest and other in row.newest]
     asked = [(rows[n].newest[base].readings, rows[n].newest[other].readings, rows[n].metric.metric) for n in shared]
     judged = zip(shared, asked, compare_values(asked), strict=True)
-    return {number: _spell(found, a[name], b[name]) for number, (a, b, name), found in judged}
+    return {number: _describe_verdict(found, a[name], b[name]) for number, (a, b, name), found in judged}
 
 
-def _spell(found: Difference, base: MeasuredValue, other: MeasuredValue) -> list[str]:
+def _describe_verdict(found: Difference, base: MeasuredValue, other: MeasuredValue) -> list[str]:
     """Above 1 is better, whichever direction is."""
     letter, ratio = found.verdict[0].lower(), found.times
     if ratio is None:

@@ -580,8 +580,8 @@ def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
         }""",
         [times, letters],
     )
-    spelled = [words[letter].format(display.times(each)) for each, letter in zip(times, letters, strict=True)]
-    assert shown == [*spelled, "? different problems"]
+    expected = [words[letter].format(display.times(each)) for each, letter in zip(times, letters, strict=True)]
+    assert shown == [*expected, "? different problems"]
 
 
 def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:
