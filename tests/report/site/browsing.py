@@ -98,13 +98,18 @@ def _watch(site: Site) -> None:
         if response.status >= 400:
             site.troubles.append(f"{response.status}: {response.url}")
 
+    def failed(request: Any) -> None:
+        # Leaving a page cancels what it still loads, the icon mostly: that is no fault of the page.
+        if request.failure != "net::ERR_ABORTED":
+            site.troubles.append(f"failed: {request.url} ({request.failure})")
+
     def said(message: Any) -> None:
         if message.type == "error":
             site.troubles.append(f"console: {message.text}")
 
     site.tab.route("**/*", route)
     site.tab.on("response", answered)
-    site.tab.on("requestfailed", lambda request: site.troubles.append(f"failed: {request.url}"))
+    site.tab.on("requestfailed", failed)
     site.tab.on("pageerror", lambda error: site.troubles.append(f"error: {error}"))
     site.tab.on("console", said)
     site.tab.on("dialog", lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
