@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -29,8 +30,19 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.ranks.group import Backend, Launcher
 
 T = TypeVar("T")
-#: Told of progress: a text, and the share that is done where known.
+#: Receives progress: a text, and the share that is done where known.
 Progress = Callable[[str, float | None], None]
+
+
+@dataclass
+class Collected:
+    """What a Bench collects for the Record; the fields are the Record's."""
+
+    checks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
+    work: dict[str, DeclaredWork] = field(default_factory=dict)
 
 
 class Bench:
@@ -40,6 +52,7 @@ class Bench:
     facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
     the point will be ended, s of the monotonic clock.  telemetry: of the point's GPUs, None where nobody watches them.
     shared: a folder of the point that its rounds share, None where there is one round.  starts_ranks: False on a rank.
+    collected: what goes into the Record beside the metrics.
     """
 
     def __init__(
@@ -66,11 +79,7 @@ class Bench:
         self.telemetry = telemetry
         self._shared = shared
         self._starts_ranks = starts_ranks
-        self.checks: list[str] = []
-        self.warnings: list[str] = []
-        self.attached: dict[str, Series] = {}
-        self.used_data: dict[str, dict[str, str | float]] = {}
-        self.declared_work: dict[str, DeclaredWork] = {}
+        self.collected = Collected()
         self.corrupt: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
@@ -115,7 +124,7 @@ class Bench:
 
             samples = time_on_cpu(step, plan)
         if not quiet:
-            self.warnings += remarks(samples, plan, name)
+            self.collected.warnings += remarks(samples, plan, name)
         return samples
 
     def time_alternately(
@@ -183,14 +192,14 @@ class Bench:
         flop: operations, 2 a multiply-add, on all GPUs of the point.  bytes: read from and written to their memory.
         dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step looks for the machine's highest rate.
         """
-        self.declared_work[of] = DeclaredWork(flop, bytes, str(dtype).removeprefix("torch."), self.gpus, roof)
+        self.collected.work[of] = DeclaredWork(flop, bytes, str(dtype).removeprefix("torch."), self.gpus, roof)
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
         """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.
 
         samples: their info may say why sampling `stopped`.  name: what warnings call them.
         """
-        self.warnings += remarks(samples, self.plan, name)
+        self.collected.warnings += remarks(samples, self.plan, name)
 
     def ranks(
         self,
@@ -239,7 +248,7 @@ class Bench:
         """
         if not ok:
             raise CheckFailed(f"check failed: {message}")
-        self.checks.append(message)
+        self.collected.checks.append(message)
 
     def result(self, value: T) -> T:
         """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then fail.
@@ -275,7 +284,7 @@ class Bench:
 
     def warn(self, text: str) -> None:
         """Put a warning into the Record: the number stands, but a reader should know this."""
-        self.warnings.append(text)
+        self.collected.warnings.append(text)
 
     def series(
         self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
@@ -293,7 +302,7 @@ class Bench:
             for column, values in columns.items()
         }
         try:
-            self.attached[name] = Series(plain, dict(units or {}))
+            self.collected.series[name] = Series(plain, dict(units or {}))
         except ValueError as error:
             raise DefinitionError(f"series {name!r}: {error}") from None
 
@@ -320,7 +329,7 @@ class Bench:
         loaded = available_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
             loaded = loaded.take(train, test, seed)
-        self.used_data[name] = loaded.facts()
+        self.collected.data[name] = loaded.facts()
         return loaded
 
     def progress(self, text: str, share: float | None = None) -> None:

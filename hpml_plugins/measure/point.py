@@ -124,7 +124,7 @@ def _measure_here(
     reason = ""
     try:
         returned = benchmark.measure(bench, **params)
-        metrics, status = to_metrics(benchmark, returned, bench.declared_work), "ok"
+        metrics, status = to_metrics(benchmark, returned, bench.collected.work), "ok"
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except HpmlError as error:
@@ -138,12 +138,8 @@ def _measure_here(
         status=status,
         reason=reason,
         metrics=metrics,
-        series=bench.attached,
-        checks=bench.checks,
-        warnings=bench.warnings,
         packages=package_versions(),
-        data=bench.used_data,
-        work=bench.declared_work,
+        **vars(bench.collected),
     )
     send(msgspec.json.encode(record))
 

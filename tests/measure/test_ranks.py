@@ -73,7 +73,7 @@ def test_ranks_compute_together_and_return_what_they_found(count: int, node: Nod
         # 10 + 11 = 21, 10 + 11 + 12 + 13 = 46
         bench.check([one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}")
         bench.check([one["index"] for one in given] == list(range(count)), "ranks out of order")
-        bench.check(bench.declared_work["time"].bytes == 8, "the work is not the first rank's")
+        bench.check(bench.collected.work["time"].bytes == 8, "the work is not the first rank's")
         bench.check(all(one["gathered"] == list(range(count)) for one in given), "not gathered")
         bench.check(all(one["shared"] == "of 0" for one in given), "not shared")
         bench.check([one["world"] for one in given] == [(str(i), str(count)) for i in range(count)], "environment")

@@ -124,10 +124,10 @@ def test_a_layer_is_measured_on_the_cpu(node: Node) -> None:
     params: dict[str, Any] = {"layer": "maxpool", "mode": "forward", "batch": 8}
     bench = Bench(node, params, plan=SHORT)
     measured = LAYERS_CPU.measure(bench, **params)
-    assert bench.checks == ["output or gradients differ from float64"]
+    assert bench.collected.checks == ["output or gradients differ from float64"]
     # 8 · 3 · 112 · 112 results of 4 bytes, and as many places of 8 bytes
     assert measured["memory"] == 8 * 3 * 112 * 112 * 12
-    assert "power" not in bench.attached
+    assert "power" not in bench.collected.series
 
 
 def test_a_layer_too_large_for_the_memory_is_skipped(node: Node) -> None:
@@ -159,7 +159,7 @@ def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
     params: dict[str, Any] = {"mode": "forward", "inplace": True, "batch": 1, "side": 32}
     bench = Bench(node, params, plan=SHORT)
     measured = SWAP_CPU.measure(bench, **params)
-    assert "the orders' outputs are not the same bit for bit" in bench.checks
+    assert "the orders' outputs are not the same bit for bit" in bench.collected.checks
     metrics = to_metrics(SWAP_CPU, measured)
     # at least the first two convolutions' results, 64 · 32 · 32 numbers of 4 bytes each
     assert min(metrics["memory"].median, metrics["swapped_memory"].median) >= 2 * 64 * 32 * 32 * 4
@@ -245,5 +245,10 @@ def test_the_energy_of_a_layer_comes_with_its_power_and_the_idle_part(
     monkeypatch.setattr(Bench, "energy", lambda bench, step: found)
     bench = Bench(gpu_node, {}, gpus=1)
     assert measure_energy(bench, lambda: None) == found
-    assert bench.attached["power"].columns == {"power": [500.0], "energy": [0.6], "calls": [2000.0], "time": [2.4]}
+    assert bench.collected.series["power"].columns == {
+        "power": [500.0],
+        "energy": [0.6],
+        "calls": [2000.0],
+        "time": [2.4],
+    }
     assert measure_energy(Bench(gpu_node, {}), lambda: None) is None  # on the CPU

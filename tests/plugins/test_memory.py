@@ -182,7 +182,7 @@ def test_a_training_step_of_resnet18_has_its_parameters_four_times(node: Node) -
     # 3 · 224 · 224 · 4 + 8 bytes are the image and its class; 20 batch norms keep 2 · 4800 numbers and 20 counts
     assert value["other"] == 602_112 + 8 + 2 * 4800 * 4 + 20 * 8
     assert value["total"] == pytest.approx(value["parameter_size"] * value["ratio"])
-    assert "saved tensors differ from those found in the graph" in bench.checks
+    assert "saved tensors differ from those found in the graph" in bench.collected.checks
 
 
 # Stacking
@@ -206,7 +206,7 @@ def test_a_stack_grows_and_shrinks_and_keeps_its_shape(node: Node) -> None:
     assert stack.forward(images).shape == images.shape
     bench = Bench(node, {})
     check_against_float64(bench, stack, images)
-    assert bench.checks == ["the layers' output differs from float64"]
+    assert bench.collected.checks == ["the layers' output differs from float64"]
 
 
 def test_an_activation_of_the_stack_is_as_large_as_its_shape_says() -> None:

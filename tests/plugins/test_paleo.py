@@ -90,7 +90,7 @@ def vgg16() -> Any:
 
 
 def columns_of(bench: Bench, series: str) -> dict[str, list[Any]]:
-    return bench.attached[series].columns
+    return bench.collected.series[series].columns
 
 
 def test_the_hooks_offer_three_benchmarks_and_five_figures() -> None:
@@ -224,7 +224,7 @@ def test_types_without_a_published_peak_are_named(node: Node) -> None:
     bench = Bench(node, {})
     with pytest.raises(Skipped):
         PREDICT.measure(bench, model="alexnet", dtype="bfloat16")
-    (warning,) = bench.warnings
+    (warning,) = bench.collected.warnings
     assert warning.startswith("left out, no published bfloat16 peak: Tesla K80, P100 SXM2")
 
 
@@ -249,8 +249,8 @@ def test_a_model_is_measured_whole_and_by_layer(nets: str, node: Node) -> None:
     training_flop = 3 * forward_flop - 2 * 27_648
     rates = [training_flop / seconds for seconds in values["training"].values]
     assert values["training_rate"].values == pytest.approx(rates)
-    assert any("no published peak of a CPU" in warning for warning in bench.warnings)
-    assert len(bench.checks) == 3
+    assert any("no published peak of a CPU" in warning for warning in bench.collected.warnings)
+    assert len(bench.collected.checks) == 3
 
 
 def test_taking_apart_does_not_change_what_comes_out(nets: str, node: Node) -> None:
@@ -317,7 +317,7 @@ def test_a_card_without_a_published_peak_is_said(gpu_node: Node, node: Node) -> 
         card = msgspec.structs.replace(gpu_node.gpus[0], name=name)
         bench = Bench(msgspec.structs.replace(gpu_node, gpus=(card,)), {}, gpus=1)
         measure.warn_of_unknown_peak(bench, dtype)
-        return bench.warnings
+        return bench.collected.warnings
 
     assert said("NVIDIA H200", "float64") == []
     assert said("Tesla V100-SXM2-16GB", "tf32") == [

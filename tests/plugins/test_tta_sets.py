@@ -72,7 +72,7 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     assert found["epoch_time"].values == (0.375, 0.4375, 2.125)  # type: ignore[union-attr]
     assert found["setup"] == 7.0
     assert found["energy"] is None  # no counter told
-    assert bench.warnings == ["1 of 3 runs missed the target; times are of the others"]
+    assert bench.collected.warnings == ["1 of 3 runs missed the target; times are of the others"]
 
 
 def test_the_energy_is_that_of_the_runs_that_count_with_their_mean_power(node: Node) -> None:
@@ -331,18 +331,18 @@ def test_the_record_says_which_pictures_were_used(
     monkeypatch.setenv(out_of_distribution.OWN, str(tmp_path))
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    first = bench.used_data["own images"]
-    assert first["test"] == 1 and bench.warnings == []
+    first = bench.collected.data["own images"]
+    assert first["test"] == 1 and bench.collected.warnings == []
     Image.new("L", (8, 8), 9).save(tmp_path / "5" / "a.png")
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert bench.used_data["own images"]["fingerprint"] != first["fingerprint"]
+    assert bench.collected.data["own images"]["fingerprint"] != first["fingerprint"]
 
 
 def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert len(bench.warnings) == 1 and "No such file or directory" in bench.warnings[0]
+    assert len(bench.collected.warnings) == 1 and "No such file or directory" in bench.collected.warnings[0]
 
 
 # -- pages

@@ -81,9 +81,9 @@ def test_the_point_of_the_program_is_measured(node: Node, tmp_path: Path, monkey
     bench = Bench(node, {}, plan=SHORT, seed=3)
     given = VECADD_CPU.measure(bench, millions=1, implementation="cpp")
     assert len(given["time"]) >= 3
-    bandwidth = to_metrics(VECADD_CPU, given, bench.declared_work)["bandwidth"].samples
+    bandwidth = to_metrics(VECADD_CPU, given, bench.collected.work)["bandwidth"].samples
     assert bandwidth == [12e6 / seconds for seconds in given["time"].values]
-    assert bench.checks == ["sum differs from NumPy's"]
+    assert bench.collected.checks == ["sum differs from NumPy's"]
     assert given["time"].info["flags"] == "-O3 -std=c++17"
 
 

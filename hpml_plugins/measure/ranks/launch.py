@@ -217,15 +217,16 @@ def _no_result(index: int, output: str) -> HpmlError:
 
 def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
     """Put what the ranks checked, warned of and attached into the bench: once what all say, else by rank."""
-    for index, result in enumerate(results):
-        bench.checks += [check for check in dict.fromkeys(result.checks) if check not in bench.checks]
-        for text in result.warnings:
-            everywhere = all(text in other.warnings for other in results)
-            warning = text if everywhere or index == 0 else f"rank {index}: {text}"
-            bench.warnings += [warning] * (warning not in bench.warnings)
-        bench.used_data |= result.data
-        bench.declared_work = result.work | bench.declared_work  # of several ranks the first one's
-        bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
+    point = bench.collected
+    for index, rank in enumerate(result.collected for result in results):
+        point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
+        for text in rank.warnings:
+            on_all = all(text in other.collected.warnings for other in results)
+            warning = text if on_all or index == 0 else f"rank {index}: {text}"
+            point.warnings += [warning] * (warning not in point.warnings)
+        point.data |= rank.data
+        point.work = rank.work | point.work  # of several ranks the first one's
+        point.series |= {name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()}
     return [result.value for result in results]
 
 

@@ -57,9 +57,8 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     rank = Rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
-            value, bench = function(rank, *args), rank.bench
-            of_bench = bench.checks, bench.warnings, bench.attached, bench.used_data, bench.declared_work
-            group.leave(index, RankResult(value, None, *of_bench))
+            value = function(rank, *args)
+            group.leave(index, RankResult(value, collected=rank.bench.collected))
         end_compilers()
     except BaseException as error:
         group.leave(index, RankResult(error=_error(index, error)))
