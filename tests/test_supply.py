@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import licences
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from support import ROOT
+from support import ROOT, closure, link_packages
 
 PINS = ROOT / "constraints.txt"
 
@@ -29,7 +30,7 @@ def test_every_requirement_is_pinned_within_what_it_asks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = dict(line.split("==") for line in PINS.read_text().splitlines() if "==" in line)
     asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
-    for each in map(Requirement, asked):
+    for each in (each for each in map(Requirement, asked) if each.name != project["name"]):
         assert each.specifier.contains(pins[canonicalize_name(each.name)]), each
 
 
@@ -49,6 +50,39 @@ def test_a_package_without_a_licence_is_named(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "pins.txt").write_text("said_nothing==1.0\nsaid_unknown==1.0\nsaid_mit==1.0\n")
     assert [licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")] == ["", "", "MIT"]
     assert licences.main(tmp_path / "pins.txt") == 1
+
+
+#: Commands that measure nothing, run one after the other by one process.
+LIGHT = """
+import sys
+from hpml_plugins.cli import group
+for line in sys.argv[1:]:
+    group.main(line.split(), standalone_mode=False)
+"""
+
+
+def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Path) -> None:
+    """With no package installed but the dependencies of pyproject.toml outside the extras, and those of them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    site = tmp_path / "site"
+    site.mkdir()
+    link_packages(closure(Requirement(text).name for text in project["dependencies"]), site)
+    missing = ("torch", "torchvision", "numba", "fvcore", "torchao", "nvmath", "sklearn", "triton")
+    assert not [name for name in missing if (site / name).exists()]
+    (site / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
+
+    for name in ("registry.yaml", "asv.conf.json", "benchmarks", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    machine = "h100-80gb-hbm3-x1"
+    shutil.copytree(ROOT / "results" / machine, tmp_path / "stored" / machine)
+    shutil.copy(ROOT / "results" / "benchmarks.json", tmp_path / "stored")
+    lines = ("list", "merge stored", f"compare {machine} {machine}", "table tta", "publish --results results")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(site), "COLUMNS": "100"}
+    command = [sys.executable, "-S", "-c", LIGHT, *lines]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert "needs module torch (pip install torch)" in done.stdout
+    assert (tmp_path / "html" / "plugin-tta.html").exists()
 
 
 @pytest.mark.slow

@@ -101,7 +101,8 @@ class PackageRequest:
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
-    What [tool.hpml] says nodes do without is left out. extra: more requirements, which may name torch itself.
+    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not need are left out.
+    extra: more requirements, which may name torch itself.
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
     path = root / "pyproject.toml"
@@ -115,9 +116,11 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
     if not needed.contains(node.python, prereleases=True):
         raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
-    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
+    settings, extras = table.get("tool", {}).get("hpml", {}), project.get("optional-dependencies", {})
+    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
+    benchmarks = [text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())]
     # the node environment builds each commit with pip, which a node's Python may lack
-    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), "pip")]
+    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), *benchmarks, "pip")]
     required = [(canonicalize_name(each.name), each) for each in own]
     asked = [(canonicalize_name(each.name), each) for each in (_requirement(text, "--with") for text in extra)]
     given = set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}

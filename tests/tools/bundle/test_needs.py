@@ -20,9 +20,14 @@ from hpml_plugins.tools.bundle.packages import (
 PROJECT = """
     [project]
     requires-python = ">=3.11"
-    dependencies = ["asv>=0.6", "torch>=2.11", "numpy>=2.1,<2.5", "click>=8", "Drawing.Only==1"]
+    dependencies = ["asv>=0.6", "numpy>=2.1,<2.5", "Drawing.Only==1"]
+
+    [project.optional-dependencies]
+    benchmarks = ["torch>=2.11", "click>=8"]
+    drawing = ["pictures>=1"]
 
     [tool.hpml]
+    extras-on-nodes = ["benchmarks"]
     not-on-nodes = ["drawing-only"]
 """
 PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
