@@ -22,12 +22,14 @@ _CLUSTER = click.option(
 @click.command("submit")
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @_CLUSTER
-@click.option("--commits", default="", metavar="NEW|ALL|RANGE", help="Which; default: the newest of each branch.")
+@click.option(
+    "--commits", default="", metavar="NEW|ALL|RANGE", help="Commits to measure; default: the newest of each branch."
+)
 @click.option("--profile", default="", help="Only the points of this profile.")
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
 @click.option("--skip-existing", is_flag=True, help="Continue after a job that was cancelled or lost: keep its points.")
 @click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask, although no TARGET is named.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def submit(
     settings: Settings,
@@ -40,10 +42,10 @@ def submit(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Measure on each TARGET of cluster.yaml: one Slurm job runs `asv run` there.
+    """Measure on each TARGET of cluster.yaml through Slurm, or here.
 
-    Without a TARGET it says what it would measure, on all of them, and asks first. Without a cluster.yaml it measures
-    here, in this terminal, until it is interrupted. A job that meets its time limit, or whose node is preempted or
+    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would measure on all of them, and
+    asks first. Without a cluster.yaml it measures here, in this terminal, until it is done or interrupted. A job that meets its time limit, or whose node is preempted or
     fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
     """
     from hpml_plugins.asv import read_configuration
@@ -113,7 +115,10 @@ def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: P
 def jobs(
     settings: Settings, names: tuple[str, ...], file: Path | None, lines: int, cancelling: bool, as_json: bool
 ) -> int:
-    """Show each job's state, progress, and the reason where it failed or waits. Exit status 1 when one failed."""
+    """Show the state of submitted jobs.
+
+    Shows progress too, and the reason where a job failed or waits. Exit status 1 when one failed.
+    """
     from hpml_plugins.errors import UsageError
     from hpml_plugins.tools.cluster.config import find_cluster
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
