@@ -103,9 +103,10 @@ def compare(
 ) -> int:
     """Compare the Records of B with those of A.
 
-    A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the
-    number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another
-    card. Benchmarks whose version, and metrics whose unit or direction, differ between the sides are not compared.
+    A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
+    of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME
+    is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another card. Benchmarks whose
+    version, and metrics whose unit or direction, differ between the sides are not compared.
     """
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes

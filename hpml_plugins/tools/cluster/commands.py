@@ -44,9 +44,10 @@ def submit(
 ) -> int:
     """Measure on each TARGET of cluster.yaml through Slurm, or here.
 
-    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would measure on all of them, and
-    asks first. Without a cluster.yaml it measures here, in this terminal, until it is done or interrupted. A job that meets its time limit, or whose node is preempted or
-    fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
+    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would measure on all of
+    them, and asks first. Without a cluster.yaml it measures here, in this terminal, until it is done or
+    interrupted. A job that meets its time limit, or whose node is preempted or fails, is restarted and continues
+    where it stopped. Watch with `hpml jobs`.
     """
     from hpml_plugins.asv import read_configuration
     from hpml_plugins.errors import UsageError
