@@ -132,8 +132,8 @@ def compare(
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
     print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
-    if told := notes(found, refused):
-        print("", *(f"- {note}" if form == "markdown" else note for note in told), sep="\n")
+    if remarks := notes(found, refused):
+        print("", *(f"- {note}" if form == "markdown" else note for note in remarks), sep="\n")
     if confounders := list_confounders(found):
         bullet = "- " if form == "markdown" else "  "
         print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")

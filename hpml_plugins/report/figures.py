@@ -50,7 +50,7 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
             raise HpmlError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
         if strangers := [each for each in figure.benchmarks if each not in own]:
             raise HpmlError(
-                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is none of its "
+                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is not one of its "
                 f"benchmarks ({', '.join(sorted(own))})",
                 plugin.where,
             )

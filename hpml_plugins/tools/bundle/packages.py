@@ -69,7 +69,10 @@ def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
     """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without `==VERSION`."""
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
     if not re.fullmatch(r"3\.\d+", python) or not found:
-        raise UsageError(f"{python!r} on {platform!r} is no node; for example --python 3.12 --platform {EXAMPLE}")
+        raise UsageError(
+            f"{python!r} on {platform!r} is not the Python and platform of a node; "
+            f"for example --python 3.12 --platform {EXAMPLE}"
+        )
     packages = {str(canonicalize_name(name)): version for name, _, version in (one.partition("==") for one in has)}
     abi = f"cp{python.replace('.', '')}"
     return _usable(NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), "")
@@ -79,7 +82,7 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
         raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
     if not re.fullmatch(r"cp\d+", node.abi):
-        raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
+        raise UsageError(f"the node's Python is {node.abi}; packages are built for standard CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
         platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
@@ -170,14 +173,14 @@ def _requirement(text: str, where: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise UsageError(f"{text!r} is no requirement: {error}", where) from None
+        raise UsageError(f"{text!r} is not a valid requirement: {error}", where) from None
 
 
 def _is_version(text: str) -> bool:
     try:
         Version(text)
     except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
-        return False  # Debian's 0.23ubuntu1, or not told
+        return False  # Debian's 0.23ubuntu1, or unknown
     return True
 
 
@@ -221,7 +224,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if not found:
-        raise UsageError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
+        raise UsageError("uv is not installed; it resolves the node's packages: python3 -m pip install uv")
     return found
 
 

@@ -80,7 +80,7 @@ def submit(
 
 
 def _confirm() -> bool:
-    """Ask whether to go on. Raises UsageError where nobody can answer."""
+    """Ask whether to go on. Raises UsageError without a terminal."""
     from hpml_plugins.errors import UsageError
 
     if not sys.stdin.isatty():

@@ -99,7 +99,7 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
         write_file(folder, replace(order, problem=problem))
-        raise UsageError(f"target {target.name!r} was not taken: {problem}") from None
+        raise UsageError(f"target {target.name!r} was refused: {problem}") from None
     write_file(folder, replace(order, id=job.job_id))
     return folder, job
 

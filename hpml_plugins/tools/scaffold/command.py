@@ -31,7 +31,7 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
         raise UsageError(f"{name!r} cannot name a plugin; use lower-case letters, digits and _, such as 'row_sum'")
     target = folder / (f"{name}.py" if single_file else f"hpml-{name.replace('_', '-')}")
     if target.exists():
-        raise UsageError(f"{target} is there already; remove it or choose another name")
+        raise UsageError(f"{target} already exists; remove it or choose another name")
     files = {"": "benchmark.py.jinja"} if single_file else _PACKAGE
     templates = Environment(loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined)
     for place, template in files.items():

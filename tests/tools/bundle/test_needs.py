@@ -92,7 +92,7 @@ def test_a_vendors_build_of_a_release_counts_as_the_release(project: Path) -> No
 def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
         request_packages(tmp_path / "nowhere", node_with())
-    with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
+    with pytest.raises(UsageError, match="--with: 'a b c' is not a valid requirement"):
         request_packages(project, node_with(torch="2.11.0"), ["a b c"])
 
 

@@ -103,7 +103,7 @@ def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_si
     )
     done = slurm_site.hpml("submit", "--yes")
     assert done.returncode == 1
-    assert "target 'wrong' was not taken" in done.stderr and "invalid partition" in done.stderr
+    assert "target 'wrong' was refused" in done.stderr and "invalid partition" in done.stderr
     found = wait_for_state(slurm_site, "broken", "failed")
     assert "it never started asv; see its log" in found["reason"]
     assert jobs(slurm_site)["wrong"]["state"] == "failed"
