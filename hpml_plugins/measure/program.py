@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.errors import DefinitionError, HpmlError, one_line
 from hpml_plugins.measure.sampling import sample, summarise, warm_up
-from hpml_plugins.model.program_output import ProgramOutput, shorten
+from hpml_plugins.model.program_output import ProgramOutput
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
@@ -67,5 +67,7 @@ def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
     if done.returncode:
         number = done.returncode
         how = f"ended with status {number}" if number > 0 else f"was ended by {signal.Signals(-number).name}"
-        raise HpmlError(f"{shlex.join(words)} {how}: {shorten((done.stderr or done.stdout)[-300:])}")
+        raise HpmlError(
+            f"{shlex.join(words)} {how}: {one_line((done.stderr or done.stdout)[-300:]) or 'it printed nothing'}"
+        )
     return done.stdout, done.stderr

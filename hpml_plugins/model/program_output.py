@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.errors import DefinitionError, HpmlError, one_line
 from hpml_plugins.model.units import unit
 
 
@@ -45,28 +45,15 @@ class ProgramOutput:
 
         printed, errors: the program's standard output and standard error.
         """
-        if self.pattern:
-            matches = (re.search(self.pattern, text, re.MULTILINE) for text in (printed, errors))
-            if not (match := next(filter(None, matches), None)):
-                raise HpmlError(f"pattern {self.pattern!r} matches nothing in its output: {shorten(printed or errors)}")
-            found: Any = match[1]
-        else:
-            keys = (self.json,) if isinstance(self.json, str) else self.json
-            try:
-                found = json.loads(printed)
-                for key in keys:
-                    found = found[key]
-            except json.JSONDecodeError as error:
-                raise HpmlError(f"its output is not JSON ({error}): {shorten(printed)}") from None
-            except (KeyError, IndexError, TypeError):
-                raise HpmlError(f"its JSON has no {list(keys)}: {shorten(printed)}") from None
         try:
+            if self.pattern:
+                matches = (re.search(self.pattern, text, re.MULTILINE) for text in (printed, errors))
+                found: Any = next(match[1] for match in matches if match)
+            else:
+                found = json.loads(printed)
+                for key in (self.json,) if isinstance(self.json, str) else self.json:
+                    found = found[key]
             return float(found) * self.scale
-        except (TypeError, ValueError):
-            raise HpmlError(f"{found!r} in its output is not a number") from None
-
-
-def shorten(text: str) -> str:
-    """The beginning of a program's output, on one line, for an error."""
-    text = " ".join(text.split())
-    return repr(text if len(text) <= 200 else text[:200] + "…") if text else "nothing"
+        except (StopIteration, LookupError, TypeError, ValueError):
+            where = f"pattern {self.pattern!r} finds" if self.pattern else f"keys {self.json!r} lead to"
+            raise HpmlError(f"{where} no number in its output: {one_line(printed or errors)[:200]!r}") from None

@@ -25,9 +25,7 @@ def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
             (benchmark.name,),
             lambda records, name=metric.name: _tabulate(records, name),  # type: ignore[misc]
             _chart(benchmark, metric),
-            " ".join(
-                [*filter(None, [description and f"{description}.", better]), "Intervals: 95 %, of the run itself."]
-            ),
+            " ".join(filter(None, [description and f"{description}.", better])),
         )
 
 

@@ -16,7 +16,7 @@ def test_what_it_printed_is_read():
 
 
 def test_another_output_is_refused():
-    with pytest.raises(HpmlError, match='matches nothing in its output: "Doing sha256'):
+    with pytest.raises(HpmlError, match='finds no number in its output: "Doing sha256'):
         OUTPUTS["throughput"].read("Doing sha256 for 1s: 39674 sha256's in 1.00s")
 
 
