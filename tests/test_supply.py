@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -99,3 +100,32 @@ def test_the_pins_fit_together_and_are_what_one_command_writes(tmp_path: Path) -
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
     assert again.read_text() == PINS.read_text()
+
+
+@pytest.mark.parametrize(("wanted", "answer", "installs"), [
+    ("no", "", False), ("yes", "", True), ("ask", "n\n", False), ("ask", "y\n", True), ("ask", "", True),
+])  # fmt: skip
+def test_system_wide_packages_are_named_and_may_be_refused(
+    tmp_path: Path, wanted: str, answer: str, installs: bool
+) -> None:
+    """With an apt-get that notes what it is asked for, by root. answer: what is typed on a terminal, "" without one."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "cat"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    for name, does in (("id", "echo 0"), ("apt-get", f"echo $@ >> {tmp_path}/asked")):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    (tmp_path / ".tools").mkdir()
+    (tmp_path / ".tools" / "axe.min.js").touch()
+    terminal, stdin = pty.openpty()
+    os.write(terminal, answer.encode())
+    done = subprocess.run(
+        ["/bin/sh", str(ROOT / "tests" / "get-tools.sh"), "/bin/false", wanted],
+        cwd=tmp_path, env={"PATH": str(programs)}, stdin=stdin if answer else subprocess.DEVNULL,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    asked = tmp_path / "asked"
+    assert (asked.exists() and "openmpi-bin" in asked.read_text()) == installs
+    assert ("installed system-wide" in done.stdout) == (wanted != "no")
+    assert "NO SLURM: the tests on a real Slurm will be skipped." in done.stdout
