@@ -1,6 +1,7 @@
 # The two commands of the README: `make bench` and `make test`. Both make .venv first if need be.
 
 PYTHON ?= python3
+INSTALL ?= ask
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
@@ -8,7 +9,7 @@ STAMP := $(VENV)/installed
 .PHONY: help bench test test-all lint tools pins licences audit clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
-	@echo "make test      lint, types and every test but the slow ones"
+	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
 	@echo "make pins      the newest versions of all packages into constraints.txt"
 	@echo "make licences  the licence of each pinned package"
@@ -44,9 +45,9 @@ test: lint tools
 test-all: lint tools
 	$(BIN)/python -m pytest
 
-# Programs that tests drive and Python packages do not bring. What cannot be had is said, and its tests are skipped.
+# Programs that tests need and Python packages do not provide, as system-wide Debian packages. INSTALL: ask, yes or no.
 tools: $(STAMP)
-	@sh tests/get-tools.sh $(BIN)/python
+	@sh tests/get-tools.sh $(BIN)/python $(INSTALL)
 
 # The next `make test` installs them and says what they break.
 pins: $(STAMP)

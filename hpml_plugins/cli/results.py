@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Record
     from hpml_plugins.report.figures import Drawable
 
-_RESULTS = click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+_RESULTS = click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder of results."
+)
 _FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="How to write the tables.",
 )
 
 
@@ -29,7 +36,10 @@ _FORMAT = click.option(
 @_RESULTS
 @click.pass_obj
 def table(settings: Settings, name: str, form: str, results: Path) -> int:
-    """Print the tables of plugin NAME, or of one figure (NAME or PLUGIN.NAME), from the newest Records."""
+    """Print the tables of plugin NAME.
+
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
@@ -46,12 +56,22 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
 
 @click.command()
 @click.argument("name")
-@click.option("--format", "form", type=click.Choice(["svg", "png", "pdf"]), default="png", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["svg", "png", "pdf"]),
+    default="png",
+    show_default=True,
+    help="Type of the files.",
+)
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to.")
 @_RESULTS
 @click.pass_obj
 def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
-    """Draw the charts of plugin NAME, or one of them (NAME or PLUGIN.NAME), from the newest Records."""
+    """Write the charts of plugin NAME as files.
+
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    """
     from hpml_plugins.report.figures import render
 
     found = _find_drawables(settings, name, results)
@@ -81,11 +101,12 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
 def compare(
     settings: Settings, a: str, b: str, form: str, benchmark: str | None, machine: str | None, results: Path
 ) -> int:
-    """Compare B with A, each a machine, a commit (or what git calls it) or an environment, from their Records.
+    """Compare the Records of B with those of A.
 
-    Uses each side's current Record of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the
-    number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another
-    card. Benchmarks whose version, and metrics whose unit or direction, differ between the sides are not compared.
+    A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
+    of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME
+    is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another card. Benchmarks whose
+    version, and metrics whose unit or direction, differ between the sides are not compared.
     """
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes
@@ -111,8 +132,8 @@ def compare(
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
     print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
-    if told := notes(found, refused):
-        print("", *(f"- {note}" if form == "markdown" else note for note in told), sep="\n")
+    if remarks := notes(found, refused):
+        print("", *(f"- {note}" if form == "markdown" else note for note in remarks), sep="\n")
     if confounders := list_confounders(found):
         bullet = "- " if form == "markdown" else "  "
         print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")
@@ -123,7 +144,10 @@ def compare(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_RESULTS
 def export(file: Path, results: Path) -> int:
-    """Write every Record to FILE as Parquet, for DuckDB, pandas and their like. A row is one metric of one Record."""
+    """Write all Records to FILE as Parquet.
+
+    DuckDB, pandas and similar tools read it. A row is one metric of one Record.
+    """
     from hpml_plugins.report.export import write_parquet
 
     print(f"{file}: {write_parquet(_read(results), file)} rows")
@@ -141,7 +165,9 @@ def export(file: Path, results: Path) -> int:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
-    """Add the results of each DIR, a results folder or a project with one: Records, and asv's JSON.
+    """Add the results of each DIR to those of this project.
+
+    DIR is a results folder or a project that has one. Records and asv's JSON files are merged.
 
     The order of the folders does not matter, and merging twice changes nothing. Where two folders have a result for the
     same point, the newer one counts. Exit status 1 when files were skipped because they are damaged or not results.
@@ -181,7 +207,7 @@ def retract(
     dry_run: bool,
     results: Path,
 ) -> int:
-    """Retract a measured Record of benchmark NAME that is known to be wrong.
+    """Retract a Record of benchmark NAME that is known to be wrong.
 
     Its numbers are no longer shown or compared; the history of the point gives the reason. The Record is kept, and a
     line with the reason is appended. A retraction cannot be taken back: measure the point again, for example with

@@ -19,7 +19,10 @@ from hpml_plugins.cli import print_json
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
 @click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
-    """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""
+    """Record this node in ~/.asv-machine.json, with its GPUs.
+
+    `asv run` does the same.
+    """
     from hpml_plugins.asv.run import facets, record_machine
     from hpml_plugins.node import detect_node, machine_name
 
@@ -53,7 +56,7 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
 )
 @click.argument("words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED)
 def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> None:
-    """Write the site: `asv publish`, with its options.
+    """Write the site, as `asv publish` does, with its options.
 
     With --results neither asv.conf.json nor a git repository is needed: commits that the repository lacks are placed by
     their dates.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.meter import Meter
     from hpml_plugins.measure.ranks.group import Backend, Launcher
+    from hpml_plugins.model.program_output import ProgramOutput
 
 T = TypeVar("T")
 #: Receives progress: a text, and the share that is done where known.
@@ -139,6 +140,26 @@ class Bench:
         from hpml_plugins.measure.alternating import time_alternately
 
         return time_alternately(self, steps, seconds, budget)
+
+    def run_program(
+        self,
+        command: Sequence[str],
+        outputs: Mapping[str, ProgramOutput],
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> dict[str, Samples]:
+        """Samples of numbers that an external program prints, one of each output per run.
+
+        The program is run until its duration is stable, then again until the 95 % interval of the first output's median
+        is narrow enough or the budget ends, as `time` samples a step; each output gets the warnings that `time` gives.
+
+        command: the program and its arguments; no shell takes part.  outputs: name → how to find the number.
+        environment: variables for the program beside this process's; it runs in the C locale.
+        Raises HpmlError with the end of its output where it cannot be run, fails or prints something else.
+        """
+        from hpml_plugins.measure.program import run_program
+
+        return run_program(self, command, outputs, environment or {})
 
     def energy(self, step: Callable[[], object]) -> Samples | None:
         """Samples of the energy of one call of `step`, J; None with a warning where no counter tells.

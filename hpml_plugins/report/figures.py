@@ -13,6 +13,7 @@ from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, complete
+from hpml_plugins.report.default_figures import default_figures
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -33,7 +34,10 @@ class Drawable:
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
-    """The figures of a plugin. Raises HpmlError when it raises, or offers what is no Figure."""
+    """The figures of a plugin, then the default ones of its benchmarks that no figure of it shows.
+
+    Raises HpmlError when the plugin raises, or offers what is no Figure.
+    """
     name = plugin.entry.name
     try:
         figures = plugin.offered("hpml_figures", Figure)
@@ -46,12 +50,16 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
             raise HpmlError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
         if strangers := [each for each in figure.benchmarks if each not in own]:
             raise HpmlError(
-                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is none of its "
+                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is not one of its "
                 f"benchmarks ({', '.join(sorted(own))})",
                 plugin.where,
             )
         seen.add(figure.name)
-    return figures
+    shown = {name for figure in figures for name in figure.benchmarks}
+    missing = [
+        each for benchmark in plugin.benchmarks if benchmark.name not in shown for each in default_figures(benchmark)
+    ]
+    return [*figures, *(figure for figure in missing if figure.name not in seen)]
 
 
 def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]) -> Iterator[Drawable]:

@@ -27,8 +27,11 @@ _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 def find_results(folder: Path) -> Path:
-    """The results folder that is meant: the folder itself, or `results` in it. Raises UsageError for neither."""
-    for found in (folder, folder / "results"):
+    """The results folder that is meant: `results` in the folder, or the folder itself. Raises UsageError for neither.
+
+    A project comes first: its published `html` has files of Records too.
+    """
+    for found in (folder / "results", folder):
         machines = any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl"))
         if machines or (found / DECLARATIONS).is_file():
             return found

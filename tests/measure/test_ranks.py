@@ -177,7 +177,7 @@ def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
 
 def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
     record = point(node, returns_what_does_not_pickle)
-    assert record.reason.startswith("rank 1: what the function of the ranks returned does not pickle: ")
+    assert record.reason.startswith("rank 1: the return value of the ranks' function cannot be pickled: ")
 
 
 def skips(rank: Rank) -> None:

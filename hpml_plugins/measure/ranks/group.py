@@ -78,5 +78,5 @@ class RankGroup:
         try:
             content = pickle.dumps(result)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
+            raise HpmlError(f"the return value of the ranks' function cannot be pickled: {describe(error)}") from error
         atomic_write(self.file("result", index), content, durable=False)

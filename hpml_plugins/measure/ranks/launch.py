@@ -81,13 +81,13 @@ def run_ranks(
 def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
     """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no such launcher."""
     if count < 1:
-        raise UsageError(f"{count} ranks cannot be started; at least one")
+        raise UsageError(f"{count} ranks cannot be started; start at least one")
     if launcher == "mpi" and nodes > 1:
-        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+        raise UsageError("mpirun starts ranks on one node only; leave out nodes or launcher")
     if launcher == "mpi" and (reason := launchers.why_no_mpi()):
         bench.skip(reason)
     if count % nodes:
-        raise UsageError(f"{count} ranks cannot be shared out evenly to {nodes} nodes")
+        raise UsageError(f"{count} ranks cannot be divided evenly among {nodes} nodes")
     if nodes > bench.nodes:
         raise UsageError(f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`")
     if backend == "nccl" and bench.gpus < count // nodes:

@@ -31,7 +31,9 @@ def command(
     extra: tuple[str, ...],
     output: Path,
 ) -> int:
-    """Make one file for a node without a network: packages it lacks, the repository with its history, an installer.
+    """Make one file for a node without a network.
+
+    It holds the packages that the node lacks, the repository with its history, and an installer.
 
     \b
     hpml bundle --ask | ssh NODE python3 - > node.json

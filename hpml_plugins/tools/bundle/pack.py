@@ -98,13 +98,13 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     if _ask(root, "rev-parse", "--git-dir") is None:
         raise UsageError("not a git repository; results name commits, and asv checks them out", str(root))
     if _ask(root, "rev-parse", "--is-shallow-repository") == "true":
-        raise UsageError("the history is cut off: git fetch --unshallow", str(root))
+        raise UsageError("the repository is a shallow clone; run git fetch --unshallow", str(root))
     own = _ask(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
         if _ask(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}") is None:
             raise UsageError(
-                f"no commit on a branch {name!r} here, which asv.conf.json names; git branch {name} COMMIT makes it",
+                f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT creates it",
                 str(root),
             )
     _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)

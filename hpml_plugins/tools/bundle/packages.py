@@ -69,7 +69,10 @@ def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
     """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without `==VERSION`."""
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
     if not re.fullmatch(r"3\.\d+", python) or not found:
-        raise UsageError(f"{python!r} on {platform!r} is no node; for example --python 3.12 --platform {EXAMPLE}")
+        raise UsageError(
+            f"{python!r} on {platform!r} is not the Python and platform of a node; "
+            f"for example --python 3.12 --platform {EXAMPLE}"
+        )
     packages = {str(canonicalize_name(name)): version for name, _, version in (one.partition("==") for one in has)}
     abi = f"cp{python.replace('.', '')}"
     return _usable(NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), "")
@@ -79,7 +82,7 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
         raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
     if not re.fullmatch(r"cp\d+", node.abi):
-        raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
+        raise UsageError(f"the node's Python is {node.abi}; packages are built for standard CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
         platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
@@ -101,7 +104,8 @@ class PackageRequest:
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
-    What [tool.hpml] says nodes do without is left out. extra: more requirements, which may name torch itself.
+    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not need are left out.
+    extra: more requirements, which may name torch itself.
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
     path = root / "pyproject.toml"
@@ -115,9 +119,11 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
     if not needed.contains(node.python, prereleases=True):
         raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
-    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
+    settings, extras = table.get("tool", {}).get("hpml", {}), project.get("optional-dependencies", {})
+    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
+    benchmarks = [text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())]
     # the node environment builds each commit with pip, which a node's Python may lack
-    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), "pip")]
+    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), *benchmarks, "pip")]
     required = [(canonicalize_name(each.name), each) for each in own]
     asked = [(canonicalize_name(each.name), each) for each in (_requirement(text, "--with") for text in extra)]
     given = set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
@@ -167,14 +173,14 @@ def _requirement(text: str, where: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise UsageError(f"{text!r} is no requirement: {error}", where) from None
+        raise UsageError(f"{text!r} is not a valid requirement: {error}", where) from None
 
 
 def _is_version(text: str) -> bool:
     try:
         Version(text)
     except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
-        return False  # Debian's 0.23ubuntu1, or not told
+        return False  # Debian's 0.23ubuntu1, or unknown
     return True
 
 
@@ -218,7 +224,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if not found:
-        raise UsageError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
+        raise UsageError("uv is not installed; it resolves the node's packages: python3 -m pip install uv")
     return found
 
 

@@ -175,6 +175,10 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
     return replace(benchmark, measure=measure)
 
 
+#: Modules through which a plugin starts a program: `subprocess`, and those of `Bench.run_program`.
+_STARTERS = ("subprocess", *(f"hpml_plugins.measure.{name}" for name in ("program", "sampling", "bench")))
+
+
 @contextlib.contextmanager
 def observing(file: Path, seen: Observed) -> Iterator[None]:
     """Note what the plugin in `file` imports and starts. Imports by `importlib` are not seen.
@@ -201,7 +205,7 @@ def observing(file: Path, seen: Observed) -> Iterator[None]:
         if event != "subprocess.Popen":
             return
         frame = sys._getframe(1)
-        while frame.f_back and frame.f_globals.get("__name__") == "subprocess":
+        while frame.f_back and frame.f_globals.get("__name__") in _STARTERS:
             frame = frame.f_back
         program = str(args[0] or (args[1] or ["?"])[0])
         if is_own(frame.f_globals.get("__file__")) and program != sys.executable:

@@ -25,7 +25,7 @@ from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file,
 SOME_FAILED = 2
 #: s to wait for a machine that another process measures, such as an earlier start of this job that is still ending.
 PATIENCE = 180.0
-#: s to wait for the end that a SIGTERM announces: a job that ends by itself meanwhile is not queued again.
+#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not queued again.
 SIGTERM_WAIT = 600.0
 
 
@@ -57,7 +57,10 @@ class AsvRun:
         attempts = self._report("running")
         try:
             status, reason = self._run(resume=attempts > 1)
-        except (Exception, KeyboardInterrupt) as error:
+        except KeyboardInterrupt:
+            self._report("cancelled", "interrupted; what was measured is kept")
+            raise
+        except Exception as error:
             self._report("stopped", describe(error))
             raise
         if status in (0, SOME_FAILED) and not reason:
@@ -65,7 +68,7 @@ class AsvRun:
             return status
         reason = reason or _ending(status)
         self._report("stopped", reason)
-        if status == -signal.SIGTERM:
+        if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
         raise HpmlError(reason)
 
@@ -74,7 +77,7 @@ class AsvRun:
         from submitit.helpers import DelayedSubmission
 
         self._kill()
-        self._report("stopped", "stopped because its time is nearly up or the node is wanted; it will continue")
+        self._report("paused", "its time is nearly up or the node is wanted for another job; it will continue")
         return DelayedSubmission(type(self)(self.folder, self.machine, self.request))
 
     def command(self, commits: str = COMMITS, *, resume: bool = False) -> list[str]:

@@ -25,8 +25,9 @@ _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"
 _RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
 #: Those of a job that ended by itself, and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
-#: What a job reports of itself: asv runs, has measured everything, or was stopped before that.
-Phase = Literal["running", "done", "stopped"]
+#: What a job reports about itself: asv runs, has measured everything, is paused and will be started again, was
+#: cancelled by the user, or stopped before it was done.
+Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,9 +134,9 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
     if report.phase == "running":
         without_report = f"it ended on {report.host} without a report (killed, or the node died)"
         return ("running", "") if alive else ("lost", without_report)
-    if report.phase == "stopped":
+    if report.phase == "paused":
         return "pending" if alive else "failed", report.reason
-    return "done", report.reason
+    return "failed" if report.phase == "stopped" else report.phase, report.reason
 
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:

@@ -20,11 +20,15 @@ from submitit import LocalExecutor, SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpml_plugins.errors import UsageError, one_line
+from hpml_plugins.registry import EVERYTHING
+from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
 
 NEW, ALL = "NEW", "ALL"
+#: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
+CANCEL_WAIT = 10.0
 
 
 def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]) -> list[str]:
@@ -65,6 +69,17 @@ def measured_commits(results: Path, machine: str) -> set[str]:
     return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
 
 
+def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
+    """What a job would measure, in one line."""
+    title = f"{target.name}  machine {target.machine_name}, {commits} commit{'s' * (commits != 1)}"
+    if not commits:
+        return f"{title}: nothing to do"
+    profile = request.profile or os.environ.get(PROFILE_VARIABLE) or EVERYTHING
+    benchmarks = f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
+    where = "in this terminal, until it is done" if target.executor == "local" else "a Slurm job"
+    return f"{title}, {benchmarks}, profile {profile}: {where}"
+
+
 def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
     """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
     local = target.executor == "local"
@@ -76,8 +91,7 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     folder = new_folder(jobs, target.name)
     write_commits(folder / COMMITS, commits)
     if local:
-        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt_on_signals()
     executor = (local_executor if local else slurm_executor)(target, request, folder)
     order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
     try:
@@ -85,9 +99,21 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
         write_file(folder, replace(order, problem=problem))
-        raise UsageError(f"target {target.name!r} was not taken: {problem}") from None
+        raise UsageError(f"target {target.name!r} was refused: {problem}") from None
     write_file(folder, replace(order, id=job.job_id))
     return folder, job
+
+
+def interrupt_on_signals() -> None:
+    """Have every signal that asks this process to end interrupt it, so that the local job ends with it.
+
+    Started from a shell's background, a job would otherwise inherit that SIGINT is ignored, and could not be cancelled.
+    Under nohup, a hang-up remains ignored.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def new_folder(jobs: Path, target: str) -> Path:
@@ -96,7 +122,7 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. An interrupt ends it.
+    """Wait for a local job and show its log meanwhile. An interrupt ends the job, and is raised once it has ended.
 
     Returns why something was not measured, "" where all was.
     """
@@ -113,6 +139,9 @@ def wait_here(folder: Path, job: Any) -> str:
             time.sleep(0.1)
     except KeyboardInterrupt:
         job.cancel(check=False)
+        deadline = time.monotonic() + CANCEL_WAIT
+        while not job.done() and time.monotonic() < deadline:
+            time.sleep(0.1)
         raise
     order = read_file(folder, JobOrder)
     return describe_job(folder, order, None).reason if order else ""

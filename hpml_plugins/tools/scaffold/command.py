@@ -1,4 +1,4 @@
-"""`hpml new`: a plugin that works as it is, to be changed into one's own."""
+"""`hpml new`: writes a working plugin to start from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
         raise UsageError(f"{name!r} cannot name a plugin; use lower-case letters, digits and _, such as 'row_sum'")
     target = folder / (f"{name}.py" if single_file else f"hpml-{name.replace('_', '-')}")
     if target.exists():
-        raise UsageError(f"{target} is there already; remove it or choose another name")
+        raise UsageError(f"{target} already exists; remove it or choose another name")
     files = {"": "benchmark.py.jinja"} if single_file else _PACKAGE
     templates = Environment(loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined)
     for place, template in files.items():
@@ -64,7 +64,10 @@ def register(registry: Path, line: str) -> None:
 @click.option("--register", "registering", is_flag=True, help="Add its line to the registry.")
 @click.pass_obj
 def command(settings: Settings, name: str, single_file: bool, folder: Path, registering: bool) -> int:
-    """Write plugin NAME: a package with an entry point, a test and a README, or a single file."""
+    """Write a working plugin NAME to start from.
+
+    It is a package with an entry point, a test and a README, or a single file.
+    """
     written = write_plugin(name, folder, single_file=single_file)
     source = os.path.relpath(written, settings.registry.parent)
     line = f"- {{name: {name}, path: {source}}}" if single_file else f"- {{name: {name}, entry_point: {name}}}"

@@ -127,7 +127,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
-        raise UsageError(f"{source.name} is not made of an archive; {source.how_to_get}")
+        raise UsageError(f"{source.name} cannot be unpacked from an archive; {source.how_to_get}")
     if not archive.is_file():
         raise UsageError(f"{archive}: no such file")
     if there := source.path_under(root):
@@ -153,7 +153,7 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
 def _source(name: str) -> DataSource:
     source = source_of(name)
     if not isinstance(source, DataSource):
-        raise UsageError(f"{name} is a plugin's own: {source.why_missing() or 'it is here'}")
+        raise UsageError(f"{name} is offered by a plugin: {source.why_missing() or 'it is here'}")
     return source
 
 
@@ -167,5 +167,5 @@ def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
 def _present(source: DataSource, root: Path, what: str) -> Path:
     found = source.path_under(root)
     if found is None:
-        raise HpmlError(f"{what} is no {source.name}: no {source.looks_for} in it")
+        raise HpmlError(f"{what} is not {source.name}: no {source.looks_for} in it")
     return found

@@ -235,6 +235,57 @@ def test_a_plugin_of_figures_and_no_benchmarks_loads(load: Load) -> None:
     assert collect(plugin) == []
 
 
+SWEPT = """
+from hpml_plugins import Benchmark, Metric, hookimpl
+
+def swept(bench, *, size, kind):
+    return {}
+
+def alone(bench):
+    return {}
+
+METRICS = [Metric("time", "s", "lower", "of one call"), Metric("share", "1", None)]
+
+@hookimpl
+def hpml_benchmarks():
+    return [Benchmark("swept", swept, METRICS, {"size": [1, 10, 100], "kind": ["a", "b"]}),
+            Benchmark("named", swept, METRICS, {"size": [1], "kind": ["a", "b"]}), Benchmark("alone", alone, METRICS)]
+"""
+
+
+def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Load) -> None:
+    plugin = load(SWEPT)
+    metrics = {"time": MetricSamples("s", "lower", [1e-3, 2e-3, 3e-3])}
+    records = [
+        msgspec.structs.replace(
+            record(10, 1.0, machine=machine), benchmark=benchmark.name, params=params, metrics=metrics
+        )
+        for machine in ("m", "n")
+        for benchmark in plugin.benchmarks
+        for params in benchmark.points()
+    ]
+    found = {made.figure.name: made for made in tabulate(plugin, collect(plugin), records)}
+    assert list(found) == [f"{name}_{metric}" for name in ("swept", "named", "alone") for metric in ("time", "share")]
+    assert {name: len(made.table) for name, made in found.items() if "time" in name} == {
+        "swept_time": 12, "named_time": 4, "alone_time": 2,
+    }  # fmt: skip
+    assert not any(len(made.table) for name, made in found.items() if "share" in name)  # nowhere measured
+    assert list(found["swept_time"].table.columns) == ["machine", "size", "kind", "time", "time_low", "time_high"]
+    assert found["swept_time"].figure.caption.startswith("Of one call. Lower is better.")
+    texts = {
+        name: {node.text for node in ElementTree.fromstring(render(made, "svg") or b"").iter() if node.text}
+        for name, made in found.items()
+        if len(made.table)
+    }
+    assert {"size", "time", "m, kind a", "n, kind b", "100", "2 ms"} <= texts["swept_time"]
+    assert {"kind a", "kind b", "m", "n", "time"} <= texts["named_time"]
+    assert {"m", "n", "time"} <= texts["alone_time"]
+
+
+def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) -> None:
+    assert [figure.name for figure in collect(load(DRAWN))] == ["over_size", "numbers", "freely"]
+
+
 def test_a_site_without_the_script_that_draws_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import vl_convert
 

@@ -20,9 +20,14 @@ from hpml_plugins.tools.bundle.packages import (
 PROJECT = """
     [project]
     requires-python = ">=3.11"
-    dependencies = ["asv>=0.6", "torch>=2.11", "numpy>=2.1,<2.5", "click>=8", "Drawing.Only==1"]
+    dependencies = ["asv>=0.6", "numpy>=2.1,<2.5", "Drawing.Only==1"]
+
+    [project.optional-dependencies]
+    benchmarks = ["torch>=2.11", "click>=8"]
+    drawing = ["pictures>=1"]
 
     [tool.hpml]
+    extras-on-nodes = ["benchmarks"]
     not-on-nodes = ["drawing-only"]
 """
 PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
@@ -87,7 +92,7 @@ def test_a_vendors_build_of_a_release_counts_as_the_release(project: Path) -> No
 def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
         request_packages(tmp_path / "nowhere", node_with())
-    with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
+    with pytest.raises(UsageError, match="--with: 'a b c' is not a valid requirement"):
         request_packages(project, node_with(torch="2.11.0"), ["a b c"])
 
 

@@ -62,7 +62,7 @@ def test_a_file_that_no_node_told_is_named(tmp_path: Path, text: str, message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"abi": "pypy310"}, "the node's Python is pypy310; packages are built for the usual CPython"),
+        ({"abi": "pypy310"}, "the node's Python is pypy310; packages are built for standard CPython"),
         ({"abi": "cp313t"}, "the node's Python is cp313t"),
         ({"libc": ""}, "the node is x86_64 with a C library that is not glibc"),
         ({"libc": "glibc 2.12"}, "the node is x86_64 with glibc 2.12"),
@@ -83,8 +83,14 @@ def test_a_node_that_no_package_is_built_for_is_refused(tmp_path: Path, change: 
         ([], "hpml: either --node, or --python with --platform and --has; ask it: hpml bundle --ask"),
         (["--node", "n.json", "--has", "torch"], "either --node, or --python"),
         (["--node", "n.json"], "hpml: n.json: No such file or directory; ask it: hpml bundle --ask"),
-        (["--python", "3.x"], "'3.x' on 'manylinux_2_28_x86_64' is no node; for example --python 3.12"),
-        (["--python", "3.12", "--platform", "win_amd64"], "'3.12' on 'win_amd64' is no node"),
+        (
+            ["--python", "3.x"],
+            "'3.x' on 'manylinux_2_28_x86_64' is not the Python and platform of a node; for example --python 3.12",
+        ),
+        (
+            ["--python", "3.12", "--platform", "win_amd64"],
+            "'3.12' on 'win_amd64' is not the Python and platform of a node",
+        ),
         (["--python", "3.12"], "pyproject.toml: No such file or directory; run hpml bundle in the project's folder"),
     ],
 )

@@ -66,5 +66,7 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
 def test_uv_that_is_not_installed_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UsageError, match="uv is not installed, and finds what the node needs: python3 -m pip install"):
+    with pytest.raises(
+        UsageError, match=r"uv is not installed; it resolves the node.s packages: python3 -m pip install"
+    ):
         packages.find_uv()

@@ -28,7 +28,7 @@ WRONG = '''
 
 import os
 import random
-from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+from hpml_plugins import Benchmark, Metric, ProgramOutput, Requires, hookimpl
 
 print("hello")
 os.environ["LOUD"] = "1"
@@ -66,6 +66,11 @@ def starts_a_program(bench):
     bench.check(bench.result(said) == "4\\\\n", "differs")
     return {"value": 4}
 
+def wraps_a_program(bench):
+    value = bench.run_program(["seq", "4", "4"], {"value": ProgramOutput("1", "^(.)$")})["value"]
+    bench.check(set(value.values) == {4}, "differs")
+    return {"value": value}
+
 def returns_the_wrong(bench):
     return {"time": 4}
 
@@ -75,7 +80,7 @@ def wants_a_program(bench):
 @hookimpl
 def hpml_benchmarks():
     functions = [never_checks, checks_a_constant, passes_what_is_corrupted, notices_nan_only, notices, imports_more,
-                 starts_a_program, returns_the_wrong]
+                 starts_a_program, wraps_a_program, returns_the_wrong]
     return [Benchmark(f.__name__, f, METRICS, description="wrong") for f in functions] + [
         Benchmark("wants_a_program", wants_a_program, METRICS, requires=Requires(tools=("no-such-program",))),
         Benchmark("versioned", never_checks, METRICS, version=str(random.random()), description="no two alike")]
@@ -106,6 +111,8 @@ FOUND = [
     ("notices", "ok", "its check fails for a corrupted result", ""),
     ("imports_more", "broken", "imports yaml, which it does not require", "Requires(modules=('yaml',))"),
     ("starts_a_program", "warning", "starts echo, which it does not require", "Requires(tools=('echo',))"),
+    ("wraps_a_program", "ok", "its check fails for a corrupted result", ""),
+    ("wraps_a_program", "warning", "starts seq, which it does not require", "Requires(tools=('seq',))"),
     ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "hpml --debug run"),
     ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),

@@ -84,5 +84,5 @@ def test_without_slurm_there_is_one_node_and_more_are_refused(node: Node, monkey
     assert bench.nodes == 1
     with pytest.raises(UsageError, match="2 nodes are needed, this run has 1; cluster"):
         bench.ranks(print, 2, nodes=2)
-    with pytest.raises(UsageError, match="3 ranks cannot be shared out evenly to 2 nodes"):
+    with pytest.raises(UsageError, match="3 ranks cannot be divided evenly among 2 nodes"):
         bench.ranks(print, 3, nodes=2)

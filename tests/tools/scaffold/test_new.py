@@ -36,7 +36,7 @@ def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_pat
     assert [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins] == ["row_sum.py"]
     assert "row_sum" in hpml("list").stdout
     again = hpml("new", "row_sum", "--single-file")
-    assert (again.returncode, "row_sum.py is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "row_sum.py already exists" in again.stderr) == (2, True)
     assert hpml("new", "Row-Sum").returncode == 2
 
 

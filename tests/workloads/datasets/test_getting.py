@@ -72,7 +72,7 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(
 
 def test_an_absolute_name_lands_inside_or_nowhere(tmp_path: Path, root: Path) -> None:
     target = tmp_path / "absolute"
-    with pytest.raises(HpmlError, match="is no cifar10-jpeg"):
+    with pytest.raises(HpmlError, match="is not cifar10-jpeg"):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name=str(target)), root)
     assert not target.exists()
     assert list(root.iterdir()) == []
@@ -96,13 +96,13 @@ def test_flipped_bytes_in_an_archive_are_one_line(archive: Path, root: Path) -> 
 
 
 def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> None:
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is no cifar10-jpeg: no cifar10-jpeg/ with train"):
+    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train"):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
     with pytest.raises(HpmlError, match="no data set 'cats'; known: digits"):
         unpack(tmp_path / "cats.tar", root)
     with pytest.raises(HpmlError, match="no such file"):
         unpack(tmp_path / "cifar10-jpeg.tar.xz", root)
-    with pytest.raises(HpmlError, match="digits is not made of an archive; pip install scikit-learn"):
+    with pytest.raises(HpmlError, match="digits cannot be unpacked from an archive; pip install scikit-learn"):
         unpack(tmp_path / "digits.tar", root)
 
 
