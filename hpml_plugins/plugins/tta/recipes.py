@@ -160,8 +160,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
 
-def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of this name for this data set.  changes: dotted key → value, on top of it.
+def read_recipe(name: str, data: str) -> Recipe:
+    """The recipe of this name for this data set.
 
     Raises HpmlError for an unknown recipe or key, and for a data set that the recipe does not name.
     """
@@ -173,10 +173,6 @@ def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) 
     if data not in of_data:
         raise HpmlError(f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`")
     recipe = merged({**recipe, "name": name, "data": data}, of_data[data])
-    for key, value in (changes or {}).items():
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        recipe = merged(recipe, value)
     return _checked(recipe, Recipe, f"recipe {name!r} for {data!r}")
 
 
