@@ -58,7 +58,6 @@ def test_the_share_of_success_has_wilsons_interval() -> None:
 
 
 def test_schedules_at_hand() -> None:
-    assert Schedule("constant").share_of_peak(7, 10) == 1
     assert Schedule("linear").share_of_peak(5, 20) == 0.75
     assert Schedule("cosine").share_of_peak(10, 20) == pytest.approx(0.5)
     cycle = Schedule("one_cycle", rise=0.25, start=0.2, end=0.04)

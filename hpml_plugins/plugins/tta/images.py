@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, DistributedSampler
 from hpml_plugins import DataSet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "tf32": torch.float32}
 #: Seeds of epochs must differ between runs and from those of other draws.
 _EPOCHS = 100_003
 
@@ -27,7 +26,7 @@ class _Feed:
 
     def __init__(self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1) -> None:
         self.data, self.recipe, self.device, self.index, self.count = data, recipe, device, index, count
-        self.dtype = DTYPES[recipe.precision]
+        self.dtype = getattr(torch, recipe.precision)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.steps = len(data.train) // count // recipe.batch
         self.waited = 0.0

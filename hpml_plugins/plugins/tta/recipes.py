@@ -27,17 +27,11 @@ _T = TypeVar("_T")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity.
-
-    whiten_as: how the whitening is computed; a product of the patches with a matrix may suit few channels better.
-    trimmed: convolutions before a pooling leave out the last row and column where it would: same result, less work.
-    """
+    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity."""
 
     name: Literal["resnet50", "resnet50_stem3", "small_resnet", "speed"]
     widths: tuple[int, ...] = ()
     whiten: int = 2
-    whiten_as: Literal["convolution", "product"] = "convolution"
-    trimmed: bool = False
     zero_gamma: bool = False
 
 
@@ -66,7 +60,7 @@ class Muon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The learning rate as a share of its peak.  rise: share of the steps to the peak, from `start`, then to `end`."""
 
-    shape: Literal["constant", "cosine", "linear", "one_cycle"] = "constant"
+    shape: Literal["cosine", "linear", "one_cycle"]
     rise: float = 0.3
     start: float = 0.04
     end: float = 0.0
@@ -74,12 +68,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def share_of_peak(self, step: int, steps: int) -> float:
         """What the rate of this step, from 0, is of its peak.  steps: of the whole training.
 
-        constant: 1.  linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
+        linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
         straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.
         """
         t = step / steps
-        if self.shape == "constant":
-            return 1.0
         if self.shape == "linear":
             return 1.0 - t
         if self.shape == "cosine":
@@ -113,11 +105,11 @@ class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All that a training is made from.
 
-    epochs: at most; a part of one counts in steps.  sizes: (from epoch, side in pixels), for smaller images at first.
-    whiten_bias_epochs: how long the bias of the whitening is trained; 0: always.  loss: over the batch.
-    precision: bfloat16: autocast over float32 weights; float16: weights too, normalisations excepted.  compile: torch's
-    mode, or "".  graph: steps are CUDA graphs of steps_per_graph steps each.  workers, pin_memory: of the DataLoader,
-    which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
+    epochs: at most; a part of one counts in steps.  whiten_bias_epochs: how long the bias of the whitening is trained;
+    0: always.  loss: over the batch.  precision: bfloat16: autocast over float32 weights; float16: weights too,
+    normalisations excepted.  compile: torch's mode, or "".  graph: each step is a CUDA graph.  workers, pin_memory: of
+    the DataLoader, which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0:
+    torch's choice.
     """
 
     name: str
@@ -130,20 +122,18 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     target_of: Literal["each", "mean"] = "each"
     sgd: Sgd
     muon: Muon | None = None
-    schedule: Schedule = Schedule()
+    schedule: Schedule
     whiten_bias_epochs: float = 0.0
-    sizes: tuple[tuple[float, int], ...] = ()
     augment: Augment = Augment()
     label_smoothing: float = 0.0
     loss: Literal["mean", "sum"] = "mean"
-    precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     channels_last: bool = False
     on_device: bool = False
     workers: int = 0
     pin_memory: bool = False
     compile: Literal["", "default", "max-autotune-no-cudagraphs"] = ""
     graph: bool = False
-    steps_per_graph: int = 1
     threads: int = 0
     evaluate: Evaluate = Evaluate()
 
@@ -151,9 +141,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """As it can be run there: on a CPU in float32, neither compiled nor captured."""
         if device.startswith("cuda"):
             return self
-        return msgspec.structs.replace(
-            self, precision="float32", compile="", graph=False, steps_per_graph=1, pin_memory=False
-        )
+        return msgspec.structs.replace(self, precision="float32", compile="", graph=False, pin_memory=False)
 
     def fingerprint(self) -> str:
         """A short digest of all of it."""

@@ -78,8 +78,8 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
     started = time.perf_counter()
     steps = 0
     while time.perf_counter() - started < seconds:
-        for launched in trainer.train(seed, epoch, range(trainer.steps_an_epoch)):
-            steps += launched
+        for _ in trainer.train(seed, epoch, range(trainer.steps_an_epoch)):
+            steps += 1
             if time.perf_counter() - started >= seconds:
                 break
         epoch += 1
