@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +141,9 @@ def test_half_precision_has_one_counter_from_hopper_on() -> None:
     ],
 )
 def test_a_precision_that_the_node_lacks_has_its_reason(dtype: str, device: str, capability: str, reason: str) -> None:
-    assert formulas.lacks(dtype, device, capability) == reason
+    node = Node("", "", "", 1, 0, "3", gpus=(Gpu("", capability=capability),) if device == "cuda" else ())
+    with pytest.raises(Skipped, match=re.escape(reason)) if reason else nullcontext():
+        formulas.require_precision(bench(node, gpus=len(node.gpus)), dtype)
 
 
 def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> None:

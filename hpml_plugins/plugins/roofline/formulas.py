@@ -70,24 +70,16 @@ def parse(name: str) -> tuple[str, str, int]:
     )
 
 
-def lacks(dtype: str, device: str, capability: str) -> str:
-    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
-    if dtype not in LEAST_CAPABILITY:
-        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
-    if device == "cpu":
-        return "" if dtype == "float32" else f"{dtype} is measured on GPUs only"
-    least = LEAST_CAPABILITY[dtype]
-    if capability and float(capability) < least:
-        return f"{dtype} needs compute capability {least}, this card has {capability}"
-    return ""
-
-
 def capability(bench: Bench) -> str:
     """The compute capability of the first GPU; empty on a CPU and where it is not known."""
     return bench.node.gpus[0].capability if bench.gpus and bench.node.gpus else ""
 
 
 def require_precision(bench: Bench, dtype: str) -> None:
-    """Skip the point, with the reason, where this node lacks the precision."""
-    if reason := lacks(dtype, bench.device, capability(bench)):
-        bench.skip(reason)
+    """Skip the point, with the reason, where this node lacks the precision. Raises HpmlError for an unknown one."""
+    if dtype not in LEAST_CAPABILITY:
+        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
+    if bench.device == "cpu" and dtype != "float32":
+        bench.skip(f"{dtype} is measured on GPUs only")
+    if (has := capability(bench)) and float(has) < (least := LEAST_CAPABILITY[dtype]):
+        bench.skip(f"{dtype} needs compute capability {least}, this card has {has}")

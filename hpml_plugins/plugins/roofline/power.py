@@ -12,12 +12,9 @@ def measure(bench: Bench, *, kernel: str, watts: int) -> dict[str, Any]:
     """Time a kernel of `roofline_kernel` and measure its energy. watts: the power limit; 0 leaves the card's own."""
     _, dtype, _ = formulas.parse(kernel)
     formulas.require_precision(bench, dtype)
-    from hpml_plugins.plugins.roofline.steps import kernel_step
+    from hpml_plugins.plugins.roofline.steps import checked_kernel
 
-    step = kernel_step(kernel, bench.device, bench.seed)
-    step.run()
-    error = step.error()
-    bench.check(error < formulas.TOLERANCE[dtype], f"{kernel} differs from float64's by {error:.1e}")
+    step = checked_kernel(bench, kernel)
     flop, nbytes = step.estimate()
     bench.work(flop=flop, bytes=nbytes, dtype=dtype)
     with bench.power_limit(watts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
 
@@ -32,8 +32,11 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
     """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision classifier."""
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline import steps
+    from hpml_plugins.workloads.complexity import require_classifier
 
-    steps.require(model, step)
+    if step not in steps.STEPS:
+        raise HpmlError(f"no step {step!r}; use one of {', '.join(steps.STEPS)}")
+    require_classifier(model)
     bench.progress("counting", 0.1)
     arguments = (model, step, dtype, batch, bench.device, bench.seed)
     counts = count(bench, "model", arguments, dtype)
@@ -69,12 +72,9 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     counts = count(bench, "kernel", (kernel, bench.device, bench.seed))
 
     bench.progress("checking", 0.5)
-    from hpml_plugins.plugins.roofline.steps import kernel_step
+    from hpml_plugins.plugins.roofline.steps import checked_kernel
 
-    built = kernel_step(kernel, bench.device, bench.seed)
-    built.run()
-    error = built.error()
-    bench.check(error < formulas.TOLERANCE[dtype], f"result differs from float64's by {error:.1e} of its length")
+    built = checked_kernel(bench, kernel)
     work = settle(bench, counts, built.estimate)
     flop, nbytes = built.estimate()
     if work.flop_source == NCU and kind in FLOP_TOLERANCE:

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpml_plugins import HpmlError
-from hpml_plugins.errors import nearest
+from hpml_plugins import Bench
 from hpml_plugins.plugins.roofline import formulas
 
 STEPS = ("forward", "train")
@@ -99,17 +98,6 @@ def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed:
     return Step(run, error, lambda: estimate(run))
 
 
-def require(model: str, step: str) -> None:
-    """Raise HpmlError for a model that torchvision lacks or an unknown step."""
-    from torchvision import models
-
-    known = models.list_models(module=models)
-    if model not in known:
-        raise HpmlError(f"torchvision has no classifier {model!r}; {nearest(model, known)}")
-    if step not in STEPS:
-        raise HpmlError(f"no step {step!r}; use one of {', '.join(STEPS)}")
-
-
 def estimate(run: Callable[[], Any]) -> tuple[float, float]:
     """(FLOP, bytes) of one call of `run`, for where no counter can be read.
 
@@ -145,6 +133,15 @@ def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> 
     if kind == "matmul":
         return _matmul(dtype, size, device)
     return _fma(dtype) if kind == "fma" else _streaming(kind, elements, device)
+
+
+def checked_kernel(bench: Bench, name: str) -> Step:
+    """The same after one run, whose result is held against float64."""
+    step = kernel_step(name, bench.device, bench.seed)
+    step.run()
+    error, most = step.error(), formulas.TOLERANCE[formulas.parse(name)[1]]
+    bench.check(error < most, f"{name}: the result differs from float64's by {error:.1e} of its length")
+    return step
 
 
 #: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element.
