@@ -96,7 +96,6 @@ class Profile:
 
     def range(self, kind: str) -> tuple[float, float]:
         """The lowest and highest real to keep; values outside are clamped. kind: of RANGES."""
-        _check_known("range", kind, RANGES)
         reach = math.inf if kind == "minmax" else 3 * self.deviation
         return max(self.low, self.mean - reach), min(self.high, self.mean + reach)
 
@@ -121,8 +120,6 @@ def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
 
     kind: of RANGES.  One bit is Binary with scale = mean |w|, the nearest such tensor.  A channel of zeros has scale 1.
     """
-    _check_known("granularity", granularity, GRANULARITIES)
-    _check_known("range", kind, RANGES)
     rows = weight.detach().double().reshape(weight.shape[0] if granularity == "channel" else 1, -1)
     reach = rows.abs().amax(1)
     if kind == "sigma3":
@@ -133,11 +130,6 @@ def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
     scale = torch.where(scale < SMALLEST_SCALE, torch.ones_like(scale), scale)
     scale = scale.reshape((-1, *[1] * (weight.dim() - 1)) if granularity == "channel" else ())
     return (Binary if bits == 1 else Grid)(scale, 0, -highest, highest)
-
-
-def _check_known(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise HpmlError(f"no {what} {name!r}; use one of {', '.join(known)}")
 
 
 def bias_grid(input_scale: float, weight_scale: Any) -> Grid:
@@ -272,12 +264,10 @@ def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]
 def quantize(
     blocks: Sequence[Block], profiles: Mapping[str, Profile], *, bits: int, granularity: str, kind: str
 ) -> list[Block]:
-    """The blocks with grids: weights and activations of `bits` bits, biases of 32, the last result of LOGIT_BITS.
+    """The blocks with grids: weights and activations of 1 to 8 bits, biases of 32, the last result of LOGIT_BITS.
 
     granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a fixed-point multiplier.
     """
-    if not 1 <= bits <= 8:
-        raise HpmlError(f"{bits} bits: integers of 1 to 8 bits are quantized here")
     given = affine_grid(INPUT_LOW, INPUT_HIGH, bits)
     last = [block for block in blocks if block.kind == "weights"][-1:]
     network = []

@@ -179,7 +179,8 @@ class Trainer:
         for bias in dict.fromkeys(map(self.trains_bias, range(self.steps))):
 
             def step_of(bias: bool = bias) -> Any:
-                return self._step(*take(self.number), bias)
+                images, labels = take(self.number)
+                return self._step(images, labels, bias)
 
             self._steps[bias] = self._captured(step_of, WARM_UP_RANKS if self.rank else 3)
         if evaluates:

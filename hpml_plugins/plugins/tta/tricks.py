@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hpml_plugins import Bench, HpmlError, Metric
+from hpml_plugins import Bench, HpmlError, Metric, Table
 from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, read_tricks, with_trick, with_tricks
 from hpml_plugins.plugins.tta.time_to_accuracy import CIFARS
 from hpml_plugins.plugins.tta.utilisation import UTILISATION, UTILISATION_CPU, watch
@@ -18,6 +18,8 @@ METRICS = (
     Metric("utilisation_before", "1", "higher", "mean share of time in which the processor computed"),
     Metric("utilisation_after", "1", "higher", "of the fastest variant with the same batch"),
 )
+UNITS = {"batch": "1", "throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
+UNITS |= {"utilisation": "1", "memory_utilisation": "1"}
 
 
 def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -> Mapping[str, float]:
@@ -39,14 +41,8 @@ def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -
         _free_memory(bench.device)
     if not found or found[0]["trick"] != BASE:
         raise HpmlError("the baseline recipe could not be measured; there is nothing to compare with")
-    names = [name for name in found[0] if all(name in row for row in found)]
-    units = {"batch": "1", "throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
-    units |= {"utilisation": "1", "memory_utilisation": "1"}
-    bench.series(
-        "tricks",
-        {name: [row[name] for row in found] for name in names},
-        {name: units[name] for name in names if name in units},
-    )
+    table: Any = Table.of(found, UNITS).select(*(name for name in found[0] if all(name in row for row in found)))
+    bench.series("tricks", table.columns, table.units)
     before = found[0]
     after = max((row for row in found if row["batch"] == before["batch"]), key=lambda row: float(row["throughput"]))
     return {
