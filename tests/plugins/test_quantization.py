@@ -26,7 +26,6 @@ from hpml_plugins.plugins.quantization.integers import (
     high_product,
     infer,
     int8_product,
-    left_in_float,
     multiplier,
     quantize,
     remarks,
@@ -272,30 +271,6 @@ def test_int8_products_are_exact() -> None:
     a = torch.randint(-128, 128, (5, 27), dtype=torch.int8)
     b = torch.randint(-127, 128, (27, 3), dtype=torch.int8)
     assert torch.equal(int8_product(a, b), exact_product(a, b))
-
-
-def test_a_layer_that_cannot_be_quantized_is_named_and_stays_in_float() -> None:
-    torch.manual_seed(2)
-    network = network_of(
-        flatten=nn.Flatten(), linear1=nn.Linear(16, 8), gelu=nn.GELU(), linear2=nn.Linear(8, 3), norm=nn.LayerNorm(3)
-    )
-    images = as_reals(torch.randint(0, 256, (40, 1, 4, 4), dtype=torch.uint8))
-    blocks = blocks_of(network)
-    assert left_in_float(blocks) == {"gelu": "GELU has no rule here", "norm": "LayerNorm has no rule here"}
-    integers = in_integers(network, images)
-    found = integers[-1].result.dequantize(infer(integers, to_integers(integers, images)))
-    assert float((found - network(images)).norm() / network(images).norm()) < 0.05
-
-
-def test_layers_of_other_kinds_say_why() -> None:
-    grouped, spoilt = nn.Conv2d(4, 4, 3, groups=2), nn.Linear(2, 2)
-    spoilt.weight.data[0, 0] = float("nan")
-    left = left_in_float(blocks_of(network_of(a=grouped, b=spoilt, c=nn.MaxPool2d(3, stride=2), d=nn.Flatten())))
-    assert left == {
-        "a": "only plain convolutions are quantized here",
-        "b": "its weights are not finite",
-        "c": "only pooling without overlap and padding is quantized here",
-    }
 
 
 def test_activations_that_are_all_zero_are_said_and_divide_nothing() -> None:
