@@ -62,11 +62,11 @@ def parse(name: str) -> tuple[str, str, int]:
     dtype, _, size = rest.rpartition("_")
     if kind == "matmul" and size.isdigit() and dtype in LEAST_CAPABILITY:
         return kind, dtype, int(size)
-    if kind == "fma" and rest in ("float16", "bfloat16"):
+    if name == "fma_float16":
         return kind, rest, 0
     raise HpmlError(
         f"no kernel {name!r}; use {', '.join(STREAMING)}, matmul_PRECISION_N with a precision of "
-        f"{', '.join(LEAST_CAPABILITY)}, fma_float16 or fma_bfloat16"
+        f"{', '.join(LEAST_CAPABILITY)}, or fma_float16"
     )
 
 

@@ -29,7 +29,7 @@ LEARNING_RATE = 0.001
 #: Elements of the vectors: 512 MiB of float32, several times the L2 of any card.
 ELEMENTS = 2**27
 ROWS = 2**15  # of softmax, over ELEMENTS / ROWS = 4096 columns
-#: Multiply-adds of each element in the kernels `fma_*`.
+#: Multiply-adds of each element in the kernel `fma_float16`.
 REPEATS = 64
 FMA_ELEMENTS = 2**22
 SCALE = 1.5
@@ -132,7 +132,7 @@ def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> 
     torch.manual_seed(seed)
     if kind == "matmul":
         return _matmul(dtype, size, device)
-    return _fma(dtype) if kind == "fma" else _streaming(kind, elements, device)
+    return _fma() if kind == "fma" else _streaming(kind, elements, device)
 
 
 def checked_kernel(bench: Bench, name: str) -> Step:
@@ -179,11 +179,11 @@ def _matmul(dtype: str, n: int, device: str) -> Step:
     )
 
 
-def _fma(dtype: str) -> Step:
+def _fma() -> Step:
     """x ← x · y + z, REPEATS times an element, in packed pairs: a known number of FLOP, all outside tensor cores."""
     from hpml_plugins.plugins.roofline.packed import multiply_add
 
-    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(getattr(torch, dtype)) for _ in range(3))
+    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).half() for _ in range(3))
     out = torch.empty_like(x)
 
     def error() -> float:
