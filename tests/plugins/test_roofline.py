@@ -20,9 +20,8 @@ from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import Gpu
 from hpml_plugins.plugins import roofline
 from hpml_plugins.plugins.roofline import counting, formulas
-from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL, best
-from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
+from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL, POWER
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.tta import recipes, tricks
+from hpml_plugins.plugins.tta import recipes, utilisation
 from hpml_plugins.plugins.tta.optimising import falling_share
 from hpml_plugins.plugins.tta.recipes import VARIABLE, Schedule, merged, read_recipe, recipe_names
 from hpml_plugins.plugins.tta.time_to_accuracy import (
@@ -124,7 +124,7 @@ def test_mappings_are_merged_key_by_key() -> None:
 
 def test_tricks_are_measured_alone_then_added_up_none_of_them_twice() -> None:
     lab = read_recipe("lab", "cifar10")
-    found = list(tricks.rows(lab, "cuda", compiled=True))
+    found = list(utilisation.rows(lab, "cuda", compiled=True))
     assert [(name, kind) for name, kind, _ in found] == [
         ("lab", "alone"), *((name, "alone") for name in recipes.read_tricks()),
         ("+ precision", "together"), ("+ channels_last", "together"), ("+ on_device", "together"),
@@ -132,11 +132,11 @@ def test_tricks_are_measured_alone_then_added_up_none_of_them_twice() -> None:
     ]  # fmt: skip
     last = found[-1][2]
     assert (last.batch, last.precision, last.graph, last.compile) == (8 * 128, "bfloat16", True, "default")
-    assert not any(recipe.compile for *_, recipe in tricks.rows(lab, "cuda", compiled=False))
-    everything = recipes.with_trick(lab, "all")
+    assert not any(recipe.compile for *_, recipe in utilisation.rows(lab, "cuda", compiled=False))
+    everything = recipes.with_tricks(lab, "all")
     assert (everything.batch, everything.compile, everything.on_device) == (128, "default", True)
-    assert recipes.with_trick(lab, "graphed").compile == ""
-    prints = [recipe.fingerprint() for *_, recipe in tricks.rows(lab, "cpu", compiled=True)]
+    assert recipes.with_tricks(lab, "graphed").compile == ""
+    prints = [recipe.fingerprint() for *_, recipe in utilisation.rows(lab, "cpu", compiled=True)]
     assert len(prints) == len(set(prints)) < len(found)
     with pytest.raises(HpmlError, match="tta has no trick 'luck'"):
-        recipes.with_trick(lab, "luck")
+        recipes.with_tricks(lab, "luck")

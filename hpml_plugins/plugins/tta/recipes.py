@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -184,27 +184,20 @@ def read_tricks() -> _Entries:
 
 
 def trick_names() -> tuple[str, ...]:
-    """What `with_trick` knows: no trick, each alone, the sums."""
+    """What `with_tricks` knows: no trick, each alone, the sums."""
     return (BASE, *read_tricks(), *SUMS)
 
 
-def with_trick(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with a trick or a sum of them. Raises HpmlError for an unknown one."""
-    if name not in trick_names():
-        raise HpmlError(f"tta has no trick {name!r}; use one of {', '.join(trick_names())}")
-    if name in SUMS:
-        return with_tricks(recipe, [trick for trick in read_tricks() if trick not in SUMS[name]])
-    return with_tricks(recipe, [name] if name != BASE else [])
-
-
-def with_tricks(recipe: Recipe, chosen: Iterable[str]) -> Recipe:
-    """The recipe with all of these tricks."""
+def with_tricks(recipe: Recipe, *names: str) -> Recipe:
+    """The recipe with all of these tricks and sums of tricks. Raises HpmlError for an unknown one."""
     tricks = read_tricks()
-    for name in chosen:
-        changes = tricks[name]
-        if "batch" in changes:
-            changes["batch"] *= recipe.batch
-        recipe = msgspec.structs.replace(recipe, **changes)
+    for name in names:
+        if name not in trick_names():
+            raise HpmlError(f"tta has no trick {name!r}; use one of {', '.join(trick_names())}")
+        for trick, changes in tricks.items():
+            if trick == name or (name in SUMS and trick not in SUMS[name]):
+                batch = recipe.batch * changes.get("batch", 1)
+                recipe = msgspec.structs.replace(recipe, **{**changes, "batch": batch})
     return recipe
 
 
