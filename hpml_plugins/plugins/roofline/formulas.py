@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from hpml_plugins import Bench, HpmlError
 
-FLOP_PER_MULTIPLY_ADD = 2
 #: Precision, as gpus.yaml names its peak → the least compute capability that computes it in hardware.
 LEAST_CAPABILITY = {"float32": 0.0, "tf32": 8.0, "bfloat16": 8.0, "float16": 5.0}
 #: Relative error (2-norm) up to which a result counts as right: some multiples of the unit roundoff.
 TOLERANCE = {"float32": 1e-4, "tf32": 5e-3, "float16": 5e-3, "bfloat16": 4e-2}
 STREAMING = ("scale", "triad", "relu", "softmax")
-
-
-def intensity(flop: float, nbytes: float) -> float:
-    """Operational (arithmetic) intensity, FLOP/B. Raises ValueError where no byte was moved."""
-    if nbytes <= 0:
-        raise ValueError(f"{nbytes} B moved: intensity needs more than none")
-    return flop / nbytes
 
 
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
@@ -44,12 +36,7 @@ def share_of_roof(rate: float, intensity: float, peak: float, bandwidth: float) 
 
 def matmul_flop(n: int) -> int:
     """FLOP of the product of two n × n matrices: 2 n³."""
-    return FLOP_PER_MULTIPLY_ADD * n**3
-
-
-def matmul_bytes(n: int, itemsize: int) -> int:
-    """Bytes that the product of two n × n matrices must move: two read, one written, 3 n² · itemsize."""
-    return 3 * n**2 * itemsize
+    return 2 * n**3
 
 
 def parse(name: str) -> tuple[str, str, int]:

@@ -175,7 +175,7 @@ def _matmul(dtype: str, n: int, device: str) -> Step:
     return Step(
         lambda: torch.mm(a, b, out=out),
         lambda: _relative(out[:8], a[:8].double() @ b.double()),
-        lambda: (float(formulas.matmul_flop(n)), float(formulas.matmul_bytes(n, out.element_size()))),
+        lambda: (float(formulas.matmul_flop(n)), float(3 * out.nbytes)),  # two read, one written
     )
 
 
@@ -192,7 +192,7 @@ def _fma() -> Step:
             truth = truth * by + plus
         return _relative(out[:4096], truth)
 
-    flop = float(formulas.FLOP_PER_MULTIPLY_ADD * REPEATS * FMA_ELEMENTS)
+    flop = float(2 * REPEATS * FMA_ELEMENTS)
     return Step(lambda: multiply_add(x, y, z, out, REPEATS), error, lambda: (flop, float(4 * out.nbytes)))
 
 

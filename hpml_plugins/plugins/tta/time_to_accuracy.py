@@ -208,6 +208,8 @@ def metrics_of(
         low, high = variation_interval(times.values)
         variation = variation.note(low=low, high=high if high < float("inf") else -1.0)
     low, high = success_interval(reached, len(runs))
+    energies = [run.energy for run in counted if run.energy is not None]
+    known = len(energies) == len(counted)
     epoch_times = Samples.of([(run.load + run.train) / run.epochs for run in runs], "s")
     return {
         "time": times.note(target=recipe.target, target_of=recipe.target_of, data=recipe.data),
@@ -220,16 +222,8 @@ def metrics_of(
         "epoch_time": epoch_times.note(images=facts["images"], batch=float(recipe.batch)),
         "evaluation": Samples.of([run.evaluate for run in runs], "s"),
         "setup": facts["setup"],
-        "energy": energy_of(counted),
+        "energy": Samples.of(energies, "J", power=sum(energies) / sum(times.values)) if known else None,
     }
-
-
-def energy_of(runs: Sequence[Run]) -> Samples | None:
-    """Of each of these runs, J, with their mean power; None where no counter tells."""
-    energies = [run.energy for run in runs if run.energy is not None]
-    if len(energies) < len(runs):
-        return None
-    return Samples.of(energies, "J", power=sum(energies) / sum(run.time for run in runs))
 
 
 def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) -> None:
