@@ -54,7 +54,6 @@ class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is unt
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """The gradient as it is."""
         return gradient
 
 

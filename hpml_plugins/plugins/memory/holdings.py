@@ -109,7 +109,6 @@ class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to my
         self.on = False
 
     def forward(self, images: Any) -> Any:
-        """The network's output."""
         if not self.on:
             return self.network(images)
         for module in self.network.modules():

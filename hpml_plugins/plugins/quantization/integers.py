@@ -71,7 +71,6 @@ class Binary(Grid):
         return torch.where(values < 0, -1, 1).to(torch.int32)
 
     def rounded(self, values: Any) -> Any:
-        """As for other grids."""
         return self.dequantize(self.quantize(values)).to(values.dtype)
 
 

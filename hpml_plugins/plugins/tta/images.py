@@ -137,7 +137,6 @@ class Loaded(_Feed):
         return self._batch
 
     def close(self) -> None:
-        """End the workers."""
         self._loader = None
 
 

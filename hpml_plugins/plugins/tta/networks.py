@@ -51,7 +51,6 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
                 nn.init.zeros_(block[-1].weight)
 
     def forward(self, images: Any) -> Any:
-        """Logits."""
         images = functional.relu(self.stem(images))
         for number, block in enumerate(self.blocks):
             images = functional.relu(images + block(images))
@@ -89,7 +88,6 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         self.scale = 1.0 / widths[-1]
 
     def forward(self, images: Any, train_bias: bool = True) -> Any:
-        """Logits."""
         bias = self.whitening.bias if train_bias else self.whitening.bias.detach()
         images = functional.gelu(functional.conv2d(images, self.whitening.weight, bias))
         for group in self.groups:
@@ -122,7 +120,6 @@ class _Pair(nn.Module):  # type: ignore[misc]
             norm.weight.requires_grad_(False)
 
     def forward(self, images: Any) -> Any:
-        """Half the side."""
         images = functional.gelu(self.norms[0](functional.max_pool2d(self.first(images), 2)))
         return functional.gelu(self.norms[1](self.second(images)))
 

@@ -40,7 +40,6 @@ class Muon:
         self.buffers = [torch.zeros(len(group), *group[0].flatten(1).shape, device=device) for group in self.groups]
 
     def gradients(self) -> list[list[Any]]:
-        """The gradients, by group."""
         return [[weight.grad for weight in group] for group in self.groups]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -89,7 +88,6 @@ class Optimiser:
         self._tables = torch.tensor(tables, dtype=torch.float32, device=device)
 
     def zero_grad(self) -> None:
-        """Drop the gradients of all that is trained."""
         self.sgd.zero_grad(set_to_none=True)
         for weight in self.muon.weights if self.muon else ():
             weight.grad = None

@@ -90,7 +90,6 @@ class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def padding_mode(self) -> str:
-        """torch's name of `fill`."""
         return "reflect" if self.fill == "reflect" else "constant"
 
 
@@ -144,7 +143,6 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return msgspec.structs.replace(self, precision="float32", compile="", graph=False, pin_memory=False)
 
     def fingerprint(self) -> str:
-        """A short digest of all of it."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
 

@@ -65,18 +65,14 @@ def _cpp(bench: Bench, elements: int) -> Samples:
         time, found = run(program, elements, bench.seed, bench.plan)
     bench.check(found == checksum(elements, bench.seed), "sum differs from NumPy's")
     bench.warn_if_imprecise(time)
-    return time.note(compiler=version(compiler), flags=" ".join(FLAGS))
+    version = _run(compiler, "--version").stdout.strip().partition("\n")[0]
+    return time.note(compiler=version, flags=" ".join(FLAGS))
 
 
 def find_compiler() -> str | None:
     """The C++ compiler: $CXX, else the first of COMPILERS on the PATH; None where there is none."""
     candidates = (os.environ.get("CXX", ""), *COMPILERS)
     return next((found for name in candidates if name and (found := shutil.which(name))), None)
-
-
-def version(compiler: str) -> str:
-    """The first line of the compiler's --version."""
-    return _run(compiler, "--version").stdout.strip().partition("\n")[0]
 
 
 def build(compiler: str, folder: Path) -> Path:
