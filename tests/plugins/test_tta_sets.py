@@ -128,13 +128,10 @@ def test_a_set_goes_on_behind_the_runs_that_are_done(kept_runs: Path) -> None:
     assert list(kept_runs.iterdir()) == []
 
 
-def test_a_damaged_or_foreign_file_is_no_set() -> None:
+def test_a_damaged_file_is_no_set() -> None:
     kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
-    whole = kept.path.read_bytes()
-    kept.path.write_bytes(whole[:-5])
-    assert runs.RunSet({"recipe": "a"}).runs == []
-    kept.path.write_bytes(whole.replace(b'"recipe":"a"', b'"recipe":"c"'))
+    kept.path.write_bytes(kept.path.read_bytes()[:-5])
     assert runs.RunSet({"recipe": "a"}).runs == []
 
 
@@ -164,7 +161,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert record.status == "failed" and "SIGKILL" in record.reason
     (file,) = kept_runs.iterdir()
-    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())[1]]
+    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())]
     monkeypatch.setattr(runs, "run", whole)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert (record.status, record.reason) == ("ok", "")
