@@ -54,6 +54,8 @@ class Trainer:
         index, count = (rank.index, rank.count) if rank else (0, 1)
         if device.startswith("cuda"):
             torch.backends.cudnn.benchmark = True
+            # Convolutions may use TF32 by torch's default, matrix products not.
+            torch.set_float32_matmul_precision("highest")
         elif recipe.threads:
             torch.set_num_threads(recipe.threads)
 
