@@ -29,7 +29,7 @@ def recipe(**changes: Any) -> Recipe:
 
 def test_a_batch_is_cropped_and_flipped_as_drawn() -> None:
     data = pictures(12)  # normalised with mean 0 and deviation 1 / 255: values stay what they were
-    feed = OnDevice(data, recipe(batch=4, augment=Augment(2, "zero", "random")), "cpu")
+    feed = OnDevice(data, recipe(batch=4, augment=Augment(2, "constant", "random")), "cpu")
     feed.start(1)
     next(feed.epoch(1, 0))
     images, labels = feed.take(torch.tensor([2]))
@@ -64,7 +64,7 @@ def test_an_epoch_has_each_image_once_and_ranks_share_it() -> None:
 
 
 def test_alternating_flips_turn_every_image_over_from_epoch_to_epoch() -> None:
-    feed = OnDevice(pictures(40), recipe(batch=4, augment=Augment(0, "zero", "alternating")), "cpu")
+    feed = OnDevice(pictures(40), recipe(batch=4, augment=Augment(0, "constant", "alternating")), "cpu")
     feed.start(3)
     flips = []
     for epoch in range(3):

@@ -47,7 +47,7 @@ class OnDevice(_Feed):
         images = data.normalize(data.train.images.to(device), torch.float32)
         height, width = images.shape[2:]
         if pad := recipe.augment.pad:
-            images = functional.pad(images, (pad,) * 4, mode=recipe.augment.padding_mode)
+            images = functional.pad(images, (pad,) * 4, mode=recipe.augment.fill)
         self.padded = images.to(self.dtype).permute(0, 2, 3, 1).contiguous()
         self.labels = data.train.labels.to(device)
         total = len(self.labels)
@@ -148,7 +148,7 @@ class _Transformed:
 
         steps: list[Any] = []
         if pad := recipe.augment.pad:
-            steps.append(v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.padding_mode))
+            steps.append(v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.fill))
         if recipe.augment.flip != "none":
             steps.append(v2.RandomHorizontalFlip())
         # A channel without any deviation has nothing to be scaled.

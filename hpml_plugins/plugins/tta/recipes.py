@@ -82,15 +82,14 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """pad: pixels by which an image is moved at most.  flip: alternating: at random once, then in every other epoch."""
+    """pad: pixels by which an image is moved at most.  fill: torch's mode of padding.
+
+    flip: alternating: at random once, then in every other epoch.
+    """
 
     pad: int = 0
-    fill: Literal["reflect", "zero"] = "reflect"
+    fill: Literal["reflect", "constant"] = "reflect"
     flip: Literal["none", "random", "alternating"] = "none"
-
-    @property
-    def padding_mode(self) -> str:
-        return "reflect" if self.fill == "reflect" else "constant"
 
 
 class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
