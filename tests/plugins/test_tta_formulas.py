@@ -12,7 +12,6 @@ import torch
 
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.tta import recipes, utilisation
-from hpml_plugins.plugins.tta.optimising import falling_share
 from hpml_plugins.plugins.tta.recipes import VARIABLE, Schedule, merged, read_recipe, recipe_names
 from hpml_plugins.plugins.tta.time_to_accuracy import (
     DATA,
@@ -63,8 +62,6 @@ def test_schedules_at_hand() -> None:
     cycle = Schedule("one_cycle", rise=0.25, start=0.2, end=0.04)
     # Up: 0.2 + 0.8 · 0.1 / 0.25 = 0.52 at a tenth; the peak at a quarter; down: 1 − 0.96 · 0.5 / 0.75 = 0.36 at 0.75.
     assert [cycle.share_of_peak(step, 100) for step in (0, 10, 25, 75)] == pytest.approx([0.2, 0.52, 1.0, 0.36])
-    assert [falling_share(step, 10) for step in (0, 5, 10, 15)] == [1, 0.5, 0, 0]
-    assert falling_share(3, 0) == 1
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -20,7 +20,7 @@ from hpml_plugins.measure.bench import Bench
 from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.runs import Run
-from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of, seed_of
+from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of
 from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
@@ -106,10 +106,6 @@ def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
 def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
     with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
         metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts())
-
-
-def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
-    assert len({seed_of(seed, number) for seed in range(3) for number in range(20)}) == 60
 
 
 # -- interrupted sets

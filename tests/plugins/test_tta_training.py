@@ -128,6 +128,8 @@ def test_rates_are_read_from_the_table_of_each_group() -> None:
     assert optimiser.muon is not None
     by_muon = {id(weight) for group in optimiser.muon.groups for weight in group}
     assert by_sgd | by_muon == trained and not by_sgd & by_muon
+    optimiser.step(torch.tensor([15]))  # behind the last step at which the whitening's bias is trained
+    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx([0.0, 0.25 * 0.67])
 
 
 def test_biases_and_normalisations_do_not_decay_where_the_recipe_says_so() -> None:

@@ -109,7 +109,7 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
 
             if rank:
                 rank.barrier()
-            seed = seed_of(bench.seed, number)
+            seed = bench.seed * 1000 + number + 1  # another for every seed of the bench and every run
             trainer.start(seed)
             with bench.meter() as meter:
                 found = runs.run(trainer, seed, progress)
@@ -127,11 +127,6 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
     # Removed whatever is made of it: a set that fails its checks must not be resumed.
     kept.finish()
     return kept.runs, {"images": float(len(images.train)), "loading": trainer.load, "setup": trainer.setup}
-
-
-def seed_of(seed: int, number: int) -> int:
-    """Of a run: another for every seed of the bench and every number (below 1000)."""
-    return seed * 1000 + number + 1
 
 
 def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int) -> dict[str, str]:
