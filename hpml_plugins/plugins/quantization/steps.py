@@ -159,7 +159,6 @@ STEPS = Benchmark(
     ],
     grid={"data": ("digits", "fashion-mnist", "cifar10", "cifar10-jpeg"), "calibration": (512,)},
     requires=Requires(gpus=1, cpu_fallback=True, data="data", modules=("torch",)),
-    version="1",
     timeout=900,
     description="Accuracy of a small convolutional network after quantizing weights, activations, biases, all of it.",
     rounds=1,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
+from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe, recipe_names
 from hpml_plugins.registry import PluginSource
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: torch's optimizers import torch._dynamo at their first use, which takes seconds in every process.
 TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2", "msgspec", "yaml")
-RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3", "fast")
+RECIPES = recipe_names()
 SHARED_RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3")
 CIFARS = ("cifar10", "cifar10-jpeg")
 DATA = (*CIFARS, "fashion-mnist", "digits")
