@@ -256,7 +256,7 @@ def test_the_large_images_agree_with_torchvision_too(measured: Any) -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_names(node: Node) -> None:
-    with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean resnet18"):
+    with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"):
         FLOPS.measure(Bench(node, {}), model="resnet19")
 
 
@@ -373,7 +373,7 @@ def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, meas
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("resnet19", "torchvision has no classifier 'resnet19'; did you mean resnet18"),
+        ("resnet19", "torchvision has no classifier 'resnet19'; did you mean 'resnet18'"),
         ("no such", "neither a torchvision name nor module:factory"),
         ("resnet18@3x", "neither a torchvision name nor module:factory"),
         ("absent_module:net", "model 'absent_module:net' cannot be found: ModuleNotFoundError"),

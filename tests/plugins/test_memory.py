@@ -61,11 +61,6 @@ def test_a_tolerance_ends_the_search_early() -> None:
     assert len(rough.tries) < len(exact.tries)
 
 
-def test_a_start_beyond_the_bound_is_refused() -> None:
-    with pytest.raises(ValueError, match="start is 5, not within 1 … 4"):
-        largest_that_fits(lambda n: True, start=5, most=4)
-
-
 # Surviving
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks of the plugin `quantization`, measured in small; what is skipped, said and left in float."""
+"""The benchmarks of the plugin `quantization`, measured in small; what is skipped and said."""
 
 from __future__ import annotations
 

@@ -205,7 +205,6 @@ DEPLOY_CUDA = Benchmark(
     ],
     grid={"model": MODELS, "data": DATA, "method": METHODS["cuda"], "runtime": RUNTIMES},
     requires=Requires(gpus=1, data="data", modules=("torch", "torchvision", "torchao")),
-    version="1",
     timeout=400,
     description="Networks quantized after training by torchao on a GPU: accuracy, size, latency, throughput, energy.",
 )

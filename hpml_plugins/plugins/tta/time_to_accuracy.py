@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe
+from hpml_plugins.plugins.tta.recipes import Recipe, read_recipe, recipe_names
 from hpml_plugins.registry import PluginSource
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: torch's optimizers import torch._dynamo at their first use, which takes seconds in every process.
 TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2", "msgspec", "yaml")
-RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3", "fast")
+RECIPES = recipe_names()
 SHARED_RECIPES = ("lab", "lab_stem3", "modern", "modern_stem3")
 CIFARS = ("cifar10", "cifar10-jpeg")
 DATA = (*CIFARS, "fashion-mnist", "digits")
@@ -109,7 +109,7 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
 
             if rank:
                 rank.barrier()
-            seed = seed_of(bench.seed, number)
+            seed = bench.seed * 1000 + number + 1  # another for every seed of the bench and every run
             trainer.start(seed)
             with bench.meter() as meter:
                 found = runs.run(trainer, seed, progress)
@@ -127,11 +127,6 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
     # Removed whatever is made of it: a set that fails its checks must not be resumed.
     kept.finish()
     return kept.runs, {"images": float(len(images.train)), "loading": trainer.load, "setup": trainer.setup}
-
-
-def seed_of(seed: int, number: int) -> int:
-    """Of a run: another for every seed of the bench and every number (below 1000)."""
-    return seed * 1000 + number + 1
 
 
 def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int) -> dict[str, str]:
@@ -208,6 +203,8 @@ def metrics_of(
         low, high = variation_interval(times.values)
         variation = variation.note(low=low, high=high if high < float("inf") else -1.0)
     low, high = success_interval(reached, len(runs))
+    energies = [run.energy for run in counted if run.energy is not None]
+    known = len(energies) == len(counted)
     epoch_times = Samples.of([(run.load + run.train) / run.epochs for run in runs], "s")
     return {
         "time": times.note(target=recipe.target, target_of=recipe.target_of, data=recipe.data),
@@ -220,16 +217,8 @@ def metrics_of(
         "epoch_time": epoch_times.note(images=facts["images"], batch=float(recipe.batch)),
         "evaluation": Samples.of([run.evaluate for run in runs], "s"),
         "setup": facts["setup"],
-        "energy": energy_of(counted),
+        "energy": Samples.of(energies, "J", power=sum(energies) / sum(times.values)) if known else None,
     }
-
-
-def energy_of(runs: Sequence[Run]) -> Samples | None:
-    """Of each of these runs, J, with their mean power; None where no counter tells."""
-    energies = [run.energy for run in runs if run.energy is not None]
-    if len(energies) < len(runs):
-        return None
-    return Samples.of(energies, "J", power=sum(energies) / sum(run.time for run in runs))
 
 
 def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) -> None:

@@ -21,8 +21,7 @@ from site_history import RETRACTED, WARNINGS, read
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
-from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
-from hpml_plugins.plugins.harness.publish import make_history
+from hpml_plugins.plugins.harness.publish import GPU_PAGE, make_history
 from hpml_plugins.report.site.asv_page import STATIC
 from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
 
@@ -651,7 +650,7 @@ def large_page(tmp_path: Path) -> Path:
 
 
 def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
-    code = "import sys, pathlib; from hpml_plugins.plugins.harness.gpu_page import measure_page as m; "
+    code = "import sys, pathlib; from hpml_plugins.plugins.harness.publish import measure_page as m; "
     command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
     found = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert set(found) == {metric.name for metric in GPU_PAGE.metrics}
