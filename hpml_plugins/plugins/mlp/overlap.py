@@ -8,6 +8,7 @@ from functools import partial
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, Job, Product, Way, total
+from hpml_plugins.plugins.mlp.phases import on_cpu
 
 #: In how many pieces W1's gradient is made, copied and reduced.
 PIECES = 8
@@ -95,9 +96,6 @@ OVERLAP = Benchmark(
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180, version="3",
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip
-OVERLAP_CPU = replace(
-    OVERLAP, name="mlp_overlap_cpu",
-    grid={"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
-    requires=Requires(modules=("torch",)), timeout=120,
-    description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
-)  # fmt: skip
+OVERLAP_CPU = on_cpu(
+    OVERLAP, "A batch between processes on the CPU with gradients in pieces, against the plain one.", timeout=120
+)

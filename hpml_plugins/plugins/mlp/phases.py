@@ -14,6 +14,10 @@ from hpml_plugins.plugins.mlp.tiles import Dtype
 
 #: How many batches are looked at phase by phase.
 PROFILED = {"cuda": 20, "cpu": 7}
+#: The values of parameters in benchmarks of the CPU.
+ON_CPU: Mapping[str, Any] = {
+    "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)
+}  # fmt: skip
 
 
 def measure_phases(
@@ -79,6 +83,14 @@ def attach_rows(bench: Bench, name: str, rows: list[dict[str, float]], units: Ma
     bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
+def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
+    """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of ON_CPU."""
+    grid = {name: ON_CPU.get(name, values) for name, values in benchmark.grid.items()}
+    requires = Requires(modules=("torch",))
+    name = f"{benchmark.name}_cpu"
+    return replace(benchmark, name=name, grid=grid, requires=requires, timeout=timeout, description=description)
+
+
 PHASES = Benchmark(
     "mlp_phases", measure_phases,
     (
@@ -95,10 +107,6 @@ PHASES = Benchmark(
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180,
     description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
 )  # fmt: skip
-PHASES_CPU = replace(
-    PHASES, name="mlp_phases_cpu",
-    grid={**PHASES.grid, "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,),
-          "product": ("torch",)},
-    requires=Requires(modules=("torch",)), timeout=120,
-    description="A batch of data-parallel training between processes on the CPU, whole and phase by phase.",
-)  # fmt: skip
+PHASES_CPU = on_cpu(
+    PHASES, "A batch of data-parallel training between processes on the CPU, whole and phase by phase.", timeout=120
+)

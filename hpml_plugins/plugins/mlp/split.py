@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Samples
 from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, Product, Way, total
-from hpml_plugins.plugins.mlp.overlap import OVERLAP, OVERLAP_CPU
-from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows
+from hpml_plugins.plugins.mlp.overlap import OVERLAP
+from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows, on_cpu
 
 
 def measure_split(
@@ -80,7 +79,4 @@ SPLIT = Benchmark(
     OVERLAP.requires, timeout=180,
     description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
 )  # fmt: skip
-SPLIT_CPU = replace(
-    SPLIT, name="mlp_split_cpu", grid=OVERLAP_CPU.grid, requires=OVERLAP_CPU.requires, timeout=120,
-    description="Model parallel against data parallel between processes on the CPU.",
-)  # fmt: skip
+SPLIT_CPU = on_cpu(SPLIT, "Model parallel against data parallel between processes on the CPU.", timeout=120)
