@@ -240,20 +240,18 @@ def test_phases_add_up_by_name_and_only_while_active() -> None:
     assert phases.taken() == {}
 
 
-def test_nvtx_ranges_have_the_phases_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-    from types import SimpleNamespace
+def test_on_a_gpu_phases_are_nvtx_ranges_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
 
     from hpml_plugins.plugins.mlp.network import Phases
 
-    told: list[str] = []
-    package = SimpleNamespace(push_range=told.append, pop_range=lambda: told.append("end"))
-    monkeypatch.setitem(sys.modules, "nvtx", package)
-    phases = Phases("cpu")
-    phases.active = True
-    with phases("forward GEMM 1"), phases("step"):
+    ranges: list[str] = []
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", ranges.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: ranges.append("end"))
+    phases = Phases("cuda:0", active=True)
+    with phases("forward", on_host=True), phases("backward", on_host=True):
         pass
-    assert told == ["forward GEMM 1", "step", "end", "end"]
+    assert ranges == ["forward", "backward", "end", "end"]
 
 
 def test_an_mpi_without_cuda_says_so() -> None:

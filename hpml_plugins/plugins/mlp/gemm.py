@@ -50,7 +50,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     bench.progress("timing", 0.5)
     time = bench.time(tiled.bound(best, own, a, b, variant)).note(tile=str(best))
     other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
-    bench.work(flop=flops(m, n, k), dtype=dtype)  # gives the rate
+    bench.work(flop=2.0 * m * n * k, dtype=dtype)  # gives the rate
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}
 
 
@@ -61,11 +61,6 @@ def parse_shape(shape: str) -> tuple[int, int, int]:
     except ValueError:
         raise HpmlError(f"shape {shape!r} is not spelled m x n x k, as in 4096x4096x4096") from None
     return m, n, k
-
-
-def flops(m: int, n: int, k: int) -> float:
-    """FLOP of an m × k by k × n product: 2 a multiply-add."""
-    return 2.0 * m * n * k
 
 
 def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str) -> tuple[Any, Any]:
