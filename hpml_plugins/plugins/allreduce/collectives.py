@@ -6,10 +6,10 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.allreduce.nccl_log import logging_to, read_choice
+from hpml_plugins.workloads.collectives import bus_factor
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 PLACES = ("in", "out")
@@ -24,27 +24,6 @@ def size_in_bytes(size: str) -> int:
     if not found:
         raise HpmlError(f"size {size!r} is not a number with B, KiB, MiB or GiB, such as '16MiB'")
     return int(found[1]) << 10 * _POWERS[found[2]]
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth: the share of the size that crosses a link, of n ranks on equal links.
-
-    Raises HpmlError for fewer than two ranks, where nothing crosses a link, and for another collective.
-    Source: NVIDIA, nccl-tests, doc/PERFORMANCE.md, "Bus bandwidth".
-    """
-    if ranks < 2:
-        raise HpmlError(f"{ranks} rank has no bus bandwidth: nothing crosses a link; use two or more")
-    share = (ranks - 1) / ranks
-    factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "broadcast": 1.0}
-    if collective not in factors:
-        raise HpmlError(f"no collective {collective!r}; use one of {', '.join(COLLECTIVES)}")
-    return factors[collective]
-
-
-def bandwidths(collective: str, nbytes: int, seconds: Any, ranks: int) -> dict[str, Any]:
-    """The metrics in B/s. nbytes: of the larger buffer on one rank.  seconds: a number or Samples, as the result is."""
-    algorithm = nbytes / seconds
-    return {"algorithm_bandwidth": algorithm, "bus_bandwidth": algorithm * bus_factor(collective, ranks)}
 
 
 def measure_allreduce_nccl(bench: Bench, *, size: str, ranks: int, place: str) -> Mapping[str, Samples]:
@@ -80,7 +59,7 @@ def _measure(
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
     nbytes = size_in_bytes(size)
-    bus_factor(collective, ranks)  # refuses what has none, before anything is started
+    factor = bus_factor(collective, ranks)  # refuses what has none, before anything is started
     if bench.gpus:
         needed = (1 if in_place else 2) * nbytes + OVERHEAD
         smallest = min(gpu.memory for gpu in bench.node.gpus)
@@ -94,7 +73,8 @@ def _measure(
     if logged and not chosen:
         bench.warn("NCCL did not tell its algorithm and protocol")
     time = time.note(**chosen)
-    return {"time": time, **bandwidths(collective, nbytes, time, ranks)}
+    bandwidth = nbytes / time
+    return {"time": time, "algorithm_bandwidth": bandwidth, "bus_bandwidth": bandwidth * factor}
 
 
 def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> Samples:

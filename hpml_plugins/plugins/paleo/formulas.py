@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpml_plugins import HpmlError, published_figures
+from hpml_plugins.workloads.collectives import bus_factor
 
 if TYPE_CHECKING:
     from hpml_plugins import GpuType, ModelCount
@@ -83,12 +84,10 @@ def bytes_of_batch(nbytes: float, parameters: int, batch: int, width: int) -> fl
 def ring_all_reduce_time(nbytes: float, ranks: int, link: float, ppp: float = 1.0) -> float:
     """Predicted time of an all-reduce over equal links, s: 2 (n − 1) / n · S / (PPP · link).
 
-    nbytes: S, of the gradients on one rank.  link: of one card in one direction, B/s.  Raises ValueError for fewer than
-    two ranks.  Source: nccl-tests, doc/PERFORMANCE.md; PPP for communication: Qi et al., ICLR 2017.
+    nbytes: S, of the gradients on one rank.  link: of one card in one direction, B/s.  ppp: of communication, by Qi et
+    al., ICLR 2017.  Raises HpmlError for fewer than two ranks.
     """
-    if ranks < 2:
-        raise ValueError(f"{ranks} rank exchanges nothing; use two or more")
-    return 2 * (ranks - 1) / ranks * nbytes / (ppp * link)
+    return bus_factor("all_reduce", ranks) * nbytes / (ppp * link)
 
 
 class LayerCost(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpml_plugins import Bench, HpmlError, Metric, Requires, Samples
+from hpml_plugins.workloads.collectives import bus_factor
 
 Dtype = Literal["float32", "bf16"]
 Scaling = Literal["weak", "strong"]
@@ -101,13 +102,9 @@ PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_shar
 def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
     """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in `seconds` s: 2 (n − 1) / n · S / t, B/s.
 
-    Raises HpmlError for fewer than two ranks, where nothing crosses a link.
-    Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel Distrib.
-    Comput. 69 (2009), 117–124, section 4.
+    Raises HpmlError for fewer than two ranks.
     """
-    if ranks < 2:
-        raise HpmlError(f"{ranks} rank reduces nothing over a link; use two or more")
-    return 2 * (ranks - 1) * nbytes / ranks / seconds
+    return bus_factor("all_reduce", ranks) * nbytes / seconds
 
 
 def collective_share(activity: Mapping[str, float]) -> float:
