@@ -26,32 +26,22 @@ def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: job
 
 
 def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
-    """Run the job on its ranks, shared out over the nodes, and make metrics of what they found."""
-    from hpml_plugins.plugins.scaling.profiling import mean_activity
-
+    """Run the job on its ranks, shared out over the nodes."""
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
-    found = bench.ranks(on_rank, job.ranks, job, nodes=nodes)
-    time, single, _, parameters, reduction = found[0]
-    activities = [activity for _, _, activity, _, _ in found]
-    times = {name: [activity[name] for activity in activities] for name in activities[0]}
-    shares = [jobs.collective_share(activity) for activity in activities]
-    columns = {"rank": list(range(job.ranks)), **times, "collective_share": shares}
-    bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
-    metrics, profile = jobs.results(job, time, single, mean_activity(activities), parameters, reduction)
-    bench.series("profile", {name: [value] for name, value in profile.items()}, jobs.PROFILE_UNITS)
+    metrics: jobs.Result = bench.ranks(on_rank, job.ranks, job, nodes=nodes)[0]
     return metrics
 
 
-def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, float], int, Samples]:
+def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
     """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size.
 
-    The step's time on all and on one, this rank's part in a step, the number of parameters, the all-reduce's time.
+    Rank 0 attaches the series and returns the metrics.
     """
     import torch
     from torch import distributed as dist
 
-    from hpml_plugins.plugins.scaling import training
+    from hpml_plugins.plugins.scaling import profiling, training
 
     torch.backends.cudnn.benchmark = True  # all batches have one shape
     stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()  # the default one is not captured
@@ -64,7 +54,14 @@ def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, floa
         training.free_memory()
         flat = torch.zeros(parameters, device=rank.device)
         reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
-        return time, single, activity, parameters, reduction
+    activities = rank.gather(activity)
+    if rank.index:
+        return None
+    times = {name: [each[name] for each in activities] for name in activity}
+    shares = [jobs.collective_share(each) for each in activities]
+    columns = {"rank": list(range(rank.count)), **times, "collective_share": shares}
+    rank.bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
+    return jobs.results(rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction)
 
 
 def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], int]:
