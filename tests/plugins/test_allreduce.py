@@ -201,7 +201,7 @@ def test_a_card_too_small_for_the_buffers_skips_the_point(gpu_node: Node) -> Non
 
 def test_a_wrong_place_or_collective_names_the_right_ones(gpu_node: Node, node: Node) -> None:
     record = measured("allreduce_nccl", gpu_node, size="1KiB", ranks=2, place="beside")
-    assert record.reason == "allreduce_nccl has no place 'beside'; use one of in, out"
+    assert record.reason == "all_reduce has no place 'beside'; use one of in, out"
     record = measured("collectives_gloo", node, collective="all_to_all", size="1KiB", ranks=2)
     assert "use one of all_reduce, all_gather, reduce_scatter, broadcast" in record.reason
 

@@ -26,38 +26,21 @@ def size_in_bytes(size: str) -> int:
     return int(found[1]) << 10 * _POWERS[found[2]]
 
 
-def measure_allreduce_nccl(bench: Bench, *, size: str, ranks: int, place: str) -> Mapping[str, Samples]:
-    """All-reduce on `ranks` GPUs of this node; place: "in" or "out"."""
+def measure(
+    bench: Bench, *, size: str, ranks: int = 0, nodes: int = 1, gpus: int = 1, collective: str = "all_reduce",
+    place: str = "in",
+) -> Mapping[str, Samples]:  # fmt: skip
+    """A collective on `ranks` GPUs or processes of this node, or on `nodes` nodes with `gpus` GPUs or one process each.
+
+    place: where the result is, "in" or "out"; an all-gather and a reduce-scatter are out of place, as in
+    torch.distributed.
+    """
     if place not in PLACES:
-        raise HpmlError(f"allreduce_nccl has no place {place!r}; use one of {', '.join(PLACES)}")
-    return _measure(bench, "all_reduce", size, ranks, in_place=place == "in")
-
-
-def measure_allreduce_gloo(bench: Bench, *, size: str, ranks: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, on `ranks` processes of this node's CPU."""
-    return _measure(bench, "all_reduce", size, ranks)
-
-
-def measure_collectives(bench: Bench, *, collective: str, size: str, ranks: int) -> Mapping[str, Samples]:
-    """Another collective, as torch.distributed does it: a broadcast in place, the others out of place."""
-    return _measure(bench, collective, size, ranks, in_place=collective == "broadcast")
-
-
-def measure_allreduce_nodes_gloo(bench: Bench, *, size: str, nodes: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between `nodes` nodes, one process on each."""
-    return _measure(bench, "all_reduce", size, nodes, nodes=nodes)
-
-
-def measure_allreduce_nodes_nccl(bench: Bench, *, size: str, nodes: int, gpus: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between `nodes` nodes with `gpus` GPUs each."""
-    return _measure(bench, "all_reduce", size, nodes * gpus, nodes=nodes)
-
-
-def _measure(
-    bench: Bench, collective: str, size: str, ranks: int, *, in_place: bool = True, nodes: int = 1
-) -> dict[str, Samples]:
+        raise HpmlError(f"{collective} has no place {place!r}; use one of {', '.join(PLACES)}")
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+    ranks = ranks or nodes * gpus
+    in_place = place == "in" and collective in ("all_reduce", "broadcast")
     nbytes = size_in_bytes(size)
     factor = bus_factor(collective, ranks)  # refuses what has none, before anything is started
     if bench.gpus:
@@ -114,19 +97,19 @@ ALL_SIZES = ("1KiB", "32KiB", "1MiB", "16MiB", "128MiB", "1GiB", "4GiB", "8GiB")
 ON_CPU = Requires(modules=("torch",))
 
 ALLREDUCE_NCCL = Benchmark(
-    "allreduce_nccl", measure_allreduce_nccl, METRICS,
+    "allreduce_nccl", measure, METRICS,
     {"size": ALL_SIZES, "ranks": (2, 4, 8), "place": PLACES},
     Requires(gpus="ranks", modules=("torch",)), timeout=120,
     description="All-reduce of float32 over NCCL on the GPUs of one node, by nccl-tests' definitions.",
 )  # fmt: skip
 ALLREDUCE_GLOO = replace(
-    ALLREDUCE_NCCL, name="allreduce_gloo", measure=measure_allreduce_gloo,
+    ALLREDUCE_NCCL, name="allreduce_gloo",
     grid={"size": ALL_SIZES[:5], "ranks": (2, 4)},
     requires=ON_CPU,
     description="All-reduce of float32 over gloo between processes on the CPU of one node.",
 )  # fmt: skip
 COLLECTIVES_NCCL = replace(
-    ALLREDUCE_NCCL, name="collectives_nccl", measure=measure_collectives,
+    ALLREDUCE_NCCL, name="collectives_nccl",
     grid={"collective": COLLECTIVES[1:], "size": ("1MiB", "128MiB", "1GiB"), "ranks": (2, 4, 8)},
     description="All-gather, reduce-scatter and broadcast of float32 over NCCL on the GPUs of one node.",
 )  # fmt: skip
@@ -137,13 +120,13 @@ COLLECTIVES_GLOO = replace(
     description="All-gather, reduce-scatter and broadcast of float32 over gloo between processes on one CPU.",
 )  # fmt: skip
 ALLREDUCE_NODES_GLOO = replace(
-    ALLREDUCE_GLOO, name="allreduce_nodes_gloo", measure=measure_allreduce_nodes_gloo,
+    ALLREDUCE_GLOO, name="allreduce_nodes_gloo",
     grid={"size": ("1KiB", "1MiB", "128MiB"), "nodes": (2, 4)},
     timeout=180,
     description="All-reduce of float32 over gloo between nodes of a Slurm job, one process on each.",
 )  # fmt: skip
 ALLREDUCE_NODES_NCCL = replace(
-    ALLREDUCE_NODES_GLOO, name="allreduce_nodes_nccl", measure=measure_allreduce_nodes_nccl,
+    ALLREDUCE_NODES_GLOO, name="allreduce_nodes_nccl",
     grid={"size": ("1KiB", "1MiB", "128MiB", "1GiB", "8GiB"), "nodes": (2, 4), "gpus": (1, 8)},
     requires=Requires(gpus="gpus", modules=("torch",)),
     description="All-reduce of float32 over NCCL between the GPUs of several nodes of a Slurm job.",
