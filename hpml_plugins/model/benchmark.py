@@ -136,10 +136,10 @@ def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
     parameters = list(inspect.signature(measure).parameters.values())
     if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
         yield f"the first parameter of {function} must be the bench"
-    defaults = {parameter.name: parameter.default for parameter in parameters[1:]}
+    names = [parameter.name for parameter in parameters[1:]]
     for name, values in grid.items():
-        if name not in defaults:
-            yield f"grid key {name!r} is not a parameter of {function} ({', '.join(defaults) or 'it has none'})"
+        if name not in names:
+            yield f"grid key {name!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
         if isinstance(values, str) or not isinstance(values, Sequence):
             yield f"grid of {name!r} is not a list of values"
         if not values:
@@ -148,7 +148,7 @@ def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
             if not isinstance(value, str | int | float | bool):
                 yield f"grid value {value!r} of {name!r} is not a string, number or bool"
         yield from _repeated(f"grid of {name!r} has value", values)
-    if missing := [name for name, value in defaults.items() if name not in grid and value is inspect.Parameter.empty]:
+    if missing := [each.name for each in parameters[1:] if each.name not in grid and each.default is each.empty]:
         yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
 
 
