@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from hpml_plugins.plugins.mlp import formulas
 from hpml_plugins.plugins.mlp.formulas import Job, Product, Way, total
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
+Result = Mapping[str, Samples | float]
 #: How many batches are looked at phase by phase.
 PROFILED = {"cuda": 20, "cpu": 7}
 #: The values of parameters in benchmarks of the CPU.
@@ -20,17 +21,24 @@ ON_CPU: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def measure_phases(
-    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, dtype: Dtype, product: Product
-) -> Mapping[str, Samples | float]:
-    """A batch of random images over all ranks, of the network 784 – hidden – 10.  way, product: see `formulas`."""
-    job = Job(hidden, batch, ranks, dtype, product, way)
-    found: Mapping[str, Samples | float] = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
-    return found
+def on_ranks(function: Callable[[Rank, Job], Result]) -> Callable[..., Result]:
+    """The `measure` of a batch of random images over all ranks, of the network 784 – hidden – 10.
+
+    function: called on every rank; rank 0 attaches the series and returns the metrics.
+    """
+
+    def measure(
+        bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product, dtype: Dtype = "float32"
+    ) -> Result:
+        job = Job(hidden, batch, ranks, dtype, product, way)
+        metrics: Result = bench.ranks(function, ranks, job, launcher=job.launcher)[0]
+        return metrics
+
+    return measure
 
 
-def on_rank(rank: Rank, job: Job) -> Mapping[str, Samples | float]:
-    """Set up, check the weights, time the batch whole, then phase by phase. Rank 0 attaches the series."""
+def on_rank(rank: Rank, job: Job) -> Result:
+    """Set up, check the weights, time the batch whole, then phase by phase."""
     setup: dict[str, float] = {}
     last = time.perf_counter()
 
@@ -92,7 +100,7 @@ def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
 
 
 PHASES = Benchmark(
-    "mlp_phases", measure_phases,
+    "mlp_phases", on_ranks(on_rank),
     (
         Metric("batch", "s", "lower", "a batch: copy images, forward, backward, add up, step; the slowest rank's"),
         Metric("compute", "s", "lower", "of it: forward and backward"),
