@@ -84,7 +84,7 @@ def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
 
 
 def event(cat: str, name: str, start: float, end: float, device: int = 0) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
+    return {"cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
 
 
 #: µs: a forward 0–10, a backward 10–30 beside an all-reduce 25–40, an update 40–45, nothing, the next step's copy.
@@ -103,7 +103,6 @@ TRACE = [
     event("user_annotation", "replicate", 0, 6),
     event("user_annotation", "replicate", 10, 14),
     event("cpu_op", "aten::conv2d", 0, 1000),
-    {"ph": "M", "name": "process_name"},
 ]
 
 

@@ -146,7 +146,8 @@ class Network:
             torch.sum(self.back, 0, out=self.db1)
         if send:
             send(hidden * inputs, self.job.parameters)
-        for begin, end in share_rows(hidden, pieces):
+        pieces = min(pieces, hidden)
+        for begin, end in itertools.pairwise(hidden * i // pieces for i in range(pieces + 1)):
             back = self.back if pieces == 1 else self.back[:, begin:end].contiguous()
             with self.phases("backward GEMM 3"):
                 self.multiply(self.dw1[begin:end], back, self.x, "tn")
@@ -168,12 +169,6 @@ class Network:
         job = self.job
         w1, b1, w2, b2 = flat.split((job.hidden * job.inputs, job.hidden, job.classes * job.hidden, job.classes))
         return [w1.view(job.hidden, job.inputs), b1, w2.view(job.classes, job.hidden), b2]
-
-
-def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
-    """Nearly equal parts of the rows, no more than there are rows, as (first, past the last)."""
-    count = min(count, rows)
-    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
 
 
 class Learner:
