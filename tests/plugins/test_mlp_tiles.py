@@ -297,20 +297,25 @@ def test_a_wrong_product_gives_no_number(node: Any) -> None:
     from hpml_plugins import Bench
     from hpml_plugins.plugins.mlp.network import multiply_by_torch
 
+    def multiply(c: Any, a: Any, b: Any, variant: Any, alpha: float, beta: float) -> None:
+        before = beta * c
+        multiply_by_torch(c, a, b, variant)
+        c.mul_(alpha).add_(before)
+
     bench = Bench(node, {})
     a, b = gemm.operands(40, 30, 20, "tn", "float32", 0, "cpu")
     assert (tuple(a.shape), tuple(b.shape)) == ((20, 40), (20, 30))
     c = torch.empty(40, 30)
     multiply_by_torch(c, a, b, "tn")
-    gemm.check_product(bench, multiply_by_torch, c, a, b, "tn")
+    gemm.check_product(bench, multiply, c, a, b, "tn")
     assert len(bench.checks) == 2
     c[39, 29] += 1e-2
     with pytest.raises(HpmlError, match="check failed: the product differs from float64's"):
-        gemm.check_product(bench, multiply_by_torch, c, a, b, "tn")
+        gemm.check_product(bench, multiply, c, a, b, "tn")
     c[39, 29] -= 1e-2
 
     def forgets_c(c: Any, a: Any, b: Any, variant: Any, alpha: float, beta: float) -> None:
-        multiply_by_torch(c, a, b, variant, alpha)
+        multiply(c, a, b, variant, alpha, 0.0)
 
     with pytest.raises(HpmlError, match="C differs from float64's"):
         gemm.check_product(bench, forgets_c, c, a, b, "tn")

@@ -51,14 +51,12 @@ def on_rank(rank: Rank, job: Job) -> Result:
         from mpi4py import MPI  # noqa: F401  # MPI_Init
 
         lap("MPI_Init")
-    from hpml_plugins.plugins.mlp.network import Phases
     from hpml_plugins.plugins.mlp.training import Trainer
 
     lap("imports")
-    with Phases(rank.device, active=True)(formulas.SETUP, on_host=True):
-        trainer = Trainer(rank, job)
+    trainer = Trainer(rank, job)
     rank.barrier()
-    lap(formulas.SETUP)
+    lap("train setup")
     rank.bench.progress("checking", 0.2)
     error = trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
     lap("three batches and NumPy's")

@@ -30,7 +30,7 @@ _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool) -> list[Event]:
-    """Complete events of `ACTIVE` steps, after `WARM_UP` that the profiler watches without keeping. Ranks call it alike.
+    """Complete events of `ACTIVE` steps, after `WARM_UP` that are watched and not kept. Ranks call it alike.
 
     name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is watched, at some
     cost to it.
