@@ -73,10 +73,10 @@ class Benchmark:
     """A measurement over a grid of parameters.
 
     name: unique over all plugins, a Python identifier in lower case.  measure: called as `measure(bench, **point)`;
-    returns {metric name: Samples or number}.  grid: parameter → values; its keys are exactly measure's keyword
-    arguments.  version: changes when the definition does, not when the code gets faster.  timeout: s, one round of a
-    point.  rounds: how often a point is measured, each time in a fresh process; 1 for what is counted, and for long
-    trainings, whose runs are their rounds.
+    returns {metric name: Samples or number}.  grid: parameter → values; its keys are measure's keyword arguments, of
+    which those with a default may be left out.  version: changes when the definition does, not when the code gets
+    faster.  timeout: s, one round of a point.  rounds: how often a point is measured, each time in a fresh process; 1
+    for what is counted, and for long trainings, whose runs are their rounds.
     Raises DefinitionError with the place of `measure` when any of this does not hold.
     """
 
@@ -148,7 +148,7 @@ def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
             if not isinstance(value, str | int | float | bool):
                 yield f"grid value {value!r} of {name!r} is not a string, number or bool"
         yield from _repeated(f"grid of {name!r} has value", values)
-    if missing := [name for name in names if name not in grid]:
+    if missing := [each.name for each in parameters[1:] if each.name not in grid and each.default is each.empty]:
         yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
 
 

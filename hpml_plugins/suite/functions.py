@@ -173,7 +173,8 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context,
         offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
-    with offers.in_force(load_sources(offers, folder, data_used(benchmark, params), plugin)):
+    named = [*data_used(benchmark, params), *map(str, params.values())]  # a value may name a data set, and need not
+    with offers.in_force(load_sources(offers, folder, named, plugin)):
         context = replace(context, source=plugin.source)
         return measure_point(benchmark, params, context, progress=progress, timeout=declared.timeout)
 

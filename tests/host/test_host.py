@@ -168,3 +168,9 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:
     with pytest.raises(UsageError, match=r"no benchmark or plugin 'tyo'; did you mean 'toy'\?"):
         host_of(ONE, toy=TOY).find("tyo")
+
+
+def test_a_parameter_with_a_default_may_be_left_out_of_the_grid(host_of: HostOf) -> None:
+    host = host_of(ONE, toy=TOY.replace("*, size):", '*, size, way="plain"):'))
+    assert host.broken == []
+    assert [dict(each.grid) for each in host.benchmarks()] == [{"size": [10, 1000]}]

@@ -132,7 +132,7 @@ def test_a_ring_by_hand() -> None:
     assert formulas.ring_all_reduce_time(1e9, 4, 450e9) == pytest.approx(3.3333e-3, rel=1e-4)
     assert formulas.ring_all_reduce_time(1e9, 4, 450e9, 0.72) == pytest.approx(4.6296e-3, rel=1e-4)
     assert formulas.ring_all_reduce_time(1e9, 2, 450e9) == pytest.approx(2.2222e-3, rel=1e-4)
-    with pytest.raises(ValueError, match="1 rank exchanges nothing"):
+    with pytest.raises(HpmlError, match="use two or more"):
         formulas.ring_all_reduce_time(1, 1, 1)
 
 
@@ -149,7 +149,7 @@ def test_vgg16_on_half_a_k80_by_hand(vgg16: Any) -> None:
     assert k80 and (k80.float32, k80.float64) == (4.37e12, 1.455e12)
     for dtype, seconds in (("float32", 30.940528640e9 / 4.37e12), ("float64", 30.940528640e9 / 1.455e12)):
         found = predict(layer_costs(vgg16, 1, dtype), k80, dtype, 1.0)
-        assert found and found.at_peak == pytest.approx(seconds)
+        assert found and found["at_peak"] == pytest.approx(seconds)
     assert pytest.approx(7.08e-3, abs=5e-6) == 30.940528640e9 / 4.37e12
     assert pytest.approx(21.27e-3, abs=10e-6) == 30.940528640e9 / 1.455e12
 
@@ -162,10 +162,10 @@ def test_a_prediction_is_flop_over_peak_and_bytes_over_bandwidth_over_the_share(
     assert found
     # 30.94 GFLOP / 67 TFLOP/s = 461.8 µs; all bytes / 4.8 TB/s; both / 0.62
     by_hand = (30.940528640e9 / 67e12 + vgg16.total.bytes / 4.8e12) / 0.62
-    assert found.forward == pytest.approx(by_hand) == pytest.approx(sum(found.layers))
-    assert found.at_peak == pytest.approx(461.8e-6, rel=1e-4)
+    assert found["forward"] == pytest.approx(by_hand)
+    assert found["at_peak"] == pytest.approx(461.8e-6, rel=1e-4)
     double = predict(layer_costs(vgg16, 1, "float64"), h200, "float64", 1.0)
-    assert double and (double.peak_of, double.peak) == ("float64_tensor", 67e12)
+    assert double and (double["peak_of"], double["peak"]) == ("float64_tensor", 67e12)
 
 
 @pytest.mark.parametrize("model", ["vgg16", "googlenet", "resnet50"])
@@ -336,7 +336,7 @@ def test_two_ranks_sum_a_models_gradients(nets: str, node: Node) -> None:
 
 
 def test_ranks_that_cannot_be_had_are_said(node: Node) -> None:
-    with pytest.raises(HpmlError, match="1 rank exchanges nothing"):
+    with pytest.raises(HpmlError, match="use two or more"):
         COMMUNICATION.measure(Bench(node, {}), model="resnet18", ranks=1)
     with pytest.raises(Skipped, match="more than two ranks"):
         COMMUNICATION.measure(Bench(node, {}), model="resnet18", ranks=4)

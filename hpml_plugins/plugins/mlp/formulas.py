@@ -22,7 +22,7 @@ Product = Literal["own", "torch"]
 #: Who reduces gradients: MPI through the host, as the document does; MPI on GPU memory; NCCL; gloo through the host.
 Way = Literal["mpi", "cuda_mpi", "nccl", "gloo"]
 
-SETUP, IMAGES, ELEMENTWISE, STEP = "train setup", "copying images host to device", "element-wise", "step"
+IMAGES, ELEMENTWISE, STEP = "copying images host to device", "element-wise", "step"
 PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
 #: Those that the document counts.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
