@@ -152,7 +152,7 @@ def test_the_mean_over_gpus_is_field_by_field() -> None:
 
 
 def profile_of(bench: Bench) -> dict[str, Any]:
-    return {name: column[0] for name, column in bench.attached["profile"].columns.items()}
+    return {name: column[0] for name, column in bench.collected.series["profile"].columns.items()}
 
 
 def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
@@ -182,7 +182,7 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
     assert isinstance(efficiencies, Samples)
     assert len(efficiencies) == 5
     assert efficiencies.median == pytest.approx(0.8333, abs=1e-4)
-    assert set(columns) == set(bench.attached["profile"].units) == {*PROFILE_UNITS, "scatter"}
+    assert set(columns) == set(bench.collected.series["profile"].units) == {*PROFILE_UNITS, "scatter"}
     assert columns["single"] == 0.010
     assert columns["subtracted"] == pytest.approx(0.002)
     assert columns["idle"] == pytest.approx(0.003)
