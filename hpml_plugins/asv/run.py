@@ -25,7 +25,7 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport, measure_rounds
-from hpml_plugins.store import lock_machine, past_rounds, read_object_or_empty
+from hpml_plugins.store import Lock, lock_machine, machine_folder, past_rounds, read_object_or_empty
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -56,6 +56,7 @@ class Prepared:
 
     scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and environment under way.
     outcomes: (name, number of the point) → what the process of the last round gave asv, and the Record of all rounds.
+    lock: of the machine's folder; None where nothing is stored.
     """
 
     scratch: Path
@@ -64,6 +65,7 @@ class Prepared:
     tasks: list[Task] = field(default_factory=list)
     spawner: Any = None
     outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = field(default_factory=dict)
+    lock: Lock | None = None
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -77,8 +79,10 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     node = detect_node()
     args.machine = machine = getattr(args, "machine", None) or machine_name(node)
     results = Path(conf.results_dir)
-    if writes:
-        atexit.register(lock_machine(results, machine).release)
+    folder = machine_folder(results, machine)
+    lock = lock_machine(results, machine) if writes else None
+    if lock:
+        atexit.register(lock.release)
     os.environ[MACHINE_VARIABLE] = machine
     scratch = _make_scratch()
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
@@ -88,8 +92,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
-    record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)))
+    record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
+    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)), lock=lock)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
@@ -133,6 +137,8 @@ def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], 
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
+        if prepared.lock:
+            prepared.lock.check()
         results[number] = measure(task.entry, task.number)
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
@@ -213,9 +219,7 @@ def record_machine(facts: dict[str, str]) -> None:
 
     asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home, one would be lost.
     """
-    from filelock import FileLock
-
-    with FileLock(f"{MachineCollection.get_machine_file_path()}.lock", timeout=MACHINE_FILE_TIMEOUT):
+    with Lock(Path(f"{MachineCollection.get_machine_file_path()}.lock"), MACHINE_FILE_TIMEOUT):
         MachineCollection.save(facts["machine"], facts)
 
 

@@ -70,8 +70,8 @@ def _by_result_file(source: Path) -> dict[Path, list[Record]]:
 def _is_stale(source: Path) -> bool:
     """Whether a file of Records has a commit whose result file is missing or older."""
     targets = list(source.parent.parent.glob(f"{source.stem}-*.json"))
-    changed = source.stat().st_mtime_ns
-    return source.stem != "uncommitted" and (not targets or any(path.stat().st_mtime_ns < changed for path in targets))
+    changed = source.lstat().st_mtime_ns
+    return source.stem != "uncommitted" and (not targets or any(path.lstat().st_mtime_ns < changed for path in targets))
 
 
 def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.node import read_gpus, visible
-from hpml_plugins.store import lock_machine, merge_results
+from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
@@ -84,8 +84,8 @@ class SideBySide(AsvRun):
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
         queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ))
-        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE):
-            self._merge()  # of an attempt that was killed
+        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE) as lock:
+            self._merge(lock)  # of an attempt that was killed
             for queue in queues:
                 self._prepare(queue)
             try:
@@ -94,7 +94,7 @@ class SideBySide(AsvRun):
                 self._kill()
                 for process in self._running:
                     process.wait()
-                self._merge()
+                self._merge(lock)
         return self._outcome(queues, statuses)
 
     def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
@@ -136,11 +136,11 @@ class SideBySide(AsvRun):
         source = Path(self.request.results, self.machine)
         shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
 
-    def _merge(self) -> None:
+    def _merge(self, lock: Lock) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
         for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
-                report = merge_results([folder], Path(self.request.results), locked=self.machine)
+                report = merge_results([folder], Path(self.request.results), locked=lock)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:
