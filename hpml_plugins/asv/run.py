@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from asv.machine import MachineCollection
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.host import Declared, make_host
+from hpml_plugins.isolation import end_leftovers, scratch_folder
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode
@@ -84,7 +84,11 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     if lock:
         atexit.register(lock.release)
     os.environ[MACHINE_VARIABLE] = machine
-    scratch = _make_scratch()
+    stack = ExitStack()
+    scratch = stack.enter_context(scratch_folder("run"))
+    atexit.register(stack.close)
+    for left in end_leftovers() if writes else ():
+        log.warning(left)
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
@@ -228,14 +232,3 @@ def _reused_statuses(args: Any) -> list[str]:
     everything = getattr(args, "skip_existing", False) or getattr(args, "skip_existing_commits", False)
     successful = ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
     return successful + (["failed"] if everything or getattr(args, "skip_existing_failed", False) else [])
-
-
-def _make_scratch() -> Path:
-    """A folder for this command alone; those of commands that were killed are removed."""
-    for left in Path(tempfile.gettempdir()).glob("hpml-[0-9]*-*"):
-        owner = left.name.split("-")[1]
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"hpml-{os.getpid()}-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    return scratch

@@ -25,7 +25,7 @@ from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file,
 SOME_FAILED = 2
 #: s to wait for a machine that another process measures, such as an earlier start of this job that is still ending.
 PATIENCE = 180.0
-#: s to wait for the end that a SIGTERM announces: a job that ends by itself meanwhile is not queued again.
+#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not queued again.
 SIGTERM_WAIT = 600.0
 
 
@@ -65,7 +65,7 @@ class AsvRun:
             return status
         reason = reason or _ending(status)
         self._report("stopped", reason)
-        if status == -signal.SIGTERM:
+        if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
         raise HpmlError(reason)
 

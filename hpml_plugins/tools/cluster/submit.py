@@ -96,7 +96,7 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. An interrupt ends it.
+    """Wait for a local job and show its log meanwhile. What ends this process ends the job, except for SIGKILL.
 
     Returns why something was not measured, "" where all was.
     """
@@ -111,7 +111,7 @@ def wait_here(folder: Path, job: Any) -> str:
             if done:
                 break
             time.sleep(0.1)
-    except KeyboardInterrupt:
+    except BaseException:
         job.cancel(check=False)
         raise
     order = read_file(folder, JobOrder)

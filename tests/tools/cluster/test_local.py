@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from cluster_site import Site
 from toy_slurm import command_lines, wait_for
 
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.tools.cluster.submit import wait_here
 
 
 def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
@@ -52,6 +55,34 @@ def test_a_target_on_slurm_is_refused_where_there_is_none(site: Site) -> None:
 
 def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def test_what_ends_a_submission_cancels_its_job(tmp_path: Path) -> None:
+    cancelled = []
+
+    class Job:
+        def done(self) -> bool:
+            raise SystemExit(128 + signal.SIGTERM)  # as the command's handler of SIGTERM does
+
+        def cancel(self, check: bool) -> None:
+            cancelled.append(check)
+
+    with pytest.raises(SystemExit):
+        wait_here(tmp_path, Job())
+    assert cancelled == [False]
+
+
+def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(site: Site) -> None:
+    site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
+    slow = {**os.environ, "TOY_SECONDS": "5"}
+    command = [sys.executable, "-m", "hpml_plugins", "submit"]
+    with subprocess.Popen(
+        command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        wait_for(lambda: any(site.project.path.glob("results/desk/.lock")), "a run that has locked its machine")
+        os.killpg(run.pid, signal.SIGTERM)
+        assert run.wait(30) == 128 + signal.SIGTERM
+    wait_for(lambda: not [line for line in command_lines().values() if str(site.project.path) in line], "no process")
 
 
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
