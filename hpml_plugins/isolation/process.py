@@ -82,8 +82,6 @@ def run_isolated(
     ours, theirs = socket.socketpair()
     receiver, sender = os.pipe()
     _adopt_orphans()  # of a supervisor that is killed
-    sys.stdout.flush()
-    sys.stderr.flush()
     with tempfile.TemporaryFile() as output:
         arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid())
         supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
@@ -199,18 +197,9 @@ def _send(descriptor: int, message: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-class _Oversized(Exception):
-    """A process claims to send more than any message has."""
-
-
 def _take_messages(content: bytearray) -> Iterator[bytes]:
-    """The messages that are complete, taken out of what was received. Raises _Oversized."""
-    while len(content) >= _HEADER:
-        end = _HEADER + int.from_bytes(content[:_HEADER], "big")
-        if end > MOST_MESSAGE:
-            raise _Oversized
-        if len(content) < end:
-            break
+    """The messages that are complete, taken out of what was received."""
+    while len(content) >= _HEADER and len(content) >= (end := _HEADER + int.from_bytes(content[:_HEADER], "big")):
         message = bytes(content[_HEADER:end])
         del content[:end]
         yield message
@@ -230,24 +219,23 @@ def _listen(
     deadline, ended, content = time.monotonic() + timeout, False, bytearray()
     os.set_blocking(receiver, False)
     watched: list[socket.socket | int] = [channel, receiver]
-    try:
-        while True:
-            received = b""
-            with suppress(BlockingIOError):
-                if not (received := os.read(receiver, 1 << 20)):
-                    watched = [channel]
-            content += received
-            for message in _take_messages(content):
-                on_message(message)
-            if ended and not received:
-                return ""
-            if (remaining := deadline - time.monotonic()) <= 0 and not ended:
-                return f"timed out after {timeout:g} s"
-            if not ended and (fault := watch()):
-                return fault
-            ended = ended or channel in wait(watched, min(remaining, LISTENING))
-    except _Oversized:
-        return f"sent a message of more than {MOST_MESSAGE >> 20} MB"
+    while True:
+        received = b""
+        with suppress(BlockingIOError):
+            if not (received := os.read(receiver, 1 << 20)):
+                watched = [channel]
+        content += received
+        for message in _take_messages(content):
+            on_message(message)
+        if ended and not received:
+            return ""
+        if len(content) > MOST_MESSAGE:
+            return f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB"
+        if (remaining := deadline - time.monotonic()) <= 0 and not ended:
+            return f"timed out after {timeout:g} s"
+        if not ended and (fault := watch()):
+            return fault
+        ended = ended or channel in wait(watched, min(remaining, LISTENING))
 
 
 def _end(supervisor: BaseProcess, channel: socket.socket) -> tuple[int, bool, str] | None:

@@ -95,7 +95,7 @@ def test_a_command_that_is_terminated_leaves_no_folder_and_no_program(number: si
         "def work(**_):\n"
         "    with scratch_folder('bundle') as folder:\n"
         "        (folder / 'large').write_bytes(bytes(1000))\n"
-        "        subprocess.run(['sh', '-c', f'echo $$ >{folder}/../pid; exec sleep 600'])\n"
+        "        subprocess.run(['sh', '-c', f'sleep 0.5; echo $$ >{folder}/../pid; exec sleep 600'])\n"
         "cli.group.main = work\n"
         "cli.main()\n"
     )
