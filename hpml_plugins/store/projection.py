@@ -91,11 +91,9 @@ def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Decla
         "version": FORMAT,
     }
     text = json.dumps(content)
-    if target.is_file() and not target.is_symlink() and text == json.dumps(before):
+    if text == json.dumps(before):
         target.touch()
         return False
-    if target.is_symlink():
-        target.unlink()
     atomic_write(target, text.encode())
     return True
 

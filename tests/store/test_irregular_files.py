@@ -30,7 +30,9 @@ from hpml_plugins.store import (
     record_file,
     record_files,
 )
+from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.jobs import JobOrder, find_jobs, write_file
+from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
 
 COMMIT = "0123456789abcdef"
 RECORD = Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m", commit=COMMIT)
@@ -157,6 +159,18 @@ def test_jobs_leaves_them_out_and_names_them(tmp_path: Path) -> None:
     said: list[str] = []
     assert [job.target for job in find_jobs(tmp_path, said.append)] == ["desk"]
     assert len(said) == len(KINDS)
+
+
+def test_a_queue_of_a_job_gets_a_copy_without_them(results: Path, tmp_path: Path) -> None:
+    large = [*KINDS.values()].index(sparse)
+    (results / "m" / "records" / f"{large:08}.jsonl").unlink()  # a regular file, which is copied
+    (results / "m" / f"{large:08}-env.json").unlink()
+    job = SideBySide(str(tmp_path / "job"), "m", RunRequest(str(tmp_path), str(results)))
+    (tmp_path / "job").mkdir()
+    queue = Queue(0, "", (COMMIT,))
+    job._prepare(queue)
+    copied = [path for path in (tmp_path / "job" / queue.name).rglob("*") if not path.is_dir()]
+    assert {path.name for path in copied} == {"machine.json", "01234567.jsonl"}
 
 
 def test_no_record_is_written_into_a_fifo_and_no_lock_waits_for_one(tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
     return [gpu.uuid or str(found.gpus.index(gpu)) for gpu in gpus]
 
 
+def _irregular(folder: str, names: list[str]) -> list[str]:
+    """The links, FIFOs and the like of a folder, which are not copied."""
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())]
+
+
 @dataclass
 class SideBySide(AsvRun):
     """`asv run` in a queue for each GPU.
@@ -134,7 +140,7 @@ class SideBySide(AsvRun):
         """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
-        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
+        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular)
 
     def _merge(self, lock: Lock) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
