@@ -106,12 +106,13 @@ def test_records_are_read_without_them_and_each_is_named_once(results: Path) -> 
     assert published == said
 
 
-def test_export_and_list_end_and_leave_them_out(results: Path) -> None:
+def test_export_and_list_end_and_leave_them_out(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = CliRunner().invoke(export, ["records.parquet", "--results", str(results)], standalone_mode=False)
     assert done.exception is None, done.output
     assert "records.parquet: 1 rows" in done.output
     assert sum("ignored" in line for line in done.output.splitlines()) == len(KINDS) + 1
     assert changes([], results) == {}
+    assert capsys.readouterr().err.count("ignored") == len(KINDS) + 1
 
 
 def test_merge_names_them_and_merges_the_rest(results: Path) -> None:
