@@ -31,7 +31,7 @@ from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, one_line, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
-from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
+from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
@@ -129,6 +129,8 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
 
 def save_results(original: Any, self: Any, result_dir: str) -> None:
     """Store what asv has, then the projection of the machine's Records over it."""
+    if _prepared and _prepared[0].lock:
+        _prepared[0].lock.check()
     original(self, result_dir)
     project(Path(result_dir), machine=str(self.params.get("machine")), force=True)
 
@@ -218,12 +220,15 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
     atomic_write(target, text.encode(), durable=lasting)
 
 
-def load_json(original: Any, path: str, api_version: int | None = None, *arguments: Any, **options: Any) -> Any:
+def load_json(original: Any, path: str, api_version: int | None = None, js_comments: bool = False) -> Any:
     """Name any file that is not what asv takes it for: asv expects text that is no JSON, and nothing else."""
     file = Path(path)
+    own = js_comments or file.name.startswith(".")  # asv.conf.json and ~/.asv-machine.json, which may be links
     try:
-        found = original(path, api_version, *arguments, **options)
-        refuse_lone_surrogates(file.read_bytes(), found)
+        with file.open("rb") if own else open_result(file) as opened:
+            text = opened.read()
+        found = original(path, api_version, js_comments)
+        refuse_lone_surrogates(text, found)
         if file.name == DECLARATIONS:
             return _valid_declarations(path, found)
         if file.name == MACHINE and (not isinstance(found, dict) or found.get("machine") != file.parent.name):
@@ -231,13 +236,14 @@ def load_json(original: Any, path: str, api_version: int | None = None, *argumen
         if (file.parent / MACHINE).exists() and file.name != MACHINE and not is_result_file(found):
             raise ValueError("not an asv result file")
         return found
-    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError, HpmlError) as error:
         if file.name == MACHINE and api_version is None:  # `asv publish` would end at one machine's damaged file
             log.warning(f"{path} is not a machine's facts; shown by the name of its folder")
             return {"machine": file.parent.name}
         if isinstance(error, util.UserError):
             raise
-        raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
+        problem = error.what if isinstance(error, HpmlError) else describe(error)
+        raise util.UserError(f"Error loading '{path}': {problem}") from None
 
 
 def _valid_declarations(path: str, found: Any) -> Any:

@@ -11,7 +11,7 @@ from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store import read_object_or_empty
+from hpml_plugins.store import machine_folders, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 
 DVCS = "hpml"
@@ -111,7 +111,7 @@ def show_missing_commits(conf: Any) -> None:
 
 def _stored_dates(results: Path) -> dict[str, int]:
     dates: dict[str, int] = {}
-    for path in sorted(results.glob("*/*.json")):
+    for path in (path for folder in machine_folders(results) for path in sorted(folder.glob("*.json"))):
         found = read_object_or_empty(path)  # what is damaged is named when asv reads it
         if is_result_file(found):
             dates.setdefault(found["commit_hash"], int(found["date"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -111,8 +112,17 @@ def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode())
 
 
+def _end_cleanly(number: int, _: object) -> NoReturn:
+    """End this process as an exception does: temporary folders are removed, programs that it started are ended."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt that
+    raise SystemExit(128 + number)
+
+
 def main() -> NoReturn:
     """Run the command. An error of the user's ends in one line on stderr and exit status 2."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end_cleanly)
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:

@@ -113,7 +113,10 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
 
     from hpml_plugins.store import past_rounds
 
-    last = {each.plugin: each for each in past_rounds(results) if each.source}
+    def warn(damage: str) -> None:
+        print(f"hpml: {damage}", file=sys.stderr)
+
+    last = {each.plugin: each for each in past_rounds(results, on_damage=warn) if each.source}
     found = {}
     for plugin in plugins:
         run = last.get(plugin.entry.name)

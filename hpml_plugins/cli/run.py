@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import sys
-import tempfile
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import msgspec
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, make_host
+from hpml_plugins.isolation import end_leftovers, scratch_folder
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, spell_choice
@@ -77,7 +77,9 @@ def command(
         import_before_fork(module for declared, _ in tasks for module in declared.modules)
     past = past_rounds(settings.registry.parent / "results", machine)
     report = RunReport([declared.key(params) for declared, params in tasks for _ in range(declared.rounds)], past)
-    with tempfile.TemporaryDirectory(prefix="hpml-") as scratch:
+    for left in end_leftovers():
+        print(f"hpml: {left}", file=sys.stderr)
+    with scratch_folder("run") as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:

@@ -22,9 +22,10 @@ from hpml_plugins.model.record import Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
-from hpml_plugins.store import decode_file, read_object_or_empty, record_files
+from hpml_plugins.store import decode_file, machine_folders, open_result, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.records import MAX_RECORDS
 
 #: asv's declarations, as benchmarks.json has them: asv's name → entry.
 Declarations = Mapping[str, Mapping[str, Any]]
@@ -197,7 +198,7 @@ class History:
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
     """The lines of the rounds of these Records as they are stored, without line breaks, in this order."""
     for outcome in outcomes:
-        with Path(outcome.file).open("rb") as file:
+        with open_result(Path(outcome.file), MAX_RECORDS) as file:
             for offset in outcome.offsets:
                 file.seek(offset)
                 yield file.readline().rstrip(b"\n")
@@ -307,7 +308,7 @@ def _stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None]
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
-    for path in record_files(results):
+    for path in record_files(results, on_damage):
         for rounds in group_rounds(decode_file(path, decode, on_damage)):
             yield combine([record for _, record in rounds]), str(path), tuple(offset for offset, _ in rounds)
     for record in import_results(results, declarations):
@@ -334,7 +335,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:
     """The machines in the order of pages."""
-    stored = {path.parent.name: read_object_or_empty(path) for path in results.glob("*/machine.json")}
+    stored = {folder.name: read_object_or_empty(folder / "machine.json") for folder in machine_folders(results)}
     found = []
     for name in names:
         facts = stored.get(name, {})

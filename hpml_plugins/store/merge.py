@@ -17,10 +17,10 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import atomic_write, read_object
+from hpml_plugins.store.files import MAX_FILE, atomic_write, open_result, read_object
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
-from hpml_plugins.store.records import RECORDS, decode_file
+from hpml_plugins.store.records import MAX_RECORDS, RECORDS, decode_file
 
 #: The files of a results folder, and how deep they lie.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
@@ -38,19 +38,22 @@ def find_results(folder: Path) -> Path:
     raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
 
 
-def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> Merge:
+def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: Lock | None = None) -> Merge:
     """Put the union of all into one results folder; the others are only read.
 
     A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
-    a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
+    a result is named and left alone, and the rest goes on.  locked: of a machine, which the caller holds.
     """
     merge = Merge(into, dry_run)
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
         for name, places in itertools.groupby(merge.find(source), lambda place: place.parts[0]):
-            with nullcontext() if dry_run or name == locked else merge.lock(name):
+            held = locked if locked and locked.path.parent == into / name else None
+            with nullcontext(held) if dry_run or held else merge.lock(name) as lock:
                 for place in places:
+                    if lock:
+                        lock.check()
                     merge.add(source / place, into / place)
     if not dry_run:
         merge.files += project(into, force=True)
@@ -87,16 +90,20 @@ class Merge:
         return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
 
     def add(self, source: Path, target: Path) -> None:
-        if target.is_symlink():
-            self._put_aside(target, f"{target}: a symbolic link")
-        if source.suffix == ".jsonl":
-            self._records(source, target)
-        else:
-            self._json(source, target)
-
-    def _json(self, source: Path, target: Path) -> None:
+        """Unite two files. What is at the target and cannot be read is put aside: a link is not written through."""
+        known, limit = True, MAX_RECORDS if source.suffix == ".jsonl" else MAX_FILE
         try:
-            theirs, ours = _read(source), self._read_target(target)
+            open_result(target, limit).close()
+        except FileNotFoundError:
+            known = False
+        except HpmlError as error:
+            known = False
+            self._put_aside(target, str(error))
+        (self._records if source.suffix == ".jsonl" else self._json)(source, target, known)
+
+    def _json(self, source: Path, target: Path, known: bool) -> None:
+        try:
+            theirs, ours = _read(source), self._read_target(target) if known else {}
             if target.name in (DECLARATIONS, MACHINE):
                 joined, decided = join_entries(ours, theirs)
             else:
@@ -113,20 +120,20 @@ class Merge:
                 atomic_write(target, text.encode())
 
     def _read_target(self, target: Path) -> dict[str, Any]:
-        """The file to unite with. A damaged one is put aside; a link is neither read nor written through."""
+        """The file to unite with. A damaged one is put aside."""
         try:
-            return _read(target) if target.exists() and not target.is_symlink() else {}
+            return _read(target)
         except HpmlError as error:
             self._put_aside(target, str(error))
             return {}
 
-    def _records(self, source: Path, target: Path) -> None:
+    def _records(self, source: Path, target: Path, known: bool) -> None:
         machine = target.parent.parent.name
         theirs = self._lines(source)
         foreign = {line for line, record in theirs.items() if record.machine != machine}
         if foreign:
             self.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
-        ours = {} if target.is_symlink() else self._lines(target)
+        ours = self._lines(target) if known else {}
         joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
         new = len(joined) - len(ours)
         if not new:
@@ -144,7 +151,7 @@ class Merge:
 
     def _put_aside(self, target: Path, problem: str) -> None:
         aside = target.with_name(f"{target.name}.damaged")
-        self.skipped.append(f"{problem}; renamed to {aside.name}")
+        self.skipped.append(f"{problem.removesuffix('; ignored')}; renamed to {aside.name}")
         if not self.dry_run:
             target.replace(aside)
 

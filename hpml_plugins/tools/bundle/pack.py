@@ -6,13 +6,13 @@ import json
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
+from hpml_plugins.isolation import scratch_folder
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
 
@@ -35,8 +35,7 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
     Raises HpmlError, and leaves no file, when it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
-    with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
-        scratch = Path(folder)
+    with scratch_folder("bundle") as scratch:
         branches = [name or "" for name in read_configuration(root / "asv.conf.json").branches]
         history = pack_history(root, branches, scratch / "history.bundle")
         resolved = packages.resolve(request, node, scratch)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.node import read_gpus, visible
-from hpml_plugins.store import lock_machine, merge_results
+from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
@@ -74,6 +74,12 @@ def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
     return [gpu.uuid or str(found.gpus.index(gpu)) for gpu in gpus]
 
 
+def _irregular(folder: str, names: list[str]) -> list[str]:
+    """The links, FIFOs and the like of a folder, which are not copied."""
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())]
+
+
 @dataclass
 class SideBySide(AsvRun):
     """`asv run` in a queue for each GPU.
@@ -84,8 +90,8 @@ class SideBySide(AsvRun):
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
         queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ))
-        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE):
-            self._merge()  # of an attempt that was killed
+        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE) as lock:
+            self._merge(lock)  # of an attempt that was killed
             for queue in queues:
                 self._prepare(queue)
             try:
@@ -94,7 +100,7 @@ class SideBySide(AsvRun):
                 self._kill()
                 for process in self._running:
                     process.wait()
-                self._merge()
+                self._merge(lock)
         return self._outcome(queues, statuses)
 
     def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
@@ -134,13 +140,13 @@ class SideBySide(AsvRun):
         """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
-        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
+        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular)
 
-    def _merge(self) -> None:
+    def _merge(self, lock: Lock) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
         for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
-                report = merge_results([folder], Path(self.request.results), locked=self.machine)
+                report = merge_results([folder], Path(self.request.results), locked=lock)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:

@@ -91,7 +91,8 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     folder = new_folder(jobs, target.name)
     write_commits(folder / COMMITS, commits)
     if local:
-        interrupt_on_signals()
+        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     executor = (local_executor if local else slurm_executor)(target, request, folder)
     order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
     try:
@@ -104,25 +105,13 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     return folder, job
 
 
-def interrupt_on_signals() -> None:
-    """Have every signal that asks this process to end interrupt it, so that the local job ends with it.
-
-    Started from a shell's background, a job would otherwise inherit that SIGINT is ignored, and could not be cancelled.
-    Under nohup, a hang-up remains ignored.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
-
-
 def new_folder(jobs: Path, target: str) -> Path:
     """The name of a folder that does not exist yet: time, to the microsecond, and target."""
     return jobs / f"{datetime.now():%Y%m%d-%H%M%S-%f}-{target}"
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. An interrupt ends the job, and is raised once it has ended.
+    """Wait for a local job and show its log meanwhile. What ends this process, except SIGKILL, ends the job first.
 
     Returns why something was not measured, "" where all was.
     """
@@ -137,7 +126,7 @@ def wait_here(folder: Path, job: Any) -> str:
             if done:
                 break
             time.sleep(0.1)
-    except KeyboardInterrupt:
+    except BaseException:
         job.cancel(check=False)
         deadline = time.monotonic() + CANCEL_WAIT
         while not job.done() and time.monotonic() < deadline:

@@ -9,14 +9,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from cluster_site import Site
 from toy_slurm import command_lines, wait_for
 
 from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.tools.cluster.submit import interrupt_on_signals, wait_here
+from hpml_plugins.tools.cluster.submit import wait_here
 
 
 def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
@@ -74,6 +73,39 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit(128 + signal.SIGTERM)])
+def test_what_ends_a_submission_cancels_its_job_and_waits_for_its_end(tmp_path: Path, end: BaseException) -> None:
+    class Job:
+        cancelled, looked = False, 0
+
+        def done(self) -> bool:
+            self.looked += 1
+            if self.looked == 1:
+                raise end
+            return self.looked > 3
+
+        def cancel(self, check: bool) -> None:
+            self.cancelled = True
+
+    job = Job()
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        wait_here(tmp_path, job)
+    assert job.cancelled and job.looked == 4
+
+
+def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(site: Site) -> None:
+    site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
+    slow = {**os.environ, "TOY_SECONDS": "5"}
+    command = [sys.executable, "-m", "hpml_plugins", "submit", "desk"]
+    with subprocess.Popen(
+        command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        wait_for(lambda: any(site.project.path.glob("results/desk/.lock")), "a run that has locked its machine")
+        os.killpg(run.pid, signal.SIGTERM)
+        assert run.wait(30) == 128 + signal.SIGTERM
+    wait_for(lambda: not [line for line in command_lines().values() if str(site.project.path) in line], "no process")
+
+
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit", "desk"]
@@ -97,30 +129,3 @@ def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     (job,) = json.loads(done.stdout)
     assert (done.returncode, job["state"], job["reason"]) == (0, "cancelled", "interrupted; what was measured is kept")
     assert len(site.records("desk")) < 12
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_local_job_ends_with_the_command_that_started_it(tmp_path: Path, number: int) -> None:
-    class Job:
-        paths = SimpleNamespace(stdout=tmp_path / "log")
-        cancelled, looked = False, 0
-
-        def done(self) -> bool:
-            self.looked += 1
-            if self.looked == 1:
-                os.kill(os.getpid(), number)
-            return self.looked > 3
-
-        def cancel(self, check: bool) -> None:
-            self.cancelled = True
-
-    job = Job()
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        interrupt_on_signals()
-        with pytest.raises(KeyboardInterrupt):
-            wait_here(tmp_path, job)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    assert job.cancelled and job.looked == 4  # it waited until the job had ended
