@@ -99,7 +99,7 @@ def command(
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON; on stderr, of which plugin the files changed."""
+    """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of the run."""
     for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
         for done in of_benchmark:
             report.add(done)
@@ -107,7 +107,7 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
                 print(encode(done).decode(), flush=True)
         if not as_json:
             print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
-    for line in report.code_changes:
+    for line in [*report.code_changes, *report.busy]:
         print(f"hpml: {line}", file=sys.stderr)
 
 

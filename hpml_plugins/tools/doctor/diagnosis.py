@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
-from hpml_plugins.node import detect_node, machine_name, read_state
+from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
 from hpml_plugins.registry import read_registry
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
@@ -53,7 +54,7 @@ _LIBRARIES = {
     ),
 }
 #: The libraries of one group are checked by one process, in this order; the groups run at once.
-_GROUPS = (("torch", "torchvision"), ("numba", "numba.cuda", "asv", "fvcore", "matplotlib"))
+_GROUPS = (("torch", "torchvision"), ("numba", "asv", "fvcore", "matplotlib"))
 #: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts], [name, null, reason].
 _WORKER = """
 import contextlib, json, sys
@@ -95,11 +96,15 @@ class TorchFacts(msgspec.Struct, frozen=True):
 def diagnose(registry: Path) -> Iterator[Finding]:
     """Every check of this node, as its findings come."""
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+    watch = CpuWatch()
+    time.sleep(GLANCE)
+    yield busy_cpus(describe_load(watch), watch.largest(3))
     with ThreadPoolExecutor() as pool:
         node = detect_node()  # no process has used CUDA before: it forks
         groups = [list(group) for group in _GROUPS]
         if node.gpus:
             groups[0].append("torch on GPU")
+            groups[1].insert(1, "numba.cuda")
         running = [pool.submit(check_libraries, group) for group in groups]
         yield from _gpu(node)
         yield from _registry(registry)
@@ -159,6 +164,14 @@ def _registry(path: Path) -> Iterator[Finding]:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
     for problem in host.offers.problems:
         yield Finding("plugins", "warning", problem)
+
+
+def busy_cpus(load: str, largest: Sequence[str]) -> Finding:
+    """Whether this machine is idle enough to measure on.  load: see `describe_load`.  largest: who uses the CPUs."""
+    if not load:
+        return Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
+    what = f"{load} ({', '.join(largest) or 'short-lived ones'}): times on the CPU are not comparable"
+    return Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
 
 
 def _gpu(node: Node) -> Iterator[Finding]:
