@@ -143,7 +143,6 @@ def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
     """All about each benchmark, in paragraphs of this width."""
-    indented = {"initial_indent": "    ", "subsequent_indent": "        "}
     for row in rows:
         if "broken" in row:
             yield f"{row['plugin']}  BROKEN"
@@ -153,7 +152,7 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         details = [f"metrics: {metrics}", *(f"{name}: {_shorten(values)}" for name, values in row["grid"].items())]
         details += [f"skipped here: {count} of {row['points']}, {why}" for why, count in row["skipped"].items()]
         for text in details:
-            yield from wrap(text, width, break_on_hyphens=False, **indented)
+            yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
 def _shorten(values: list[Any]) -> str:

@@ -142,13 +142,14 @@ def _print_comparison(
         print(*([""] if shown else []), *as_lines(shown, width), sep="\n", end="\n" if shown else "")
 
     def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:
-        indented = {"initial_indent": bullet, "subsequent_indent": " " * (len(bullet) + 2)}
-        return [text for line in lines for text in ([bullet + line] if markdown else wrap(line, width, **indented))]
+        if markdown:
+            return [f"- {line}" for line in lines]
+        return [text for line in lines for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")]
 
     if reasons := notes(found, refused):
-        print("", *paragraphs(reasons, "- " if markdown else ""), sep="\n")
+        print("", *paragraphs(reasons, ""), sep="\n")
     if confounders := list_confounders(found):
-        print("\nWhat else differs, A → B:\n", *paragraphs(confounders, "- " if markdown else "  "), sep="\n")
+        print("\nWhat else differs, A → B:\n", *paragraphs(confounders, "  "), sep="\n")
 
 
 @click.command()

@@ -81,7 +81,7 @@ def spell_choice(value: object) -> str:
 
 
 def natural_key(value: object) -> list[tuple[bool, float, str]]:
-    """For sorting values and points as a reader would: numbers by size (`2`, `16`; `1KiB`, `1MiB`), the rest as text."""
+    """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the rest as text."""
     found = []
     for number, prefix, text in _PIECES.findall(str(value)):
         scale = _SCALES.get(prefix[:1], 0) * math.log(1024 if prefix[1:] else 1000)

@@ -120,7 +120,9 @@ def _join_warnings(rounds: Sequence[Record]) -> list[str]:
     for record in rounds:
         for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
             found.setdefault(key, []).append(text)
-    return [max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)]) for texts in found.values()]
+    return [
+        max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)]) for texts in found.values()
+    ]
 
 
 def _total(rounds: Sequence[Record]) -> float:

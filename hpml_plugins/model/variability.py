@@ -218,8 +218,8 @@ def _judged(found: Difference, adjusted: float) -> Difference:
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
     """Why there is no verdict on the two, or "".
 
-    A value sampled while the card throttled is neither boost nor sustained, and how much other processes slowed one down
-    is not known.
+    A value sampled while the card throttled is neither boost nor sustained; how much other processes slowed one down is
+    not known.
     """
     if a.is_busy or b.is_busy:
         return "other processes used the CPUs meanwhile"

@@ -161,7 +161,7 @@ def changed(compared: Iterable[Compared]) -> list[Compared]:
 
 def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
     """How many values have which verdict.  hidden: where those that are not shown can be seen."""
-    counts = Counter(each.difference.verdict for each in compared)
+    counts: Counter[str] = Counter(each.difference.verdict for each in compared)
     points = len({(each.machine, each.benchmark, each.point) for each in compared})
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
     rest = len(compared) - len(changed(compared))
@@ -185,7 +185,8 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
     """The rows for a terminal of this width: first what changed, then the rest.
 
-    A benchmark and its points stand above their metrics. Where a row of a benchmark does not fit, each takes three lines.
+    A benchmark and its points stand above their metrics. Where a row does not fit, each of its benchmark has three
+    lines.
     """
     ordered = sorted(compared, key=lambda each: _ORDER.index(each.difference.verdict) // 2)
     for place, group in groupby(ordered, lambda each: f"{each.machine} {each.benchmark}".strip()):
@@ -196,7 +197,8 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
         yield from [_INDENT + header] if fits else []
         last = ""
         for each, row in zip(of_benchmark, rows, strict=True):
-            yield from wrap(each.point if each.point != last else "", width, initial_indent="  ", subsequent_indent="    ")
+            if each.point != last:
+                yield from wrap(each.point, width, initial_indent="  ", subsequent_indent="    ")
             last = each.point
             if fits:
                 yield _INDENT + row

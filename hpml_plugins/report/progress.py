@@ -123,8 +123,8 @@ class RunReport:
         worst = max(found, key=lambda each: each["other_cpus"] / each["cores"])
         return [
             f"{len(found)} of {len(measured)} points were measured while other processes used up to "
-            f"{worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and not compared; measure "
-            "them again when the machine is idle"
+            f"{worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and not compared; "
+            "measure them again when the machine is idle"
         ]
 
     def finish_benchmark(self, width: int) -> str:

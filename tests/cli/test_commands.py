@@ -155,6 +155,29 @@ def test_run_measures_and_shows_a_table(hpml: Hpml) -> None:
     assert "µs ±" in done.stdout or "ns ±" in done.stdout
 
 
+def test_run_measures_a_file_that_is_in_no_registry(hpml: Hpml, write: Write) -> None:
+    write("my-plugin.py", TOY.replace("    return [TOY]", "    return [TOY, other]") + OTHER)
+    done = hpml("run", "my-plugin.py", "-p", "size=10", "--json", "--rounds", "1")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["benchmark"], each["plugin"]) for each in found] == [("toy", "my_plugin"), ("my_plugin", "my_plugin")]
+    assert found[0]["source"]["path"] == "my-plugin.py"
+    write("broken.py", "import no_such_module\n")
+    for name, told in (("broken.py", "no_such_module"), ("none.py", "none.py: no such file")):
+        done = hpml("run", name)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert told in done.stderr
+
+
+#: One of the benchmarks of my-plugin.py has the plugin's name.
+OTHER = "\nother = Benchmark('my_plugin', measure, [Metric('time', 's', 'lower')], grid={'size': [10]})\n"
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_file_of_the_registry_is_measured_as_the_registry_says(hpml: Hpml, write: Write) -> None:
+    done = hpml("run", "toy.py", "--profile", "quick", "--json", "--rounds", "1")
+    assert [json.loads(line)["params"] for line in done.stdout.splitlines()] == [{"size": 10}]
+
+
 @pytest.mark.usefixtures("toy")
 def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpml, tmp_path: Path) -> None:
     assert hpml("run", "toy", "--profile", "quick", "--record", "out.jsonl").returncode == 0
@@ -194,7 +217,9 @@ def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, w
 def test_run_prints_records_as_json_and_nothing_else(hpml: Hpml) -> None:
     done = hpml("run", "toy", "-p", "size=10", "--json")
     assert decode(done.stdout.encode()).status == "ok"
-    assert not [line for line in done.stderr.splitlines() if "other processes use" not in line]  # a busy machine is named
+    assert not [
+        line for line in done.stderr.splitlines() if "other processes use" not in line
+    ]  # a busy machine is named
 
 
 @pytest.mark.usefixtures("toy")

@@ -18,7 +18,8 @@ RECORD = Record(
     metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},
     node=NODE, packages={"torch": "2.11.0", "hpml-plugins": "0.1"}, source={"sha256": "801897ec4e04"},
     data={"cifar10": {"fingerprint": "sha256:e9e276a52837cd23", "train": 50000.0}},
-    conditions={"load": 0.1, "cores": 16.0, "other_cpus": 0.0, "cpu_clock": 3e9, "other_processes": 0.0, "other_gpus": 1.0, "other_gpus_power": 75.0,
+    conditions={"load": 0.1, "cores": 16.0, "other_cpus": 0.0, "cpu_clock": 3e9, "other_processes": 0.0,
+                "other_gpus": 1.0, "other_gpus_power": 75.0,
                 "other_gpus_utilization": 0.0},
 )  # fmt: skip
 
@@ -106,7 +107,11 @@ def test_what_one_side_does_not_tell_is_no_difference() -> None:
 
 def test_a_machine_is_busy_where_others_use_a_quarter_of_its_cpus() -> None:
     quiet, busy = conditions(other_cpus=4.0, cpu_clock=2.8e9), conditions(other_cpus=4.1)
-    assert (quiet.is_busy, busy.is_busy, replace(RECORD, conditions={"other_cpus": 4.1}).is_busy) == (False, True, False)
+    assert (quiet.is_busy, busy.is_busy, replace(RECORD, conditions={"other_cpus": 4.1}).is_busy) == (
+        False,
+        True,
+        False,
+    )
     assert told(quiet) == unusual_conditions(quiet) == []
     assert unusual_conditions(busy) == ["other processes used 4.1 of 16 CPUs"]
 

@@ -85,7 +85,7 @@ class Readings:
 
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
-        """Of (revision, reading), ascending: those that may be compared with the newest that no other process disturbed."""
+        """Of (revision, reading), ascending: undisturbed ones that may be compared with the newest of them."""
         quiet = [each for each in line if not each[1].is_busy]
         kept = [each for each in quiet if not why_not_judged(each[1], quiet[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
