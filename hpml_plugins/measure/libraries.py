@@ -38,8 +38,8 @@ def import_before_fork(modules: Iterable[str]) -> None:
         with suppress(Exception):
             importlib.import_module(module)
             if place := _NUMBA_TARGETS.get(module):
-                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s for CUDA. Not a documented
-                # interface; where it has moved, the first call costs what it did before.
+                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s for CUDA. Undocumented;
+                # where they have moved, the first call costs what it did before.
                 target = getattr(importlib.import_module(place[0]), place[1])
                 target.typing_context.refresh()
                 target.target_context.refresh()
