@@ -38,7 +38,7 @@ def import_before_fork(modules: Iterable[str]) -> None:
         with suppress(Exception):
             importlib.import_module(module)
             if place := _NUMBA_TARGETS.get(module):
-                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s for CUDA. Undocumented;
+                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s for CUDA; no API:
                 # where they have moved, the first call costs what it did before.
                 target = getattr(importlib.import_module(place[0]), place[1])
                 target.typing_context.refresh()

@@ -92,6 +92,14 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
     return [point for number, point in enumerate(chosen) if point not in chosen[:number]]
 
 
+def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
+    """How many points of a benchmark are measured.
+
+    relaxed: without the GPU that it asks for, by a simulator that takes minutes for a large point: one.
+    """
+    return 1 if relaxed and most is not None else most
+
+
 def _spread(number: int, count: int, values: int) -> int:
     """Which of `values` the point of this number takes: in turn where they are few, else evenly over all of them."""
     return number % values if values < count else round(number * (values - 1) / max(count - 1, 1))
@@ -168,7 +176,9 @@ def judge_points(plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], 
     for benchmark in loaded.benchmarks:
         own = [each for each in tried if each.record.benchmark == benchmark.name]
         plain = [each for each in own if not each.fault]
-        yield from _measured(benchmark, plain, plugin.file or benchmark.name, len(sample_points(benchmark.grid, most)))
+        own_most = points_to_try(most, relaxed=any(each.relaxed for each in plain))
+        chosen = len(sample_points(benchmark.grid, own_most))
+        yield from _measured(benchmark, plain, plugin.file or benchmark.name, chosen)
         yield from _checked(benchmark.name, own)
         yield from _declared(benchmark.name, plain)
 

@@ -31,7 +31,7 @@ from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
 from hpml_plugins.tools.check.fault_injection import Fault, corrupted
-from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried, sample_points
+from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried, points_to_try, sample_points
 from hpml_plugins.workloads.datasets import SOURCES
 
 HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
@@ -103,10 +103,14 @@ def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterat
     file = locate(checked.source, Path(checked.folder)).file or Path(checked.folder)
     node = detect_node()
     context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
-    chosen = [
-        (each if node.gpus else _without_gpus(each), sample_points(each.grid, most)) for each in plugin.benchmarks
-    ]
     relaxed = {each.name: not node.gpus and _without_gpus(each).requires != each.requires for each in plugin.benchmarks}
+    chosen = [
+        (
+            _without_gpus(each) if relaxed[each.name] else each,
+            sample_points(each.grid, points_to_try(most, relaxed=relaxed[each.name])),
+        )
+        for each in plugin.benchmarks
+    ]
     import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))
