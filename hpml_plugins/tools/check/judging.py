@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Params, Record
-from hpml_plugins.model.benchmark import Grid, points_of
+from hpml_plugins.model import Finding, Grid, Params, Record
 from hpml_plugins.model.formatting import natural_key, spell_choice
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
@@ -83,7 +83,7 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
         for name, values in grid.items()
     }
     if most is None:
-        return list(points_of(ordered))
+        return [dict(zip(ordered, values, strict=True)) for values in itertools.product(*ordered.values())]
     count = min(most, max(map(len, ordered.values()), default=1))
     chosen = [
         {name: values[_spread(number, count, len(values))] for name, values in ordered.items()}
