@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Grid, Params, Record
-from hpml_plugins.model.formatting import natural_key, spell_choice
+from hpml_plugins.model import Finding, Grid, Params, Record, natural_key, spell_choice
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
 
