@@ -22,7 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[test]'
+	@echo "Installing the packages of constraints.txt into $(VENV): about 6.6 GB, which takes minutes."
+	$(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[test]'
 	@touch $(STAMP)
 
 # A failed point must not keep the others from the page: publish first, fail afterwards.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,7 @@ from hpml_plugins.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
+    from hpml_plugins.report.compare import Compared, RefusedComparison
     from hpml_plugins.report.figures import Drawable
 
 _RESULTS = click.option(
@@ -96,33 +99,42 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
 @_FORMAT
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--machine", help="Only Records of this machine.")
+@click.option("--all", "everything", is_flag=True, help="Show also what is the same or undecided.")
 @_RESULTS
 @click.pass_obj
 def compare(
-    settings: Settings, a: str, b: str, form: str, benchmark: str | None, machine: str | None, results: Path
+    settings: Settings,
+    a: str,
+    b: str,
+    form: str,
+    benchmark: str | None,
+    machine: str | None,
+    everything: bool,
+    results: Path,
 ) -> int:
     """Compare the Records of B with those of A.
 
     A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
     of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME
     is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another card. Benchmarks whose
-    version, and metrics whose unit or direction, differ between the sides are not compared.
+    version, and metrics whose unit or direction, differ between the sides are not compared. Shows
+    significant differences only, without --all; CSV has every row.
     """
     from hpml_plugins.model.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes
-    from hpml_plugins.report.tables import as_csv, as_markdown, as_text
+    from hpml_plugins.report.compare import as_table, compare, find_side
+    from hpml_plugins.report.tables import as_csv
     from hpml_plugins.store import ask_git, commit_order
 
     repository = settings.registry.resolve().parent
-    everything = list(_read(results))
-    records = [each for each in everything if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
+    stored = list(_read(results))
+    records = [each for each in stored if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
     def named(name: str) -> str | None:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))
+    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(stored))
     if not found and refused:
         raise UsageError("; ".join(map(str, refused)))
     if not found:
@@ -131,13 +143,34 @@ def compare(
         print(as_csv(as_table(found, formatted=False, refused=refused)), end="")
         return 0
     print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
-    print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
-    if remarks := notes(found, refused):
-        print("", *(f"- {note}" if form == "markdown" else note for note in remarks), sep="\n")
-    if confounders := list_confounders(found):
-        bullet = "- " if form == "markdown" else "  "
-        print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")
+    _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return 0
+
+
+def _print_comparison(
+    found: Sequence[Compared], refused: Sequence[RefusedComparison], *, everything: bool, markdown: bool
+) -> None:
+    """For readers: the counts, the rows, then the reasons and confounders."""
+    from hpml_plugins.report.compare import as_lines, as_table, changed, list_confounders, notes, summarise
+    from hpml_plugins.report.tables import as_markdown
+
+    shown = found if everything else changed(found)
+    width = shutil.get_terminal_size().columns
+    print(summarise(found, "" if everything else "--all"))
+    if markdown:
+        print("\n" + as_markdown(as_table(shown, formatted=True)) if shown else "", end="")
+    else:
+        print(*([""] if shown else []), *as_lines(shown, width), sep="\n", end="\n" if shown else "")
+
+    def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:
+        if markdown:
+            return [f"- {line}" for line in lines]
+        return [text for line in lines for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")]
+
+    if reasons := notes(found, refused):
+        print("", *paragraphs(reasons, ""), sep="\n")
+    if confounders := list_confounders(found):
+        print("\nWhat else differs, A → B:\n", *paragraphs(confounders, "  "), sep="\n")
 
 
 @click.command()

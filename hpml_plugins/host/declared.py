@@ -72,6 +72,10 @@ class Declared(msgspec.Struct, frozen=True):
             if all(is_one_of(params[name], values) for name, values in chosen)
         }
 
+    def unmet_points(self) -> list[Params]:
+        """The points that cannot be measured on this node, where that was asked."""
+        return [params for index, params in enumerate(self.points()) if index in self.unmet] if self.unmet else []
+
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""
         return point_key(self.benchmark, self.version, params)

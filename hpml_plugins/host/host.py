@@ -60,15 +60,19 @@ class Host:
 
         Raises the plugin's own error where it is broken, UsageError with the nearest names where there is none.
         """
-        for plugin in self.broken:
-            if plugin.entry.name == name and plugin.error:
-                raise plugin.error
         every = list(self.benchmarks())
-        found = [each for each in every if each.name == name] or [each for each in every if each.plugin.name == name]
+        found = [each for each in every if each.name == name] or self.of_plugin(name)
         if not found:
             known = sorted({name for each in every for name in (each.plugin.name, each.name)})
             raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
         return found
+
+    def of_plugin(self, name: str) -> list[Declared]:
+        """The benchmarks of the plugin of this name. Raises its error where it is broken."""
+        for plugin in self.broken:
+            if plugin.entry.name == name and plugin.error:
+                raise plugin.error
+        return [each for each in self.benchmarks() if each.plugin.name == name]
 
     def load_all(self) -> list[LoadedPlugin]:
         """Import every plugin into this process, for their figures, and restore what they change of it."""

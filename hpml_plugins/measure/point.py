@@ -25,7 +25,7 @@ from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.work import DeclaredWork
-from hpml_plugins.node import gpus_used, unmet
+from hpml_plugins.node import CpuWatch, cpu_clock, gpus_used, unmet
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def measure_point(
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
+    others = CpuWatch()
 
     def on_message(message: bytes) -> None:
         told = msgspec.json.decode(message, type=Record | tuple[str, float | None])
@@ -96,7 +97,8 @@ def measure_point(
     finally:
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
-    return replace(measured, output=output, duration=time.monotonic() - clock)
+    conditions = measured.conditions | others.conditions()
+    return replace(measured, output=output, conditions=conditions, duration=time.monotonic() - clock)
 
 
 def _measure_here(
@@ -132,9 +134,11 @@ def _measure_here(
     except Exception as error:
         traceback.print_exc()
         reason = out_of_gpu_memory(error) or describe(error)
+    clock = cpu_clock()  # before the CPU rests
     end_compilers()
     record = replace(
         record,
+        conditions=record.conditions | ({"cpu_clock": clock} if clock else {}),
         status=status,
         reason=reason,
         metrics=metrics,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import statistics
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 THROTTLED = "the GPU held its clocks down"
+#: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with others: on two CPUs,
+#: which are often two threads of one core, half a CPU of others' work.
+BUSY_SHARE = 0.25
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +139,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
     came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
     else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
-    this process may use; `other_processes`, how many processes of others were on the point's GPUs when it began or
+    this process may use; `other_cpus`, how many of these other processes used on average while the
+    point was measured; `other_users`, how many other users' processes were among them; `cpu_clock`, of the fastest CPU
+    when the point ended, Hz; `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
     work: of one call of what a metric times, by the metric's name.
@@ -184,6 +190,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def is_throttled(self) -> bool:
         """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
         return any(text.startswith(THROTTLED) for text in self.warnings)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other processes used the CPUs while this was measured: its times on the CPU are not judged."""
+        return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get("cores", math.inf)
 
     @property
     def is_complete(self) -> bool:

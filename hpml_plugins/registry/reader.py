@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,10 @@ class Registry:
         named = (name for entry in self.plugins for name in entry.profiles)
         return list(dict.fromkeys([EVERYTHING, *named]))
 
+    def entry_of(self, file: Path) -> PluginEntry | None:
+        """The enabled plugin that is this file, if any."""
+        return next((e for e in self.enabled if e.path and (self.folder / e.path).resolve() == file.resolve()), None)
+
     def at(self, plugin: str, *path: str) -> str:
         """`file:line` of a plugin's entry, or of the value at that path in it."""
         return self.lines.at(("plugins", self._places[plugin], *path))
@@ -152,6 +157,12 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
     file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
     return Registry(path, tuple(file.plugins), lines)
+
+
+def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
+    """A registry of this plugin file alone, in place of the one at `path`: paths are relative to the same folder."""
+    relative = os.path.relpath(file.resolve(), path.parent.resolve())
+    return Registry(path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file)))
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:

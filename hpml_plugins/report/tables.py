@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
+#: Medians of the rounds of one point that differ by more than this share are named.
+DIFFERENT = 0.10
 
 
 def formatted(table: Table) -> list[list[str]]:
@@ -109,11 +111,19 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
         ended = [] if record.status == "ok" else [(record.status, record.reason)]
-        for remark in [*ended, *(("warning", text) for text in record.warnings)]:
+        for remark in [*ended, *(("warning", text) for text in [*record.warnings, *_differing_rounds(record)])]:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
         which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
         yield f"{kind}: {which}: {text}"
+
+
+def _differing_rounds(record: Record) -> Iterator[str]:
+    """A warning where the rounds of a timed metric disagree, which explains an interval wider than those of rounds."""
+    for name, metric in record.metrics.items():
+        medians = metric.round_medians if metric.info.get("timer") else []
+        if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
+            yield f"{name}: the rounds differ, their medians are {', '.join(quantity(each, 's') for each in medians)}"
 
 
 def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:

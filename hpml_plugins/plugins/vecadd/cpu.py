@@ -51,7 +51,11 @@ def addition(implementation: str) -> Any:
 
     if implementation == "numpy":
         return lambda a, b, c: np.add(a, b, out=c)
-    return numba.njit(parallel=implementation == "parallel")(loop)
+    parallel = implementation == "parallel"
+    try:  # compiling takes 1 s of CPU time in each process that measures a point
+        return numba.njit(parallel=parallel, cache=True)(loop)
+    except RuntimeError:  # no folder to keep it in
+        return numba.njit(parallel=parallel)(loop)
 
 
 def _cpp(bench: Bench, elements: int) -> Samples:

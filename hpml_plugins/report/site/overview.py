@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Benchmark
-from hpml_plugins.model.variability import MARGIN, Difference, MeasuredValue, Values, compare_values, have_common_regime
+from hpml_plugins.model.variability import MARGIN, Difference, MeasuredValue, Values, compare_values, why_not_judged
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import Hardware, History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Matrix, headline_rank
@@ -229,8 +229,8 @@ def _describe_verdict(found: Difference, base: MeasuredValue, other: MeasuredVal
     if ratio is None:
         return [letter, "", found.reason]
     if found.low is None or found.high is None:
-        why = "" if have_common_regime(base, other) else ": one side throttled"
-        return [letter, f"{formatting.times(ratio)}×", f"no interval{why}"]
+        why = why_not_judged(base, other)
+        return [letter, f"{formatting.times(ratio)}×", f"no interval: {why}" if why else "no interval"]
     low, high = (found.low, found.high) if found.direction == "higher" else (1 / found.high, 1 / found.low)
     return [letter, f"{formatting.times(ratio)}×", f"{formatting.times(low)} to {formatting.times(high)}"]
 

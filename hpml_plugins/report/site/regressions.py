@@ -24,7 +24,7 @@ import numpy as np
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
-from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
+from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, why_not_judged
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
@@ -85,8 +85,9 @@ class Readings:
 
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
-        """Of (revision, reading), ascending: those that may be compared with the newest."""
-        kept = [each for each in line if have_common_regime(each[1], line[-1][1])]
+        """Of (revision, reading), ascending: undisturbed ones that may be compared with the newest of them."""
+        quiet = [each for each in line if not each[1].is_busy]
+        kept = [each for each in quiet if not why_not_judged(each[1], quiet[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
     def p_value(self, old: Step, new: Step) -> float:

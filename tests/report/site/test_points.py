@@ -115,7 +115,8 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
         words = shlex.split(run)
         context = command.make_context("run", words[2:])
         assert words[:2] == ["hpml", "run"]
-        ((_, params),) = _tasks(host, context.params["name"], context.params["choices"], context.params["profile"])
+        given = context.params
+        ((_, params),) = _tasks(host.find(given["name"]), given["name"], given["choices"], given["profile"])
         selected.append(params)
         assert shlex.split(asv) == ["asv", "run", "--bench", r"^toy\.", "aaaaaaaa^!"]
     assert list(map(dict, selected)) == points
