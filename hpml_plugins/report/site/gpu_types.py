@@ -22,7 +22,8 @@ from hpml_plugins.model.units import Unit
 from hpml_plugins.model.variability import Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.hardware import Hardware
+from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import day, write_data, write_page
 
@@ -231,11 +232,9 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
     seen = set().union(*(history.columns_of(machine) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    gpus = hardware.num_gpu
-    count = int(gpus) if gpus.isdecimal() and len(gpus) <= 6 else 0  # a damaged file may say any number
     price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
-    each = (price, card.power if card else None)
-    return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
+    of_all = ((one and hardware.count * one) or None for one in (price, card.power if card else None))
+    return Column(hardware, machines, newest, *of_all)
 
 
 def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:

@@ -13,7 +13,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.variability import MeasuredValue
-from hpml_plugins.report.charts import looks
+from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.newest_records import Addresses, write_records
@@ -62,7 +62,9 @@ def write_history(
         "benchmarks": listed,
         "places": [[machine.hardware.label, machine.name] for machine in history.machines],
         "commits": [[commit, date] for commit, date in zip(history.commits, history.dates, strict=True)],
-        "looks": looks(machine.hardware.label for machine in history.machines),
+        "looks": {
+            each.hardware.label: look(each.hardware.name, each.hardware.count)._asdict() for each in history.machines
+        },
         "commit_url": commit_url if urlsplit(commit_url).scheme in ("http", "https") else "",
     }
     write_data(html_dir, f"{FOLDER}/index.js", index_of_all)

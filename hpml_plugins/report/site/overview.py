@@ -15,7 +15,8 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.variability import MARGIN, Difference, MeasuredValue, Values, compare_values, have_common_regime
 from hpml_plugins.published import find_gpu
-from hpml_plugins.report.reading import Hardware, History, Machine, Outcome, TrackedMetric
+from hpml_plugins.report.hardware import Hardware
+from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Matrix, headline_rank
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import day, history_link, write_data, write_page

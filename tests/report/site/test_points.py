@@ -19,7 +19,6 @@ from support import DRAWN, ROOT, TOY, unavailable
 from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.charts import looks
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import append_record, record_file
@@ -274,9 +273,3 @@ def test_the_page_s_script_spells_numbers_as_python_does(site: Site) -> None:
         ],
     )
     assert told == [formatting.quantity(*each) for each in asked]
-
-
-def test_gpu_types_are_told_apart_without_colour() -> None:
-    found = [tuple(each.values()) for each in looks(map(str, range(64))).values()]
-    assert len(set(found)) == 64
-    assert all(a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True))
