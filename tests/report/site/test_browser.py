@@ -205,12 +205,6 @@ def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_
     assert tab.locator("#numbers abbr, #retracted tbody tr, #retracted-title:visible").count() == 0
 
 
-def test_the_records_of_a_point_can_be_downloaded(site: Site) -> None:
-    tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
-    link = tab.get_by_role("link", name="Records of this point (7, JSON lines)").get_attribute("href")
-    assert "needs 1 GPU, this node has no GPU" in tab.request.get(f"{site.address}/{link}").text()
-
-
 def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     tab = site.open("nodes.html")
     laptop = tab.locator("section").filter(has=tab.get_by_role("heading", name="laptop"))

@@ -144,6 +144,19 @@ def test_a_raw_sample_is_two_clicks_from_the_page_also_when_it_is_opened_from_th
     assert row.locator("pre").inner_text() == "round 1 [s]: 0.00000225\nround 2 [s]: 0.000002376"
 
 
+def test_the_newest_records_of_a_point_are_saved_as_they_are_stored(html: Path, from_disk: Any) -> None:
+    from_disk.get_by_text("Runs, cards and raw samples").click()
+    save = from_disk.get_by_role("button", name="Save 24 Records as JSON lines")
+    with from_disk.expect_download() as download:
+        save.click()
+    assert download.value.suggested_filename == "toy.track_time_size=10.jsonl"
+    saved = Path(download.value.path()).read_text().splitlines()
+    results = html.parent / "results"
+    assert sorted(saved) == sorted(
+        line for path in results.glob("*/records/*.jsonl") for line in path.read_text().splitlines()
+    )
+
+
 def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk: Any) -> None:
     assert "Not on the chart: 1 value of a commit that is not published" in from_disk.locator("#facts").inner_text()
     from_disk.get_by_text("Runs, cards and raw samples").click()
@@ -231,8 +244,10 @@ def test_many_lines_are_chosen_by_gpu_type_and_all_at_once(site: Site) -> None:
     tab.get_by_role("button", name="Show all", exact=True).click()
     markers = tab.locator("#legend .marker").evaluate_all("all => all.map(each => each.getAttribute('d'))")
     dashes = tab.locator("#legend line").evaluate_all("all => all.map(each => each.getAttribute('stroke-dasharray'))")
-    assert len(set(markers)) == 5
-    assert len(set(zip(markers, dashes, strict=True))) == 9
+    colours = tab.locator("#legend line").evaluate_all("all => all.map(each => each.style.stroke)")
+    looks = list(zip(colours, markers, strict=True))
+    assert len(set(looks)) == 5
+    assert len(set(zip(looks, dashes, strict=True))) == 9
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
