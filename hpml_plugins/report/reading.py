@@ -6,6 +6,7 @@ hundred MB. Only the current Record of a point is kept whole, for plugins' figur
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import sys
@@ -69,6 +70,7 @@ class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of others do not count.
+    first_metric: asv's name of its first.  needs_gpu: true also where it is not known.  terms: see `Benchmark.terms`.
     points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
     order, then others that Records have.  declared: the labels of the former.  outcomes: (label, machine) → every
     Record, ascending by rank.  lines: (label, machine) → the one that counts of each published commit, oldest first.
@@ -79,6 +81,10 @@ class TrackedBenchmark:
     plugin: str
     heading: str
     version: str
+    first_metric: str = ""
+    description: str = ""
+    needs_gpu: bool = True
+    terms: Mapping[str, str] = field(default_factory=dict)
     points: dict[str, dict[str, str]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
@@ -140,10 +146,17 @@ class History:
         """The metrics of which a published commit has Records, in the order of pages."""
         return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
 
+    @functools.cached_property
+    def _columns_by_machine(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for benchmark in self.benchmarks:
+            for (_, machine), line in benchmark.lines.items():
+                found.setdefault(machine, set()).update(self.columns[outcome.revision] for outcome in line)
+        return found
+
     def columns_of(self, machine: str) -> set[int]:
         """The places of the commits of which a machine has Records."""
-        lines = (line for each in self.benchmarks for (_, name), line in each.lines.items() if name == machine)
-        return {self.columns[outcome.revision] for line in lines for outcome in line}
+        return self._columns_by_machine.get(machine, set())
 
     def current(self) -> list[Record]:
         """The Records that `store.current_records` would choose, with intervals for the next run on another card."""
@@ -175,13 +188,14 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
     An entry there of a plugin that loads here counts only where the plugin still declares the benchmark.
     """
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
+    declared = {each.name: each for each in (host.benchmarks() if host else ())}
     entries: dict[str, Mapping[str, Any]] = {
         asv_name(each.name, metric.name): {
             "benchmark": each.name, "metric": metric.name, "plugin": each.plugin.name, "version": each.version,
             "si_unit": metric.unit, "direction": metric.direction, "param_names": list(each.grid),
             "params": [[repr(value) for value in values] for values in each.grid.values()],
         }
-        for each in (host.benchmarks() if host else ())
+        for each in declared.values()
         for metric in each.metrics
     }  # fmt: skip
     for name, entry in declarations.items():
@@ -197,7 +211,9 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
             plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
             names = list(map(str, entry.get("param_names") or []))
             grid = [list(map(str, values)) for values in entry.get("params") or []]
-            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version)
+            known = declared.get(title) if ours else None
+            more = (known.description, known.needs_gpu, known.terms) if known else ()
+            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version, name, *more)
             for values in itertools.product(*grid):
                 texts = dict(zip(names, values, strict=False))
                 benchmarks[title].points.setdefault(format_point_texts(texts), texts)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ import msgspec
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.units import Unit
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.hardware import Hardware
@@ -61,7 +60,7 @@ class Cell:
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
     regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
-    by the same Record.
+    by the same Record.  values: of all its metrics.  started: Unix time, s.
     """
 
     status: str = ""
@@ -71,6 +70,7 @@ class Cell:
     title: str = ""
     watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
+    started: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -142,24 +142,36 @@ class Matrix:
                     yield Group(group.metric, rows, group.paid)
                     break
 
-    @cached_property
-    def verdicts(self) -> list[list[str]]:
-        """Base → column → a letter for each row of all groups.
 
-        b: better than the base, w: worse, s: same, a: ambiguous, d: different problems; "-" where one has no number.
-        Of each two columns, all rows are asked at once.
-        """
-        rows = [(row.cells, group.metric.metric) for group in self.groups for row in group.rows]
-        count = len(self.columns)
-        letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
-        for first, second in itertools.combinations(range(count), 2):
-            asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
-            pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
-            for n, found in zip(asked, compare_values(pairs), strict=True):
-                verdict = "d" if found.reason else found.verdict[0].lower()
-                letters[first][second][n] = ord(verdict)
-                letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
-        return [[each.decode() for each in line] for line in letters]
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts on each two columns of a matrix.
+
+    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, a ambiguous,
+    d different problems; "-" where one has no number.  kept: (first column, second, row) → the second against the
+    first, of the rows that were asked for.
+    """
+
+    letters: list[list[str]]
+    kept: dict[tuple[int, int, int], Difference]
+
+
+def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
+    """Verdicts, all rows of each two columns at once.  keep: the rows whose differences are kept too."""
+    rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
+    count = len(matrix.columns)
+    letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
+    kept = {}
+    for first, second in itertools.combinations(range(count), 2):
+        asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
+        pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
+        for n, found in zip(asked, compare_values(pairs), strict=True):
+            verdict = "d" if found.reason else found.verdict[0].lower()
+            letters[first][second][n] = ord(verdict)
+            letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
+            if n in keep:
+                kept[first, second, n] = found
+    return Verdicts([[each.decode() for each in line] for line in letters], kept)
 
 
 def build(history: History, costs: Costs) -> Matrix:
@@ -268,10 +280,11 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
-    return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)
+    power = f"{watts:.4g}" if watts else ""
+    return Cell("ok", text, small, f"{number.value:.7g}", title, power, outcome.readings, outcome.started)
 
 
-def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
+def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:
     """Write the page and its data."""
     now = datetime.datetime.now(datetime.UTC)
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
@@ -279,7 +292,7 @@ def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
     write_data(html_dir, "gpus/rows.js", rows_data(matrix))
     for number in range(len(matrix.columns)):
         write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
-        write_data(html_dir, f"gpus/verdicts-{number}.js", matrix.verdicts[number])
+        write_data(html_dir, f"gpus/verdicts-{number}.js", verdicts.letters[number])
 
 
 def rows_data(matrix: Matrix) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from hpml_plugins.model import formatting as display
 from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
 from hpml_plugins.plugins.harness.publish import make_history
 from hpml_plugins.report.site.asv_page import STATIC
-from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
+from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
 
 NASTY = "<script>alert(1)</script>"
 OURS = (
@@ -637,7 +637,8 @@ def large_page(tmp_path: Path) -> Path:
     del declared["version"]
     html = tmp_path / "html"
     html.mkdir()
-    write_gpu_types(build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({})), html, "large")
+    matrix = build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({}))
+    write_gpu_types(matrix, judge(matrix, ()), html, "large")
     for file in STATIC.iterdir():
         if file.is_file():
             shutil.copy(file, html)

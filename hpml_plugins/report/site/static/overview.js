@@ -56,7 +56,7 @@
     function value(cell, verdict, words) {
         var made = document.createElement('td');
         if (verdict) {
-            var kind = {b: 'better', w: 'worse', a: 'quiet'}[verdict[0]];
+            var kind = {b: 'better', w: 'worse', a: 'quiet', d: 'quiet'}[verdict[0]];
             made.append(element('strong', (verdict[1] ? verdict[1] + ', ' : '') + words[verdict[0]], kind), ' ',
                 element('small', verdict[2]), document.createElement('br'));
         }
