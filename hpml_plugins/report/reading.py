@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Host
-from hpml_plugins.model.formatting import format_point, format_point_texts
+from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
@@ -90,6 +90,12 @@ class TrackedBenchmark:
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+
+    def explain(self, label: str) -> dict[str, str]:
+        """The terms of a point: parameter or `parameter=value` → what it means."""
+        texts = self.points[label].items() if self.terms else ()
+        found = [term for name, text in texts for term in (name, f"{name}={unquoted(text)}")]
+        return {term: self.terms[term] for term in found if term in self.terms}
 
 
 @dataclass(frozen=True)

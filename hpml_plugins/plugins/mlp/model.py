@@ -12,7 +12,18 @@ from typing import NamedTuple
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires
 from hpml_plugins.plugins.mlp import formulas
-from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, LAUNCHING, ORDER, STEP, Job, Product, Way, on_curve
+from hpml_plugins.plugins.mlp.formulas import (
+    EXCHANGE,
+    IMAGES,
+    LAUNCHING,
+    ORDER,
+    STEP,
+    TERMS,
+    Job,
+    Product,
+    Way,
+    on_curve,
+)
 from hpml_plugins.plugins.mlp.phases import attach_rows
 
 Size = tuple[int, int]
@@ -150,6 +161,7 @@ MODEL = Benchmark(
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=240, version="3",
+    terms=TERMS,
     description="Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and lines.",
     rounds=1,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, Product, Way, total
+from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, TERMS, Job, Product, Way, total
 from hpml_plugins.plugins.mlp.overlap import OVERLAP, OVERLAP_CPU
 from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows
 
@@ -78,6 +78,7 @@ SPLIT = Benchmark(
     ),
     {**OVERLAP.grid, "batch": (3000,)},
     OVERLAP.requires, timeout=180,
+    terms=TERMS,
     description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
 )  # fmt: skip
 SPLIT_CPU = replace(

@@ -90,11 +90,11 @@ def _free_memory(device: str) -> None:
 
 TRICKS = replace(
     UTILISATION, name="tta_tricks", measure=measure_tricks, metrics=METRICS,
-    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200,
+    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200, terms={},
     description="What drives the GPU's utilisation up, one trick at a time and together, each with its effect.",
 )  # fmt: skip
 TRICKS_CPU = replace(
     UTILISATION_CPU, name="tta_tricks_cpu", measure=measure_tricks, metrics=METRICS,
-    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300,
+    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300, terms={},
     description="The same code on the CPU, as far as the tricks mean anything there.",
 )  # fmt: skip

@@ -298,7 +298,7 @@ def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project:
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`].  points: lists of
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms].  points: lists of
     [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
@@ -308,7 +308,8 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
         unit = str(formatting.shown_unit(metric.unit)) if metric.unit != "1" else ""
         place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
-        groups.append((*plain, unit, metric.direction, group.paid, place))
+        terms = {term: text for row in group.rows for term, text in benchmark.explain(row.point).items()}
+        groups.append((*plain, unit, metric.direction, group.paid, place, terms))
     columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
     return {
         "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,

@@ -98,6 +98,7 @@ def _point(
         "lines": lines,
         "retracted": retracted,
         "elsewhere": elsewhere,
+        "terms": benchmark.explain(label),
         "records": addresses.get((benchmark.name, label)),
         "graph": graph_link(metric.name, chosen) if lines else "",
         "commands": _commands(history, benchmark, label, revision, newest),

@@ -218,6 +218,7 @@ def _show(row: HeadlineRow, matrix: Matrix) -> dict[str, Any]:
         cells[number] = [f"{cell.text} {cell.interval}".rstrip(), f"{records}, {day(cell.started * 1000)}"]
     return {
         "title": row.metric.title, "point": row.point, "about": benchmark.description,
+        "terms": benchmark.explain(row.point),
         "link": history_link(row.metric.name, row.point), "cells": cells,
     }  # fmt: skip
 

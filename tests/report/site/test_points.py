@@ -27,6 +27,7 @@ AXE = ROOT / ".tools" / "axe.min.js"
 POINT = "history.html#toy.track_time?size%3D10"
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-aaaaaaaa-1", "power_limit": 700.0}
 ELSEWHERE = "f" * 40
+TERMS = ["size: how large", "size=10: ten, <b>not many</b>"]
 
 
 def record(commit: str, started: float, samples: list[float], uuid: str = "GPU-aaaaaaaa-1", **more: Any) -> Record:
@@ -47,7 +48,8 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of one point: an H200 measured on two cards and once outside the published history, and eight others."""
     made = Project(tmp_path_factory.mktemp("points"), 12)
     (made.folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
-    (made.folder / "toy.py").write_text(DRAWN)
+    terms = "terms={'size': 'how large', 'size=10': 'ten, <b>not many</b>', 'size=1000': 'many'}, "
+    (made.folder / "toy.py").write_text(DRAWN.replace('grid={', terms + 'grid={'))
     conf = json.loads((made.folder / "asv.conf.json").read_text())
     conf["show_commit_url"] = "https://git.example/commit/"
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
@@ -134,6 +136,15 @@ def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(s
     assert tab.evaluate("getSelection().toString()").startswith(r"asv run --bench '^toy\.' '")
     assert "plugin toy, version 1, path toy.py, SHA-256 c0dec0dec0de" in tab.locator("#source").inner_text()
     assert tab.get_by_role("link", name="plugin toy").get_attribute("href") == "plugin-toy.html"
+
+
+def test_the_terms_of_a_point_are_explained_beside_its_name(site: Site) -> None:
+    terms = site.open(POINT).locator("#terms .term")
+    assert terms.all_inner_texts() == TERMS
+    tab = site.open("gpus.html")
+    assert tab.locator("#matrix .term:visible").count() == 0
+    tab.get_by_text("Names explained").click()
+    assert tab.locator("#matrix .term:visible").all_inner_texts() == TERMS
 
 
 def test_a_raw_sample_is_two_clicks_from_the_page_also_when_it_is_opened_from_the_disk(from_disk: Any) -> None:

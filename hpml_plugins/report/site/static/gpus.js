@@ -41,11 +41,11 @@
     let rowCount = 0;
     // Benchmarks in order, each with its metrics (the headline first), each with its rows.
     const benchmarks = [];
-    for (const [name, title, heading, plugin, unit, direction, paid, points] of data.groups) {
+    for (const [name, title, heading, plugin, unit, direction, paid, points, terms] of data.groups) {
         if (benchmarks.at(-1)?.heading !== heading || benchmarks.at(-1).plugin !== plugin) {
             benchmarks.push({ heading, plugin, groups: [] });
         }
-        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid };
+        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid, terms };
         group.rows = data.points[points].map(([point, precision]) => ({
             place: rowCount, key: `row-${rowCount++}`, point, precision, group, words: `${title} ${point}`.toLowerCase(),
         }));
@@ -316,6 +316,11 @@
         ].filter(Boolean);
         const title = make("th", "point", link(historyOf(group, ""), group.title), make("small", "", facts.join(", ")));
         title.scope = "row";
+        if (Object.keys(group.terms).length) {
+            const terms = make("details", "terms", make("summary", "", "Names explained"), ...hpml.glossary(group.terms));
+            terms.addEventListener("toggle", () => paint(true));
+            title.append(terms);
+        }
         if (block?.foldable) {
             const button = make("button", "unfold", block.open ? "fewer rows" : `${block.more} more ${block.more === 1 ? "row" : "rows"}`);
             button.type = "button";

@@ -41,7 +41,7 @@
         asked += 1;
         by_id('title').textContent = 'History';
         by_id('facts').textContent = text;
-        ['chart', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
+        ['chart', 'terms', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
         ['choice', 'zoom', 'repeat', 'runs'].forEach(function (id) { by_id(id).hidden = true; });
         shown = null;
         ['numbers', 'changes', 'retracted'].forEach(function (id) { show_table(id, false); });
@@ -120,6 +120,7 @@
             '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.') + (shown.found.elsewhere ?
             ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
             ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
+        by_id('terms').replaceChildren.apply(by_id('terms'), hpml.glossary(shown.found.terms));
         by_id('reading').textContent = 'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
         show_links();
         show_types(lines);
