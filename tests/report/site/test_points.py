@@ -49,7 +49,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Project(tmp_path_factory.mktemp("points"), 12)
     (made.folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     terms = "terms={'size': 'how large', 'size=10': 'ten, <b>not many</b>', 'size=1000': 'many'}, "
-    (made.folder / "toy.py").write_text(DRAWN.replace('grid={', terms + 'grid={'))
+    (made.folder / "toy.py").write_text(DRAWN.replace("grid={", terms + "grid={"))
     conf = json.loads((made.folder / "asv.conf.json").read_text())
     conf["show_commit_url"] = "https://git.example/commit/"
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
