@@ -28,7 +28,16 @@ Layer = dict[str, Any]
 COLOURS: Final = ("#2a78d6", "#d1580c", "#159a6f", "#c2548f", "#8a6fd1", "#9a7613", "#1391a3", "#74808d")
 GREY: Final = "#8a939e"
 INK: Final = "#1a1d21"
-SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "wedge")
+SHAPES: Final = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a row.
 WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20

@@ -13,7 +13,6 @@ from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look
-from hpml_plugins.report.hardware import stored_hardware
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -86,10 +85,10 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
     found: dict[str, Look] = {}
     for record in records:
         if record.machine not in found:
-            hardware = stored_hardware(record)
-            cards = dict.fromkeys(str(gpu.get("name")) for gpu in record.gpus)
-            found |= {name: look(name) for name in (*cards, str(record.node.get("cpu")))}
-            found[record.machine] = look(hardware.name, hardware.count)
+            cards = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
+            cpu = str(record.node.get("cpu") or "unknown")
+            found |= {name: look(name) for name in (*cards, cpu)}
+            found[record.machine] = look(" + ".join(cards) or cpu, len(record.gpus))
     return found
 
 

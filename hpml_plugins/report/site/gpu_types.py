@@ -21,8 +21,7 @@ from hpml_plugins.model.units import Unit
 from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.hardware import Hardware
-from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import day, write_data, write_page
 
@@ -298,8 +297,8 @@ def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project:
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms].  points: lists of
-    [point, precision]; metrics of one benchmark have the same points, which are stored once.
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms].
+    points: lists of [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from hpml_plugins.model.variability import EXACT, MeasuredValue
 from hpml_plugins.model.variance import Spread
-from hpml_plugins.report.hardware import Hardware
-from hpml_plugins.report.reading import Machine, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.regressions import THRESHOLD, Change, MeasuredSeries, Readings, Step
 
 

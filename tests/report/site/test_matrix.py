@@ -16,8 +16,7 @@ from site_history import read
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import DeclaredWork
-from hpml_plugins.report.hardware import hardware_of
-from hpml_plugins.report.reading import History
+from hpml_plugins.report.reading import History, hardware_of
 from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build, column_data, judge, rows_data
 from hpml_plugins.report.site.page import fill, graph_link, history_link
 from hpml_plugins.store import append_record, record_file
