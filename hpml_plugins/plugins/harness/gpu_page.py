@@ -60,7 +60,7 @@ def measure(bench: Bench) -> dict[str, float]:
 
 
 def measure_page(page: Path) -> dict[str, float]:
-    """First paint, first rows, filter, another base and scrolling, s, and what was read before, B, in headless Chromium."""
+    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
