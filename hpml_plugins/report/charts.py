@@ -6,7 +6,6 @@ these functions: a plugin may write the dict itself. Source: https://vega.github
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -444,8 +443,9 @@ def _series_looks(
     drawn: list[Look] = []
     for each in found.values():
         colour, marker = each or (GREY, SHAPES[0])
-        free = itertools.islice(itertools.cycle(SHAPES), SHAPES.index(marker), SHAPES.index(marker) + len(SHAPES))
-        drawn.append(next((made for shape in free if (made := Look(colour, shape)) not in drawn), Look(colour, marker)))
+        start = SHAPES.index(marker)
+        free = (Look(colour, shape) for shape in SHAPES[start:] + SHAPES[:start])
+        drawn.append(next((made for made in free if made not in drawn), Look(colour, marker)))
     return [each.colour for each in drawn], [each.marker for each in drawn]
 
 

@@ -203,16 +203,13 @@ class History:
         return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
 
     @functools.cached_property
-    def _columns_by_machine(self) -> dict[str, set[int]]:
+    def seen(self) -> dict[str, set[int]]:
+        """Machine → the places of the commits of which it has Records."""
         found: dict[str, set[int]] = {}
         for benchmark in self.benchmarks:
             for (_, machine), line in benchmark.lines.items():
                 found.setdefault(machine, set()).update(self.columns[outcome.revision] for outcome in line)
         return found
-
-    def columns_of(self, machine: str) -> set[int]:
-        """The places of the commits of which a machine has Records."""
-        return self._columns_by_machine.get(machine, set())
 
     def current(self) -> list[Record]:
         """The Records that `store.current_records` would choose, with intervals for the next run on another card."""

@@ -241,7 +241,7 @@ def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tu
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
-    seen = set().union(*(history.columns_of(machine) for machine in machines))
+    seen = set().union(*(history.seen.get(machine, ()) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
     price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
     of_all = ((one and hardware.count * one) or None for one in (price, card.power if card else None))

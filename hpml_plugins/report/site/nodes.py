@@ -102,7 +102,7 @@ def find_nodes(history: History) -> list[NodeCoverage]:
     compared = compare_nodes(history)
     made = []
     for machine in sorted(history.machines, key=lambda machine: machine.name):
-        seen = history.columns_of(machine.name)
+        seen = history.seen.get(machine.name, ())
         coverage = tuple(
             _coverage(machine.name, benchmark, history_link(benchmark.first_metric, ""))
             for benchmark in history.benchmarks

@@ -81,21 +81,12 @@ class TypeCard:
 
 
 @dataclass(frozen=True)
-class DroppedPoint:
-    """A point that a machine measured before, and at none of its newest commits.  last: the day, and commits since."""
-
-    title: str
-    link: str
-    last: str
-    commits: int
-
-
-@dataclass(frozen=True)
 class Gaps:
     """What is missing or stale on a machine.
 
     behind, days: commits and days between its newest commit and the newest of all.  stale: whether that is much.
-    dropped: by benchmark; see `DroppedPoint`.  failed: points whose newest Record failed.
+    dropped: benchmark → points that were measured before, and at none of the newest commits: point, its page, the day
+    of its last commit, how many commits ago that is.  failed: points whose newest Record failed.
     """
 
     name: str
@@ -103,7 +94,7 @@ class Gaps:
     behind: int
     days: int
     stale: bool
-    dropped: dict[str, list[DroppedPoint]]
+    dropped: dict[str, list[tuple[str, str, str, int]]]
     failed: int
 
 
@@ -283,16 +274,15 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
                 measured.setdefault(machine, []).append((benchmark, label, newest))
     found = []
     for node in nodes:
-        seen = sorted(history.columns_of(node.name))
-        if not seen:
+        if not (seen := sorted(history.seen.get(node.name, ()))):
             continue
         behind, days = last - seen[-1], int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
-        dropped: dict[str, list[DroppedPoint]] = {}
+        dropped: dict[str, list[tuple[str, str, str, int]]] = {}
         for benchmark, label, outcome in measured.get(node.name, ()):
             at = history.columns[outcome.revision]
             if at < seen[-NEWEST_COMMITS:][0]:
                 link = history_link(benchmark.first_metric, label)
-                point = DroppedPoint(label or "one point", link, day(history.dates[at]), seen[-1] - at)
+                point = label or "one point", link, day(history.dates[at]), seen[-1] - at
                 dropped.setdefault(benchmark.heading, []).append(point)
         stale = behind >= STALE_COMMITS or days >= STALE_DAYS
         each = Gaps(node.name, node.anchor, behind, days, stale, dropped, node.total["failed"])

@@ -151,7 +151,8 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     assert (broken.behind, broken.stale, broken.failed) == (0, False, 1)
     assert (less.behind, less.stale, less.failed) == (0, False, 0)
     ((name, (point,)),) = less.dropped.items()
-    assert (name, point.title, point.last, point.commits) == ("vector_add", "n=1000, mode=fast", "1970-01-04", 8)
+    link = f"history.html#{TIME['name']}?n%3D1000%2C%20mode%3Dfast"
+    assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, "1970-01-04", 8))
 
 
 def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(results: Results) -> None:
