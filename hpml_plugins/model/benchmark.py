@@ -76,7 +76,8 @@ class Benchmark:
     returns {metric name: Samples or number}.  grid: parameter → values; its keys are measure's keyword arguments, of
     which those with a default may be left out.  version: changes when the definition does, not when the code gets
     faster.  timeout: s, one round of a point.  rounds: how often a point is measured, each time in a fresh process; 1
-    for what is counted, and for long trainings, whose runs are their rounds.
+    for what is counted, and for long trainings, whose runs are their rounds.  terms: what a parameter
+    (`recipe`) or one of its values (`recipe=lab`) means, where the name does not say it; shown beside the point.
     Raises DefinitionError with the place of `measure` when any of this does not hold.
     """
 
@@ -89,6 +90,7 @@ class Benchmark:
     timeout: float = 60.0
     description: str = ""
     rounds: int = 3
+    terms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         code = getattr(self.measure, "__code__", None)
@@ -125,6 +127,9 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
     if not isinstance(benchmark.rounds, int) or benchmark.rounds < 1:
         yield f"{benchmark.rounds!r} rounds; give a whole number from 1"
     yield from _grid_faults(benchmark.measure, benchmark.grid)
+    for term in benchmark.terms:
+        if term.partition("=")[0] not in benchmark.grid:
+            yield f"terms explain {term!r}, whose parameter its grid lacks"
     for need in (benchmark.requires.gpus, benchmark.requires.gpu_memory, benchmark.requires.data):
         if isinstance(need, str) and need not in benchmark.grid:
             yield f"Requires names parameter {need!r}, which its grid lacks"

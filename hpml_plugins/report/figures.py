@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
-from hpml_plugins.report.charts import COLOURS, complete
+from hpml_plugins.report.charts import COLOURS, Look, complete, look
 from hpml_plugins.report.default_figures import default_figures
 
 #: Points at settled clocks that a note names.
@@ -23,7 +23,7 @@ MOST_NAMED = 6
 class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
-    note: which of its values are at settled clocks; empty where none is.
+    note: which of its values are at settled clocks; empty where none is.  looks: machine or card → how it is drawn.
     """
 
     plugin: str
@@ -31,6 +31,13 @@ class Drawable:
     table: Table
     error: HpmlError | None = None
     note: str = ""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+
+    @property
+    def chart(self) -> Chart | None:
+        """The figure's chart with the table, ready for Vega-Lite; None where it has none."""
+        chart = self.figure.chart
+        return None if chart is None else complete(chart, self.table, self.figure.title, self.looks)
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
@@ -74,11 +81,23 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
         own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
         try:
             table = figure.table(own) if own else Table({})
-            yield Drawable(plugin.entry.name, figure, table, note=_note(own))
+            yield Drawable(plugin.entry.name, figure, table, note=_note(own), looks=find_looks(own))
         except Exception as error:
             fault = HpmlError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
+
+
+def find_looks(records: Iterable[Record]) -> dict[str, Look]:
+    """How each machine of these Records is drawn, and each card and CPU."""
+    found: dict[str, Look] = {}
+    for record in records:
+        if record.machine not in found:
+            cards = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
+            cpu = str(record.node.get("cpu") or "unknown")
+            found |= {name: look(name) for name in (*cards, cpu)}
+            found[record.machine] = look(" + ".join(cards) or cpu, len(record.gpus))
+    return found
 
 
 def _note(records: Sequence[Record]) -> str:
@@ -102,8 +121,8 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     """
     figure = drawable.figure
     try:
-        if figure.chart is not None:
-            return _converted(complete(figure.chart, drawable.table, figure.title), form)
+        if (chart := drawable.chart) is not None:
+            return _converted(chart, form)
         return _drawn(drawable, form) if figure.draw else None
     except Exception as error:
         raise HpmlError(

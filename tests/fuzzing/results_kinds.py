@@ -118,7 +118,7 @@ def _merge(folder: Path) -> None:
 def _write_pages(folder: Path, results: Path, declared: Any) -> None:
     """What pages read and write of a folder of results."""
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
+    from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import find_nodes
     from hpml_plugins.report.site.page import write_page
@@ -128,7 +128,8 @@ def _write_pages(folder: Path, results: Path, declared: Any) -> None:
     commits = {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
     history = read_history(results, None, declared, commits, {}, str)
     history.current()
-    write_gpu_types(build(history, Costs({})), html, "p")
+    matrix = build(history, Costs({}))
+    write_gpu_types(matrix, judge(matrix, ()), html, "p")
     write_history(history, [], html, "p")
     write_page(html, "nodes.html", machines=find_nodes(history), project="p")
 

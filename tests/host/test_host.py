@@ -77,6 +77,10 @@ BROKEN = {
         TOY.replace('{"size"', '{"sise"'),
         "grid key 'sise' is not a parameter of hpml_file_bad.measure (size)",
     ),
+    "explains no parameter": (
+        TOY.replace("grid={", "terms={'sise=10': 'small'}, grid={"),
+        "terms explain 'sise=10', whose parameter its grid lacks",
+    ),
     "leaves a parameter out": (
         TOY.replace('grid={"size": [10, 1000]}', "grid={}"),
         "parameters that the grid does not define: size",

@@ -244,8 +244,8 @@ def test_the_bars_of_a_card_add_up_to_what_it_holds() -> None:
 
 def test_the_ratio_stands_beside_the_published_ones() -> None:
     table = ratio([CARD])
-    rows = {(row["who"], row["model"], row["gpus"]): row["ratio"] for row in table.rows()}
-    assert rows["here, batch 256", "resnet18", 1] == 7.0
+    rows = {(row["machine"], row["model"], row["gpus"]): row["ratio"] for row in table.rows()}
+    assert rows["here", "resnet18", 1] == 7.0
     published = "V100 SXM2, published"
     assert rows[published, "resnet18", 1] == 287.7373241
     assert rows[published, "resnet50", 2] == 147.9666531

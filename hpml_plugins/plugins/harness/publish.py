@@ -44,6 +44,21 @@ _CHANGE = """([id, value, type, done]) => new Promise(resolve => {
     const look = () => ready() ? setTimeout(() => resolve(performance.now() - started)) : requestAnimationFrame(look);
     requestAnimationFrame(look);
 })"""
+#: Chooses every GPU type, then scrolls down and right in steps; the longest time until a step is painted, ms.
+_SCROLL = """async () => {
+    const data = await hpml.read('gpus/rows.js'), box = document.getElementById('box');
+    const painted = () => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+    location.hash = new URLSearchParams(data.columns.map(([label]) => ['type', label]));
+    while (document.querySelectorAll('#matrix thead th').length <= data.columns.length) { await painted(); }
+    const times = [];
+    for (let step = 0; step < 20; step++) {
+        const started = performance.now();
+        box.scrollBy(step % 2 ? 400 : 0, step % 2 ? 0 : 800);
+        await painted();
+        times.push(performance.now() - started);
+    }
+    return Math.max(...times);
+}"""
 _POINTS = "document.getElementById('count').textContent"
 
 
@@ -61,7 +76,7 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
         alone = publish(project, "alone.json")
         bench.progress("with our pages", 0.6)
         whole = publish(project, "asv.conf.json")
-        pages = len(list((project / "html" / "history").rglob("*.json")))
+        pages = len(list((project / "html" / "history").rglob("*.js")))
         bench.check(pages == 1 + BENCHMARKS * POINTS, "a point's history was not written")
     return {
         "alone": alone["seconds"],
@@ -198,7 +213,7 @@ def measure_gpu_page(bench: Bench) -> dict[str, float]:
 
 
 def measure_page(page: Path) -> dict[str, float]:
-    """First paint, first rows, filter and another base, s, and what was read before that, B, in headless Chromium."""
+    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -228,6 +243,7 @@ def _timed(tab: Any) -> dict[str, float]:
     shown = f"{head}.startsWith(document.getElementById('base').value)"
     based = tab.evaluate(_CHANGE, ["base", label, "change", f"{shown} && document.querySelector('#matrix .ratio')"])
     found = {"first_paint": first_paint, "interactive": rows_at, "filter": filtered, "other_base": based}
+    found["scroll"] = tab.evaluate(_SCROLL)
     return {name: milliseconds / 1000 for name, milliseconds in found.items()}
 
 
@@ -258,6 +274,7 @@ GPU_PAGE = Benchmark(
         Metric("first_paint", "s", "lower", "from opening the page until text is painted; the target is 0.5 s"),
         Metric("filter", "s", "lower", "from a filter typed until its rows are painted; the target is 0.2 s"),
         Metric("other_base", "s", "lower", "from a base chosen until its ratios are painted; the target is 0.2 s"),
+        Metric("scroll", "s", "lower", "longest of 20 scroll steps with every GPU type chosen; the target is 0.2 s"),
         Metric("bytes", "B", "lower", "of all files read until the rows are there; the target is 1 MB"),
     ],
     requires=Requires(modules=("asv", "playwright"), tools=("git",)),

@@ -12,7 +12,17 @@ from operator import itemgetter
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires
 from hpml_plugins.plugins.mlp import formulas
-from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, LAUNCHING, STEP, Job, Product, Way, on_curve
+from hpml_plugins.plugins.mlp.formulas import (
+    EXCHANGE,
+    IMAGES,
+    LAUNCHING,
+    STEP,
+    TERMS,
+    Job,
+    Product,
+    Way,
+    on_curve,
+)
 from hpml_plugins.plugins.mlp.phases import attach_rows, on_cpu
 
 Size = tuple[int, int]
@@ -142,6 +152,7 @@ MODEL = Benchmark(
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=240, version="3",
+    terms=TERMS,
     description="Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and lines.",
     rounds=1,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from hpml_plugins import Benchmark, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, Job, total
+from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, TERMS, Job, total
 from hpml_plugins.plugins.mlp.phases import Result, on_cpu, on_ranks
 
 #: In how many pieces W1's gradient is made, copied and reduced.
@@ -88,6 +88,7 @@ OVERLAP = Benchmark(
     {"ranks": (2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
      "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180, version="3",
+    terms=TERMS,
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip
 OVERLAP_CPU = on_cpu(

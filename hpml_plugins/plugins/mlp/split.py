@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hpml_plugins import Benchmark, Metric, Rank
-from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, total
+from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, TERMS, Job, total
 from hpml_plugins.plugins.mlp.overlap import OVERLAP
 from hpml_plugins.plugins.mlp.phases import PROFILED, Result, attach_rows, on_cpu, on_ranks
 
@@ -67,6 +67,7 @@ SPLIT = Benchmark(
     ),
     {**OVERLAP.grid, "batch": (3000,)},
     OVERLAP.requires, timeout=180,
+    terms=TERMS,
     description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
 )  # fmt: skip
 SPLIT_CPU = on_cpu(SPLIT, "Model parallel against data parallel between processes on the CPU.", timeout=120)

@@ -12,9 +12,13 @@ from hpml_plugins.plugins.scaling import ddp
 from hpml_plugins.plugins.scaling.jobs import GPUS, MODULES, TORCH
 
 Recipe = Literal["plain", "linear", "zero_gamma", "both"]
-#: plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma: residual blocks
-#: start as the identity.
 RECIPES: tuple[Recipe, ...] = ("plain", "linear", "zero_gamma", "both")
+TERMS = {
+    "recipe=plain": "trained as the small batch is",
+    "recipe=linear": "the learning rate scaled with the batch, after a warm-up",
+    "recipe=zero_gamma": "residual blocks start as the identity",
+    "recipe=both": "linear and zero_gamma",
+}
 EPOCHS = 5
 BASE_BATCH, BASE_RATE = 128, 0.1
 #: Goyal's is 5 of 90 epochs; of five, two.
@@ -151,11 +155,11 @@ LARGE_BATCH = Benchmark(
     {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512, 8192), "recipe": RECIPES},
     Requires(gpus="gpus", data="data", modules=MODULES), timeout=300,
     description="Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies.",
-    rounds=1,
+    rounds=1, terms=TERMS,
 )  # fmt: skip
 SMALL_BATCH = replace(
     LARGE_BATCH, name="scaling_small_batch",
-    grid={"data": ("cifar10", "cifar10-jpeg")},
+    grid={"data": ("cifar10", "cifar10-jpeg")}, terms={},
     requires=Requires(gpus=1, data="data", modules=MODULES),
     description="Five epochs of ResNet18 with batch 128 on one GPU.",
 )  # fmt: skip

@@ -159,10 +159,22 @@ def _free_memory(device: str) -> None:
         torch.cuda.empty_cache()
 
 
+TERMS = {
+    "trick=lab": "the coursework's training script unchanged",
+    "trick=workers": "lab with eight loading processes and pinned memory",
+    "trick=precision": "lab in bfloat16",
+    "trick=on_device": "lab with all images on the GPU",
+    "trick=graph": "lab with each step as one CUDA graph",
+    "trick=compile": "lab with torch.compile",
+    "trick=batch": "lab with a batch eight times as large",
+    "trick=graphed": "all of these changes but compile and batch",
+    "trick=all": "all of these changes but batch",
+    "seconds": "how long the training is observed",
+}
 UTILISATION = Benchmark(
     "tta_utilisation", measure_utilisation, METRICS,
     {"trick": trick_names(), "data": CIFARS, "seconds": (20, 180)},
-    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1,
+    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1, terms=TERMS,
     description="ResNet-50, batch 128, trained for some seconds: GPU core and memory utilisation, power.",
 )  # fmt: skip
 UTILISATION_CPU = replace(
@@ -173,11 +185,11 @@ UTILISATION_CPU = replace(
 )  # fmt: skip
 TRICKS = replace(
     UTILISATION, name="tta_tricks", measure=measure_tricks, metrics=TRICK_METRICS,
-    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200,
+    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200, terms={},
     description="What drives the GPU's utilisation up, one trick at a time and together, each with its effect.",
 )  # fmt: skip
 TRICKS_CPU = replace(
     UTILISATION_CPU, name="tta_tricks_cpu", measure=measure_tricks, metrics=TRICK_METRICS,
-    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300,
+    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300, terms={},
     description="The same code on the CPU, as far as the tricks mean anything there.",
 )  # fmt: skip

@@ -9,9 +9,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ import msgspec
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.units import Unit
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
@@ -60,7 +59,7 @@ class Cell:
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
     regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
-    by the same Record.
+    by the same Record.  values: of all its metrics.  started: Unix time, s.
     """
 
     status: str = ""
@@ -70,6 +69,7 @@ class Cell:
     title: str = ""
     watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
+    started: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,24 +141,36 @@ class Matrix:
                     yield Group(group.metric, rows, group.paid)
                     break
 
-    @cached_property
-    def verdicts(self) -> list[list[str]]:
-        """Base → column → a letter for each row of all groups.
 
-        b: better than the base, w: worse, s: same, a: ambiguous, d: different problems; "-" where one has no number.
-        Of each two columns, all rows are asked at once.
-        """
-        rows = [(row.cells, group.metric.metric) for group in self.groups for row in group.rows]
-        count = len(self.columns)
-        letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
-        for first, second in itertools.combinations(range(count), 2):
-            asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
-            pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
-            for n, found in zip(asked, compare_values(pairs), strict=True):
-                verdict = "d" if found.reason else found.verdict[0].lower()
-                letters[first][second][n] = ord(verdict)
-                letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
-        return [[each.decode() for each in line] for line in letters]
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts on each two columns of a matrix.
+
+    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, a ambiguous,
+    d different problems; "-" where one has no number.  kept: (first column, second, row) → the second against the
+    first, of the rows that were asked for.
+    """
+
+    letters: list[list[str]]
+    kept: dict[tuple[int, int, int], Difference]
+
+
+def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
+    """Verdicts, all rows of each two columns at once.  keep: the rows whose differences are kept too."""
+    rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
+    count = len(matrix.columns)
+    letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
+    kept = {}
+    for first, second in itertools.combinations(range(count), 2):
+        asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
+        pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
+        for n, found in zip(asked, compare_values(pairs), strict=True):
+            verdict = "d" if found.reason else found.verdict[0].lower()
+            letters[first][second][n] = ord(verdict)
+            letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
+            if n in keep:
+                kept[first, second, n] = found
+    return Verdicts([[each.decode() for each in line] for line in letters], kept)
 
 
 def build(history: History, costs: Costs) -> Matrix:
@@ -229,13 +241,11 @@ def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tu
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
-    seen = set().union(*(history.columns_of(machine) for machine in machines))
+    seen = set().union(*(history.seen.get(machine, ()) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    gpus = hardware.num_gpu
-    count = int(gpus) if gpus.isdecimal() and len(gpus) <= 6 else 0  # a damaged file may say any number
     price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
-    each = (price, card.power if card else None)
-    return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
+    of_all = ((one and hardware.count * one) or None for one in (price, card.power if card else None))
+    return Column(hardware, machines, newest, *of_all)
 
 
 def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:
@@ -269,10 +279,11 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
-    return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)
+    power = f"{watts:.4g}" if watts else ""
+    return Cell("ok", text, small, f"{number.value:.7g}", title, power, outcome.readings, outcome.started)
 
 
-def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
+def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:
     """Write the page and its data."""
     now = datetime.datetime.now(datetime.UTC)
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
@@ -280,14 +291,14 @@ def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
     write_data(html_dir, "gpus/rows.js", rows_data(matrix))
     for number in range(len(matrix.columns)):
         write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
-        write_data(html_dir, f"gpus/verdicts-{number}.js", matrix.verdicts[number])
+        write_data(html_dir, f"gpus/verdicts-{number}.js", verdicts.letters[number])
 
 
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`].  points: lists of
-    [point, precision]; metrics of one benchmark have the same points, which are stored once.
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms].
+    points: lists of [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []
@@ -296,7 +307,8 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
         unit = str(formatting.shown_unit(metric.unit)) if metric.unit != "1" else ""
         place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
-        groups.append((*plain, unit, metric.direction, group.paid, place))
+        terms = {term: text for row in group.rows for term, text in benchmark.explain(row.point).items()}
+        groups.append((*plain, unit, metric.direction, group.paid, place, terms))
     columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
     return {
         "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
@@ -73,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NodeCoverage:
-    """A machine of the page. facts: name → text.  last: the day of its newest commit.
+    """A machine of the page. anchor: of its section, by name.  facts: name → text.  last: the day of its newest commit.
 
     cards: the first digits of a card, how many Records it has, when the last one was started; the last used first.
     runs: when a Record was started, benchmark with point, its page, status; the newest.
@@ -98,21 +99,21 @@ class NodeCoverage:
 
 def find_nodes(history: History) -> list[NodeCoverage]:
     """Every machine with Records, by name."""
-    links = {metric.benchmark.name: metric.name for metric in reversed(history.metrics.values())}
     compared = compare_nodes(history)
     made = []
-    for number, machine in enumerate(sorted(history.machines, key=lambda machine: machine.name)):
-        seen = history.columns_of(machine.name)
+    for machine in sorted(history.machines, key=lambda machine: machine.name):
+        seen = history.seen.get(machine.name, ())
         coverage = tuple(
-            _coverage(machine.name, benchmark, history_link(links[benchmark.name], ""))
+            _coverage(machine.name, benchmark, history_link(benchmark.first_metric, ""))
             for benchmark in history.benchmarks
         )
         facts = tuple(_facts(machine, history.last.get(machine.name)))
         last = day(history.dates[max(seen)]) if seen else ""
+        anchor = f"machine-{quote(machine.name, safe='')}"
         made.append(
             NodeCoverage(
-                machine.name, machine.hardware.label, f"machine-{number}", facts, last, len(seen), coverage,
-                compared[machine.name], *_runs(history, machine, links),
+                machine.name, machine.hardware.label, anchor, facts, last, len(seen), coverage,
+                compared[machine.name], *_runs(history, machine),
             )
         )  # fmt: skip
     return made
@@ -162,7 +163,7 @@ def _median(others: Mapping[str, Values], metric: str) -> str:
 
 
 def _runs(
-    history: History, machine: Machine, links: Mapping[str, str]
+    history: History, machine: Machine
 ) -> tuple[tuple[tuple[str, int, str], ...], tuple[tuple[str, str, str, str], ...]]:
     """The cards of a machine, and its newest Records; see `NodeCoverage`."""
     cards: dict[str, list[float]] = {}
@@ -171,7 +172,7 @@ def _runs(
         for label in benchmark.points:
             for outcome in benchmark.outcomes.get((label, machine.name), ()):
                 if outcome.status != "skipped" and outcome.file:
-                    link = history_link(links[benchmark.name], label)
+                    link = history_link(benchmark.first_metric, label)
                     started.append((outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status)))
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -81,6 +81,11 @@ def history_link(name: str, point: str) -> str:
 def _quoted(text: str) -> str:
     # As encodeURIComponent does, for asv's script reads it with decodeURIComponent.
     return quote(text, safe="-_.!~*'()")
+
+
+def commit_links(url: str) -> str:
+    """What the address of a commit begins with: asv.conf.json's `show_commit_url`, "" where that is no web address."""
+    return url if urlsplit(url).scheme in ("http", "https") else ""
 
 
 def day(date: float) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +13,9 @@ from support import DRAWN
 from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.published import gpu_types
 from hpml_plugins.registry import PluginEntry
-from hpml_plugins.report.charts import complete
+from hpml_plugins.report.charts import GREY, complete, look
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import current_records
@@ -132,6 +135,42 @@ def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
     made = complete(chart, Table({"size": [1, 2], "time": [1.0, None], "machine": ["a", "b"]}))
     domains = [layer["encoding"]["color"]["scale"]["domain"] for layer in made["layer"] if "color" in layer["encoding"]]
     assert domains == [["a"], ["a"]]
+
+
+def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
+    found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
+    assert len(set(found)) == len(found)
+    assert all(a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True))
+    counts = [look("NVIDIA H200", gpus) for gpus in (1, 2, 4, 8)]
+    assert len({each.colour for each in counts}) == 1
+    assert len({each.marker for each in counts}) == 4
+
+
+def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(load: Load) -> None:
+    def on(machine: str, gpu: str, count: int) -> Record:
+        node = {"gpus": [{"name": gpu}] * count, "cpu": "A CPU"}
+        return msgspec.structs.replace(record(10, 1e-6, machine=machine), node=node)
+
+    h200, others = on("z", "NVIDIA H200", 2), [on("a", "NVIDIA L4", 1), on("b", "Unheard of", 1)]
+
+    def scales(records: list[Record]) -> dict[str, dict[str, str]]:
+        """Channel → series → what it has."""
+        plugin = load(DRAWN)
+        chart = next(one.chart for one in tabulate(plugin, collect(plugin), records) if one.chart)
+        points = next(layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"])
+        ranges = {name: points[name]["scale"] for name in ("color", "shape")}
+        return {name: dict(zip(each["domain"], each["range"], strict=True)) for name, each in ranges.items()}
+
+    alone, beside = scales([h200]), scales([*others, h200])
+    assert (alone["color"]["z"], alone["shape"]["z"]) == look("NVIDIA H200", 2)
+    assert all(beside[channel]["z"] == alone[channel]["z"] for channel in alone)
+    twins = scales([on("y", "NVIDIA H200", 2), h200])
+    assert len(set(twins["color"].values())) == 1
+    assert len(set(twins["shape"].values())) == 2
+    cards = line_chart(Axis("size", "size"), Axis("time", "time", "s"), ("card", "data"))
+    rows = [{"size": 1, "time": 1.0, "card": card, "data": "d"} for card in ("NVIDIA L4", "V100, published")]
+    made = complete(cards, Table.of(rows), looks={"NVIDIA L4": look("NVIDIA L4")})
+    assert made["layer"][0]["encoding"]["color"]["scale"]["range"] == [look("NVIDIA L4").colour, GREY]
 
 
 def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> None:

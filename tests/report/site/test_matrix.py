@@ -17,7 +17,7 @@ from site_history import read
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import History, hardware_of
-from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build, column_data, rows_data
+from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build, column_data, judge, rows_data
 from hpml_plugins.report.site.page import fill, graph_link, history_link
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, unit_of
@@ -250,7 +250,7 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
             add(each, OLD, DAY, {TIME["name"]: around, **rates}, started=run, code="same")
     made = matrix()
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
-    assert made.verdicts == [["----", "sbsb"], ["swsw", "----"]]  # rows: two of time, two of rate
+    assert judge(made, ()).letters == [["----", "sbsb"], ["swsw", "----"]]  # rows: two of time, two of rate
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
