@@ -22,6 +22,7 @@ from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin,
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
 from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.data_source import LoadableData, why_missing
 from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
 
 #: Seconds that a plugin may take to be imported and asked; another number by the variable.
@@ -161,14 +162,18 @@ def _load_all(registry: Registry, entries: Sequence[PluginEntry], facts: bool, d
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offers]] = []
+    sources: dict[str, LoadableData] = {}
+    missing: dict[str, str] = {}
     for entry in entries:
         with restored():
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin, facts=facts)))
+            for name, source in own_sources(plugin).items():
+                if sources.setdefault(name, source) is source:  # asked here, where a fault is its own plugin's
+                    missing[name] = why_missing(source)
         send(b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
-    sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
-    with offers.in_force(sources):
+    with offers.in_force(sources, missing):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
             with restored():
                 report = _report(entry, plugin, own, declare)
@@ -187,7 +192,9 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
             report = _Report(declared, offers, plugin.error.what, plugin.error.where, trace)
-        return msgspec.msgpack.encode(report)
-    except (TypeError, OverflowError, ValueError) as error:
+        encoded = msgspec.msgpack.encode(report)
+        msgspec.msgpack.decode(encoded, type=_Report)  # as the calling process will: what fails must fail here
+        return encoded
+    except Exception as error:
         what = f"plugin {entry.name!r} declares a value that cannot be stored: {describe(error)}"
         return msgspec.msgpack.encode(_Report(fault=what, where=plugin.where))

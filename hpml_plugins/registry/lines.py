@@ -73,7 +73,7 @@ class YamlLines:
             return [self._value(each, events, (*path, index)) for index, each in enumerate(_until_end(events))]
         mapping: dict[Any, Any] = {}
         for key in _until_end(events):
-            if not isinstance(key, yaml.ScalarEvent):
+            if not hasattr(key, "value"):
                 raise self._fault("a key must be text", key)
             child = (*path, key.value)
             if child in self._lines:
@@ -82,7 +82,7 @@ class YamlLines:
             mapping[self._scalar(key)] = self._value(next(events), events, child)
         return mapping
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Any:
+    def _scalar(self, event: Any) -> Any:
         tag, text = event.tag, event.value
         if tag is None or tag == "!":
             tag = _SCALARS.resolve(yaml.ScalarNode, text, event.implicit)
