@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hpml_plugins.isolation.parent_death import end_with_parent
+from hpml_plugins.isolation.stack import describe_stack, write_stack_before
 
 if TYPE_CHECKING:
     import psutil
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _PR_SET_CHILD_SUBREAPER = 36
 #: `send(message)`: what the isolated function reports with, any number of times.
 Send = Callable[[bytes], None]
-#: How much of what the process printed is kept when it dies, B.
+#: How much of what the process printed is kept when it dies, in characters.
 OUTPUT_TAIL = 8000
 #: s between two looks at whether the process lives: waking more often would disturb what it measures.
 LISTENING = 0.5
@@ -42,9 +43,9 @@ _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail.
+    """How it ended. fault: empty when the function returned; else why it did not, and where it crashed or hung.
 
-    left: whether it left processes behind, which were ended.
+    output: the end of what it printed.  left: whether it left processes behind, which were ended.
     """
 
     fault: str
@@ -71,7 +72,7 @@ def run_isolated(
     sys.stderr.flush()
     with tempfile.TemporaryFile() as output:
         process = multiprocessing.get_context("fork").Process(
-            target=_child, args=(function, receiver, sender, output.fileno(), os.getpid())
+            target=_child, args=(function, receiver, sender, output.fileno(), os.getpid(), timeout)
         )
         process.start()
         sender.close()
@@ -80,11 +81,14 @@ def run_isolated(
         finally:
             left = _end_all(process)
             receiver.close()
-        return ProcessOutcome(fault, _tail(output), left and not fault)
+        printed = _tail(output)
+        if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
+            fault = f"{fault} {stack}"
+        return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
 
 
 def _child(
-    function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
+    function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int, limit: float
 ) -> None:
     os.setsid()
     with suppress(OSError):  # Linux: where memory runs out, this process and its children are ended before any other
@@ -99,6 +103,7 @@ def _child(
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable(2)
+    write_stack_before(limit, output)
     function(sender.send_bytes)
     sender.close()
     sys.stdout.flush()
@@ -224,4 +229,4 @@ def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
 def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - 4 * OUTPUT_TAIL))
-    return _MODULES.sub(b"", output.read())[-OUTPUT_TAIL:].decode("utf-8", "replace").strip()
+    return _MODULES.sub(b"", output.read()).decode("utf-8", "replace").strip()
