@@ -196,6 +196,7 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
         if plugin.error:
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
+            trace = trace.encode(errors="backslashreplace").decode()
             report = _Report(declared, offers, plugin.error.what, plugin.error.where, trace)
         encoded = msgspec.msgpack.encode(report)
         msgspec.msgpack.decode(encoded, type=_Report)  # as the calling process will: what fails must fail here

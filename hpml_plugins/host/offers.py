@@ -123,7 +123,13 @@ def _fact_fault(fact: tuple[object, object]) -> str:
     key, value = fact
     if not isinstance(key, str) or type(value) not in (str, int, float, bool):
         return f"fact {key!r} is {type(value).__name__}, not text, a number or a bool"
-    return "" if not isinstance(value, float) or math.isfinite(value) else f"fact {key!r} is {value}, not finite"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"fact {key!r} is {value}, not finite"
+    try:
+        msgspec.msgpack.encode(fact)
+    except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
+        return f"fact {key!r} cannot be stored: {error}"
+    return ""
 
 
 def _source_fault(source: LoadableData) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import reprlib
@@ -26,8 +27,10 @@ def check_fields(value: Any, what: str) -> None:
     for name, kind in _hints(value.__class__).items():
         given = getattr(value, name)
         try:
-            put(value, name, msgspec.convert(given, kind, dec_hook=_instance))
-            msgspec.msgpack.encode(getattr(value, name), enc_hook=lambda each: None)
+            converted = msgspec.convert(given, kind, dec_hook=_instance)
+            _refuse_made(given, converted)
+            put(value, name, converted)
+            msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
             for json, python in _PYTHON.items():
@@ -54,6 +57,14 @@ def takes(function: Any, count: int) -> bool:
 def _hints(kind: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(kind, include_extras=True)
     return {name: hint for name, hint in hints.items() if name in kind.__match_args__}
+
+
+def _refuse_made(given: Any, converted: Any) -> None:
+    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the class."""
+    pairs = zip(given, converted, strict=True) if isinstance(converted, list | tuple) else [(given, converted)]
+    for old, new in pairs:
+        if dataclasses.is_dataclass(new) and new is not old:
+            raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
 
 
 def _instance(kind: Any, value: object) -> object:
