@@ -95,7 +95,7 @@ def measure_point(
             on_message,
             monitor.check,
         )
-        fault = outcome.fault or ("" if answers else "reported nothing")
+        fault = outcome.fault or ("" if answers else "ended with exit status 0 before it reported")
         measured = replace(record, reason=fault) if fault else answers[-1]
         if outcome.left:
             measured.warnings.append("the benchmark left processes behind; they were ended")

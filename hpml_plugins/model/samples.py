@@ -177,7 +177,8 @@ def as_number(value: Any, what: str) -> float:
     Raises ResultError for anything else, text and truth values included: they are not measured.
     """
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    if not isinstance(value, bool | str | bytes | bytearray) and not dtype.startswith(("bool", "complex")):
+    counts = hasattr(value, "__float__") or hasattr(value, "__index__")  # of text, float would make a number too
+    if counts and not isinstance(value, bool | str | bytes) and not dtype.startswith(("bool", "complex")):
         with suppress(TypeError, ValueError, OverflowError):
             return float(value)
     raise ResultError(f"{what} is a {dtype or type(value).__name__}, not a number")

@@ -58,12 +58,26 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
     "GpuType": {
         **dict.fromkeys(["float64_tensor", "tf32", "float16", "bfloat16", "fp8", "int8", "nvlink"]),
-        **{"name": "X1", "patterns": ("ACME X1",), "float64": 1e12, "float32": 1e12, "memory": 1e9, "bandwidth": 1e9},
-        **{"power": 5.0, "unconfirmed": frozenset(), "note": "", "source": "ACME"},
+        "name": "X1",
+        "patterns": ("ACME X1",),
+        "float64": 1e12,
+        "float32": 1e12,
+        "memory": 1e9,
+        "bandwidth": 1e9,
+        "power": 5.0,
+        "unconfirmed": frozenset(),
+        "note": "",
+        "source": "ACME",
     },
     "PublishedFigure": {
-        **{"about": "toy", "what": "its time", "subject": {"size": 10}, "quantity": "time", "value": 1.0},
-        **{"unit": "s", "document": "acme", "source": "ACME's paper"},
+        "about": "toy",
+        "what": "its time",
+        "subject": {"size": 10},
+        "quantity": "time",
+        "value": 1.0,
+        "unit": "s",
+        "document": "acme",
+        "source": "ACME's paper",
     },
 }
 HALF = "\ud800"  # half of a pair of UTF-16: no text file can hold it
@@ -93,16 +107,22 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "Benchmark": {
         "name": NAMES,
         "measure": [*FUNCTIONS, lambda: None, lambda bench: None, lambda bench, m: None, lambda *, n: None, dict],
-        "metrics": [None, [], 3, "time", ["time"], [None], [RIGHT["Metric"]], hpml_plugins.Metric("a", "s", None)]
-        + [[hpml_plugins.Metric("a", "s", None)] * 2, {"time": "s"}, itertools.count],
-        "grid": [None, 3, "n", [1], {}, {"m": [1]}, {3: [1]}, {"n": 1}, {"n": None}, {"n": "abc"}, {"n": b"ab"}]
-        + [{"n": values} for values in ([], {1, 2}, {1: 2}, iter([1]), numpy.arange(3), range(10**6), [1, 1])]
-        + [{"n": [value]} for value in (None, [1], (1,), {}, math.nan, math.inf, -math.inf, 1j, 2**70, HALF, b"a")]
-        + [{"n": [value]} for value in (numpy.int64(1), numpy.float64(1), numpy.bool_(True), numpy.str_("a"))]
-        + [{"n": [value]} for value in (Size.SMALL, decimal.Decimal(1), datetime.date.today(), measure, object())]
-        + [{"n": [1], "m": [1]}, {"n": list(range(400)), "m": list(range(400))}],
-        "requires": [None, {}, [], "torch", ("torch",), hpml_plugins.Requires, {"gpus": 1}]
-        + [hpml_plugins.Requires(gpus=need) for need in ("ranks", "")],
+        "metrics": [
+            *(None, [], 3, "time", ["time"], [None], [RIGHT["Metric"]], {"time": "s"}, itertools.count),
+            *(hpml_plugins.Metric("a", "s", None), [hpml_plugins.Metric("a", "s", None)] * 2),
+        ],
+        "grid": [
+            *(None, 3, "n", [1], {}, {"m": [1]}, {3: [1]}, {"n": 1}, {"n": None}, {"n": "abc"}, {"n": b"ab"}),
+            *({"n": values} for values in ([], {1, 2}, {1: 2}, iter([1]), numpy.arange(3), range(10**6), [1, 1])),
+            *({"n": [value]} for value in (None, [1], (1,), {}, math.nan, math.inf, -math.inf, 1j, 2**70, HALF, b"a")),
+            *({"n": [value]} for value in (numpy.int64(1), numpy.float64(1), numpy.bool_(True), numpy.str_("a"))),
+            *({"n": [value]} for value in (Size.SMALL, decimal.Decimal(1), datetime.date.today(), measure, object())),
+            *({"n": [1], "m": [1]}, {"n": list(range(400)), "m": list(range(400))}),
+        ],
+        "requires": [
+            *(None, {}, [], "torch", ("torch",), hpml_plugins.Requires, {"gpus": 1}),
+            *(hpml_plugins.Requires(gpus=need) for need in ("ranks", "")),
+        ],
         "version": [None, 2, 1.0, b"1", ["1"], HALF],
         "timeout": [None, "60", 0, -1, math.inf, math.nan, 1e300, True, [60], numpy.float64(60)],
         "description": TEXTS,
@@ -286,7 +306,7 @@ def test_a_plugin_that_is_wrong_is_broken_and_the_others_are_measured(
     texts = {f"file_{i}": f"{HEAD}\n{text}\n" for i, text in enumerate(BROKEN_FILES)}
     texts |= {f"answer_{i}": hooked("hpml_benchmarks", text) for i, text in enumerate(BROKEN_ANSWERS)}
     expected = dict(zip(texts, [*BROKEN_FILES.values(), *BROKEN_ANSWERS.values()], strict=True))
-    for i, (hook, answer, said) in enumerate(PROBLEMS):
+    for i, (hook, answer, _) in enumerate(PROBLEMS):
         texts[f"offer_{i}"] = hooked(hook, answer) + "\n@hookimpl\ndef hpml_benchmarks(): return [one()]\n"
     host = make_host(read_registry(write_registry(write, texts)), facts=True)
     errors = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
@@ -334,7 +354,9 @@ def test_requirements_that_exit_hang_or_raise_cost_their_plugin_alone(
     host = make_host(registry, unmet=lambda benchmark, params: unmet(benchmark, params, node))
     found = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
     assert set(found) == {"hang_0", "hang_1", "hang_2", "data"}
-    assert {name: found[name] for name, said in zip(found, FATAL.values(), strict=False) if said not in found[name]} == {}
+    assert {
+        name: found[name] for name, said in zip(found, FATAL.values(), strict=False) if said not in found[name]
+    } == {}
     assert "in <lambda> (data.py:" in found["data"]  # not the plugin that needs it
     reasons = {each.plugin.name: list(each.unmet.values()) for each in host.benchmarks()}
     assert [reasons[f"skip_{i}"] for i in range(len(SKIPPED))] == [[reason] for reason in SKIPPED.values()]
