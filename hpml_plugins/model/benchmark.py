@@ -7,10 +7,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import UnionType
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from hpml_plugins.errors import DefinitionError
@@ -22,6 +23,8 @@ Value = str | int | float | bool
 Params = dict[str, Value]
 Grid = Mapping[str, Sequence[Value]]
 Direction = Literal["lower", "higher"]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+Memory = Annotated[float, Meta(ge=0, le=1e18)]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 #: Units whose values may be negative; all others are of what there cannot be less than none of.
@@ -80,8 +83,8 @@ class Requires:
     Raises DefinitionError for a value of another type.
     """
 
-    gpus: Annotated[int, Meta(ge=0, le=100_000)] | str = 0
-    gpu_memory: Annotated[float, Meta(ge=0, le=1e18)] | str = 0
+    gpus: Count | str = 0
+    gpu_memory: Memory | str = 0
     data: str | tuple[str, ...] = ()
     modules: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
     tools: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
@@ -151,20 +154,24 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
     if not benchmark.metrics:
         yield "declares no metric"
     yield from _repeated("metric", [metric.name for metric in benchmark.metrics])
-    yield from _signature_faults(benchmark.measure, benchmark.grid)
-    requires = benchmark.requires
-    kinds: dict[str, tuple[object, type | UnionType, str]] = {
-        "gpus": (requires.gpus, int, "whole numbers from 0"),
-        "gpu_memory": (requires.gpu_memory, int | float, "numbers from 0"),
-        "data": (requires.data, str, "text"),
-    }
-    for field_name, (need, kind, words) in kinds.items():
-        if isinstance(need, str):
-            if need not in benchmark.grid:
-                yield f"Requires names parameter {need!r}, which its grid lacks"
-            for value in benchmark.grid[need]:
-                if not isinstance(value, kind) or isinstance(value, bool) or (not isinstance(value, str) and value < 0):
-                    yield f"Requires({field_name}={need!r}): the grid's value {value!r} is not one of {words}"
+    keys, names = list(map(str, benchmark.grid)), []
+    with suppress(TypeError, ValueError):  # a built-in function without a signature
+        names = list(inspect.signature(benchmark.measure).parameters)[1:]
+    function = _name_of(benchmark.measure)
+    if unknown := [key for key in keys if key not in names]:
+        yield f"grid key {unknown[0]!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
+    if missing := [name for name in names if name not in keys]:
+        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
+    if not takes(benchmark.measure, 1, keys):
+        yield f"{function} must take the bench first, and its other parameters by name"
+    for field_name, kind in {"gpus": Count, "gpu_memory": Memory, "data": str}.items():
+        need = getattr(benchmark.requires, field_name)
+        if isinstance(need, str) and need not in benchmark.grid:
+            yield f"Requires names parameter {need!r}, which its grid lacks"
+        try:
+            msgspec.convert(benchmark.grid[need] if isinstance(need, str) else [], list[kind])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            yield f"Requires({field_name}={need!r}) does not fit the grid of {need!r}: {error}"
 
 
 def _grid_faults(grid: Any) -> Iterator[str]:
@@ -184,25 +191,6 @@ def _grid_faults(grid: Any) -> Iterator[str]:
         yield from _repeated(f"grid of {name!r} has value", values)
     if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
         yield f"its grid has {points:.3g} points; at most {MOST_POINTS} are possible"
-
-
-def _signature_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
-    """The faults of a grid, compared with the signature of `measure`."""
-    function = _name_of(measure)
-    try:
-        parameters = list(inspect.signature(measure).parameters.values())
-    except (TypeError, ValueError):
-        yield f"{function} has no signature; give a Python function"
-    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        yield f"the first parameter of {function} must be the bench"
-    names = [parameter.name for parameter in parameters[1:]]
-    for name in grid:
-        if name not in names:
-            yield f"grid key {name!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
-    if missing := [name for name in names if name not in grid]:
-        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
-    if unnamed := [each.name for each in parameters[1:] if each.kind is inspect.Parameter.POSITIONAL_ONLY]:
-        yield f"{function} cannot be given {', '.join(unnamed)} by name"
 
 
 def _is_list(values: object) -> bool:

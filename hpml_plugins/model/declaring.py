@@ -7,6 +7,7 @@ import functools
 import inspect
 import reprlib
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -42,14 +43,12 @@ def check_fields(value: Any, what: str) -> None:
             raise DefinitionError(f"{what}: {name} cannot be stored: {error}") from None
 
 
-def takes(function: Any, count: int) -> bool:
-    """Whether a function can be called with so many positional arguments; true where its signature is not known."""
+def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
+    """Whether a function can be called with this number of positional arguments, and with others by these names."""
     try:
-        inspect.signature(function).bind(*[None] * count)
-    except TypeError:
+        inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
+    except (TypeError, ValueError):  # ValueError: a built-in function without a signature
         return False
-    except ValueError:  # one of some built-in functions
-        return True
     return True
 
 
