@@ -22,7 +22,7 @@ from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin,
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
 from hpml_plugins.isolation import Send, run_isolated, write_stack_before
 from hpml_plugins.model.benchmark import Benchmark, Params
-from hpml_plugins.model.data_source import LoadableData, why_missing
+from hpml_plugins.model.data_source import LoadableData, use_sources, why_missing
 from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
 
 #: Seconds that a plugin may take to be imported and asked; another number by the variable.
@@ -177,7 +177,7 @@ def _load_all(
                     missing[name] = why_missing(source)
         send(b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
-    with offers.in_force(sources, missing):
+    with offers.in_force(), use_sources(sources, missing):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
             write_stack_before(limit, printed)
             with restored():

@@ -32,14 +32,12 @@ class Offers(msgspec.Struct, frozen=True):
     problems: list[str] = []
 
     @contextmanager
-    def in_force(
-        self, sources: Mapping[str, LoadableData] | None = None, missing: Mapping[str, str] | None = None
-    ) -> Iterator[None]:
+    def in_force(self, sources: Mapping[str, LoadableData] | None = None) -> Iterator[None]:
         """Let `find_gpu`, `published_figures`, `bench.data` and so on know of it, here and in forks made here.
 
-        sources: the data sets, as `load_sources` gives them.  missing: see `use_sources`.
+        sources: the data sets, as `load_sources` gives them.
         """
-        with use_published(self.gpu_types, self.published), use_sources(sources or {}, missing):
+        with use_published(self.gpu_types, self.published), use_sources(sources or {}):
             yield
 
 
@@ -137,7 +135,5 @@ def _source_fault(source: LoadableData) -> str:
 
 
 def _published_fault(figure: msgspec.Struct) -> str:
-    known = {"about", "what", "subject", "quantity", "value", "unit", "document", "source"} <= {
-        *figure.__struct_fields__
-    }
+    known = {"about", "subject", "quantity", "value", "unit", "source"} <= {*figure.__struct_fields__}
     return "" if known else f"a {type(figure).__name__} is no PublishedFigure"

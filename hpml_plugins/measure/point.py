@@ -191,7 +191,8 @@ def to_metrics(
                 raise ResultError(f"metric {name!r} is not finite: {number}")
             if not low <= number <= high:
                 bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
-                raise ResultError(f"metric {name!r} is {number:g} {metric.unit}; possible is {bounds}")
+                value = f"{number:g} {unit(metric.unit).label}".rstrip()
+                raise ResultError(f"metric {name!r} is {value}; possible is {bounds}")
         if samples.dimension and not samples.in_unit(unit(metric.unit)):
             raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
         values, boost = list(samples.values), list(samples.boost)

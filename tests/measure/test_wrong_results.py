@@ -65,7 +65,7 @@ RETURNED: list[tuple[Any, str]] = [
     *(({**GOOD, "time": value}, "not Samples or a number") for value in NO_NUMBERS),
     *(({**GOOD, "time": value}, "metric 'time' is not finite") for value in NOT_FINITE),
     *(({**GOOD, "time": value}, "metric 'time' is -3 s; possible is 0 or more") for value in NEGATIVE),
-    *(({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g} 1; possible is from 0 to 1") for value in (4, -1, 1.01)),
+    *(({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g}; possible is from 0 to 1") for value in (4, -1, 1.01)),
     ({**GOOD, "time": Samples((), {"s": 1})}, "metric 'time' has no samples"),
     ({**GOOD, "time": Samples.of([1.0], "B")}, "what was measured is not in s"),
     ({**GOOD, "ratio": Samples.of([1.0], "s")}, "what was measured is not in 1"),
