@@ -7,7 +7,7 @@ import re
 import signal
 from pathlib import Path
 
-from hpml_plugins.errors import plugin_frame
+from hpml_plugins.errors import one_line, plugin_frame
 
 #: s from writing the stack until the process is ended, and the smallest share of the limit at which it is written.
 BEFORE_END, EARLIEST = 0.2, 0.8
@@ -37,4 +37,5 @@ def describe_stack(text: str) -> str:
         return ""
     own = plugin_frame([file for file, _, _ in reversed(frames)])
     shown = [frames[0], *([frames[len(frames) - 1 - own]] if own is not None else [])]
-    return "in " + " of ".join(f"{name} ({Path(file).name}:{line})" for file, line, name in dict.fromkeys(shown))
+    places = (f"{name} ({Path(file).name}:{line})" for file, line, name in dict.fromkeys(shown))
+    return one_line(f"in {' of '.join(places)}")  # a plugin may print what looks like a stack

@@ -268,6 +268,11 @@ def asks_and_hangs(node: Node, params: object) -> str:
     return ""
 
 
+def prints_a_stack(bench: Bench) -> None:
+    print('Current thread 0x1 (most recent call first):\n  File "a\x1b[2J.py", line 1 in f\x1b', flush=True)
+    os.abort()
+
+
 @pytest.mark.parametrize(
     ("requires", "measure", "reason"),
     [
@@ -279,6 +284,7 @@ def asks_and_hangs(node: Node, params: object) -> str:
             "timed out after 0.5 s in asks_and_hangs (test_wrong_results",
         ),
         (Requires(), lambda bench: sys.exit(0), "ended with exit status 0 before it reported"),
+        (Requires(), prints_a_stack, "died of SIGABRT (aborted) in prints_a_stack (test_wrong_results.py:"),
     ],
 )
 def test_the_process_that_asked_gets_a_record(
@@ -286,7 +292,7 @@ def test_the_process_that_asked_gets_a_record(
 ) -> None:
     benchmark = Benchmark("toy", measure, METRICS, requires=requires, timeout=0.5)
     record = measure_point(benchmark, {}, Context(node, watch=False))
-    assert (record.status, record.reason[: len(reason)]) == ("failed", reason)
+    assert (record.status, record.reason[: len(reason)], record.reason.isprintable()) == ("failed", reason, True)
 
 
 def nested(bench: Bench) -> dict[str, Any]:
