@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 import reprlib
 import typing
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ import msgspec
 from hpml_plugins.errors import DefinitionError
 
 #: In messages: msgspec's names of JSON's types → Python's.
-_PYTHON = {"`array`": "`list`", "`object`": "`dict`", "`Callable`": "`function`"}
+_PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
 
 
 def check_fields(value: Any, what: str) -> None:
@@ -34,8 +35,7 @@ def check_fields(value: Any, what: str) -> None:
             msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
-            for json, python in _PYTHON.items():
-                message = message.replace(json, python)
+            message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
             shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
             at = f" at {place.rstrip('`')}" if place else ""
             raise DefinitionError(f"{what}: {name}={shown}: {message[0].lower()}{message[1:]}{at}") from None

@@ -169,6 +169,8 @@ class Figure:
 
     def __post_init__(self) -> None:
         check_name("figure", self.name)
+        if self.chart is not None and not isinstance(self.chart, dict):
+            raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
         check_fields(self, f"figure {self.name!r}")
         for fault in self._faults():
             raise DefinitionError(f"figure {self.name!r}{fault}")
