@@ -6,14 +6,15 @@ order; if two offer the same name, the first one is used and a problem names bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError, HpmlError, describe
+from hpml_plugins.errors import HpmlError, explain
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.data_source import LoadableData, use_sources
@@ -44,21 +45,22 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
-    def call(hook: str, kind: type) -> list[Any]:
+    def call(hook: str, kind: type, check: Callable[[Any], str]) -> list[Any]:
+        """What the hook returned. check: called with each value; what is wrong with it, or ""."""
         try:
             answers = plugin.offered(hook, kind)
-            if hook == "hpml_node_facts":
-                _check_facts(answers)
+            fault, where = next(filter(None, map(check, answers)), ""), ""
         except (Exception, SystemExit) as error:
-            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where)))
-            return []
-        return answers
+            answers, (fault, where) = [], explain(error)
+        if fault:
+            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {fault}", where or plugin.where)))
+        return [] if fault else answers
 
     return Offers(
-        gpu_types=call("hpml_gpu_types", GpuType),
-        published=call("hpml_published", msgspec.Struct),
-        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData)},
-        facts=dict(call("hpml_node_facts", tuple)) if facts else {},
+        gpu_types=call("hpml_gpu_types", GpuType, lambda each: ""),
+        published=call("hpml_published", msgspec.Struct, _published_fault),
+        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData, _source_fault)},
+        facts=dict(call("hpml_node_facts", tuple, _fact_fault)) if facts else {},
         problems=problems,
     )
 
@@ -115,7 +117,23 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
         return {}  # named when the plugins were asked
 
 
-def _check_facts(facts: list[Any]) -> None:
-    for key, value in facts:
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise DefinitionError(f"fact {key!r} is {type(value).__name__}, not text, a number or a bool")
+def _fact_fault(fact: tuple[object, object]) -> str:
+    key, value = fact
+    if not isinstance(key, str) or type(value) not in (str, int, float, bool):
+        return f"fact {key!r} is {type(value).__name__}, not text, a number or a bool"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"fact {key!r} is {value}, not finite"
+    try:
+        msgspec.msgpack.encode(fact)
+    except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
+        return f"fact {key!r} cannot be stored: {error}"
+    return ""
+
+
+def _source_fault(source: LoadableData) -> str:
+    return "" if isinstance(source.name, str) else f"a data source's name is {type(source.name).__name__}, not text"
+
+
+def _published_fault(figure: msgspec.Struct) -> str:
+    known = {"about", "subject", "quantity", "value", "unit", "source"} <= {*figure.__struct_fields__}
+    return "" if known else f"a {type(figure).__name__} is no PublishedFigure"

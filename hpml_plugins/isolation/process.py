@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING
 
 from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
+from hpml_plugins.isolation.stack import describe_stack, write_stack_before
 
 if TYPE_CHECKING:
     import psutil
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _PR_SET_CHILD_SUBREAPER = 36
 #: `send(message)`: what the isolated function reports with, any number of times.
 Send = Callable[[bytes], None]
-#: How much of what the process printed is kept when it dies, B.
+#: How much of what the process printed is kept when it dies, in characters.
 OUTPUT_TAIL = 8000
 #: s between two looks at whether the process lives: waking more often would disturb what it measures.
 LISTENING = 0.5
@@ -54,9 +55,9 @@ _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail.
+    """How it ended. fault: empty when the function returned; else why it did not, and where it crashed or hung.
 
-    left: whether it left processes behind, which were ended.
+    output: the end of what it printed.  left: whether it left processes behind, which were ended.
     """
 
     fault: str
@@ -83,7 +84,7 @@ def run_isolated(
     receiver, sender = os.pipe()
     _adopt_orphans()  # of a supervisor that is killed
     with tempfile.TemporaryFile() as output:
-        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid())
+        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid(), timeout)
         supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
         supervisor.start()
         theirs.close()
@@ -93,10 +94,15 @@ def run_isolated(
         finally:
             report = _end(supervisor, ours)
             os.close(receiver)
+        printed = _tail(output)
         if report is None:
-            return ProcessOutcome(fault or "its supervising process was killed or stopped", _tail(output), False)
-        code, left, limit = report
-        return ProcessOutcome(fault or limit or _fault(code), _tail(output), left and not fault)
+            fault, left = fault or "its supervising process was killed or stopped", False
+        else:
+            code, left, limit = report
+            fault = fault or limit or _fault(code)
+        if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
+            fault = f"{fault} {stack}"
+        return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
 
 
 def _adopt_orphans() -> None:
@@ -113,6 +119,7 @@ def _supervise(
     sender: int,
     output: int,
     parent: int,
+    timeout: float,
 ) -> None:
     """Fork the function's process, wait for its end, or for that of the run, end what is left, report, and exit.
 
@@ -128,7 +135,7 @@ def _supervise(
         supervisor, before = os.getpid(), _count_processes()
         if not (child := os.fork()):
             channel.close()
-            _run(function, sender, output, supervisor)
+            _run(function, sender, output, supervisor, timeout)
         os.close(sender)
         code, limit = _await(child, channel, parent, before)
         left = _end_all(child if code is None else None)
@@ -161,7 +168,7 @@ def _await(child: int, channel: socket.socket, parent: int, before: int) -> tupl
             return None, f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
 
 
-def _run(function: Callable[[Send], None], sender: int, output: int, supervisor: int) -> None:
+def _run(function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float) -> None:
     """Call the function, in its process, and exit."""
     os.setsid()
     with suppress(OSError):  # Linux: where memory runs out, this process and its children are ended before any other
@@ -176,6 +183,7 @@ def _run(function: Callable[[Send], None], sender: int, output: int, supervisor:
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable(2)
+    write_stack_before(timeout, output)
     status = 0
     try:
         function(functools.partial(_send, sender))
@@ -337,4 +345,4 @@ def _isolated() -> list[psutil.Process]:
 def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - 4 * OUTPUT_TAIL))
-    return _MODULES.sub(b"", output.read())[-OUTPUT_TAIL:].decode("utf-8", "replace").strip()
+    return _MODULES.sub(b"", output.read()).decode("utf-8", "replace").strip()

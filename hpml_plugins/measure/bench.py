@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped, UsageError
+from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, Skipped, UsageError
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import available_sources, why_no_data
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.published import GpuType, find_gpu
 
@@ -213,7 +213,11 @@ class Bench:
         flop: operations, 2 a multiply-add, on all GPUs of the point.  bytes: read from and written to their memory.
         dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step looks for the machine's highest rate.
         """
-        self.collected.work[of] = DeclaredWork(flop, bytes, str(dtype).removeprefix("torch."), self.gpus, roof)
+        flop, bytes = as_number(flop, "work's flop"), as_number(bytes, "work's bytes")
+        if not (0 <= flop < math.inf and 0 <= bytes < math.inf):
+            raise DefinitionError(f"work of flop={flop:g}, bytes={bytes:g}: both must be finite and not below 0")
+        dtype = str(dtype).removeprefix("torch.")
+        self.collected.work[_text(of, "work's of")] = DeclaredWork(flop, bytes, dtype, self.gpus, bool(roof))
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
         """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.
@@ -267,9 +271,10 @@ class Bench:
 
         The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept in the Record.
         """
+        text = _text(message, "check's message")
         if not ok:
-            raise CheckFailed(f"check failed: {message}")
-        self.collected.checks.append(message)
+            raise CheckFailed(f"check failed: {text}")
+        self.collected.checks.append(text)
 
     def result(self, value: T) -> T:
         """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then fail.
@@ -295,17 +300,18 @@ class Bench:
             value: T = msgspec.json.decode(file.read_bytes())
             return value
         value = compute()
+        encoded = msgspec.json.encode(value)  # of a single round too, where nobody reads it: the value must fit
         if file:
-            atomic_write(file, msgspec.json.encode(value), durable=False)
+            atomic_write(file, encoded, durable=False)
         return value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
-        raise Skipped(reason)
+        raise Skipped(_text(reason, "skip's reason"))
 
     def warn(self, text: str) -> None:
         """Put a warning into the Record: the number stands, but a reader should know this."""
-        self.collected.warnings.append(text)
+        self.collected.warnings.append(_text(text, "warn's text"))
 
     def series(
         self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
@@ -313,19 +319,13 @@ class Bench:
         """Attach columns of equal length, such as accuracy over epochs or a histogram, to the Record.
 
         columns: name → numbers, or name → text (the names of layers).  units: column of numbers → symbol.
-        Raises DefinitionError for unequal lengths, and for a column that mixes text and numbers.
+        A number that is not finite is stored as None, such as the loss of a training that diverged.
+        Raises DefinitionError for unequal lengths, a column that mixes text and numbers, and an unknown unit.
         """
-        lengths = {column: len(values) for column, values in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
-        plain = {
-            column: [str(value) if isinstance(value, str) else float(value) for value in values]
-            for column, values in columns.items()
-        }
         try:
-            self.collected.series[name] = Series(plain, dict(units or {}))
-        except ValueError as error:
-            raise DefinitionError(f"series {name!r}: {error}") from None
+            self.collected.series[_text(name, "a series' name")] = Series.of(columns, units)
+        except (ValueError, TypeError, AttributeError, ResultError) as error:
+            raise DefinitionError(f"series {name!r}: {error}") from error
 
     @property
     def remaining(self) -> float:
@@ -354,8 +354,10 @@ class Bench:
         return loaded
 
     def progress(self, text: str, share: float | None = None) -> None:
-        """Say what a long point is doing. share: how much is done, 0 to 1, where known."""
-        self._report(text, share)
+        """Say what a long point is doing. share: how much is done, 0 to 1, where known; beyond is cut off."""
+        number = None if share is None else as_number(share, "progress' share")
+        shown = None if number is None or math.isnan(number) else min(max(number, 0.0), 1.0)
+        self._report(_text(text, "progress' text"), shown)
 
     def import_module(self, name: str) -> Any:
         """Import a module that `Requires` could not know of; a missing one skips the point with the reason."""
@@ -365,3 +367,9 @@ class Bench:
             return importlib.import_module(name)
         except ImportError as error:
             self.skip(f"module {name} does not import: {error}")
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise DefinitionError(f"{what} is a {type(value).__name__}, not text")
+    return value

@@ -7,10 +7,13 @@ import importlib.util
 import re
 import runpy
 import sys
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+
+from hpml_plugins.errors import DefinitionError, HpmlError, ResultError, UsageError, describe, failing_line
 
 #: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
 #: processes of its own points only, for importing may change what others measure, or open CUDA, as torchao's does.
@@ -77,12 +80,25 @@ def end_compilers() -> None:
             pool.shutdown_compile_workers()
 
 
+def describe_failure(error: BaseException) -> str:
+    """Why a point or a rank failed, with the plugin's line and the expression that raised. Prints the traceback."""
+    if not isinstance(error, HpmlError):
+        what = f"exited: {error.code}" if isinstance(error, SystemExit) else out_of_gpu_memory(error) or describe(error)
+    else:
+        what = error.what
+        if not isinstance(error, DefinitionError | ResultError | UsageError):  # says itself what to look at
+            return what
+    traceback.print_exception(error)
+    line, expression = failing_line(error)
+    return f"{what} ({Path(line).name}: {expression})" if line else what
+
+
 def out_of_gpu_memory(error: BaseException) -> str:
     """`out of GPU memory: asked 200.0 GiB, free 138.9 GiB` where that is what the error means, else empty.
 
     torch names what was asked for; of numba's errors the frames tell.
     """
-    text = str(error)
+    text = describe(error)
     is_torch = type(error).__name__ == "OutOfMemoryError"
     if not (is_torch or "CUDA_ERROR_OUT_OF_MEMORY" in text or "cudaErrorMemoryAllocation" in text):
         return ""

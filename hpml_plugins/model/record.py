@@ -6,12 +6,14 @@ import hashlib
 import itertools
 import math
 import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
@@ -112,24 +114,47 @@ def _medians(samples: list[float], rounds: list[int]) -> list[float]:
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit.
 
-    A column is all numbers or all text (names of layers); text has no unit.
+    A column is all numbers or all text (names of layers); text has no unit. None stands for a number that is not
+    finite, such as the loss of a training that diverged.
     """
 
     # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
-    columns: dict[str, list[float | str]]
+    columns: dict[str, list[float | str | None]]
     units: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None) -> Series:
+        """A series of a plugin's columns.
+
+        Raises ResultError for a cell that is neither text nor a number, ValueError for unequal lengths, an unknown
+        unit, and a column that mixes text and numbers.
+        """
+        plain = {str(name): [_cell(name, cell) for cell in cells] for name, cells in columns.items()}
+        lengths = {name: len(cells) for name, cells in plain.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of different length: {lengths}")
+        if unknown := [symbol for symbol in (units or {}).values() if symbol not in UNITS]:
+            raise ValueError(f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}")
+        return cls(plain, dict(units or {}))
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
-            if len(kinds := set(map(type, values))) > 1 and str in kinds:
+            if len(kinds := set(map(type, values)) - {type(None)}) > 1 and str in kinds:
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
     def numbers(self, column: str) -> list[float]:
-        """A column of numbers. Raises KeyError for a column that is not there, TypeError for one of text."""
-        values = [value for value in self.columns[column] if not isinstance(value, str)]
+        """A column of numbers, NaN for None. Raises KeyError for a column that is not there, TypeError for text."""
+        values = [math.nan if each is None else each for each in self.columns[column] if not isinstance(each, str)]
         if len(values) < len(self.columns[column]):
             raise TypeError(f"column {column!r} of the series is text")
         return values
+
+
+def _cell(column: str, cell: Any) -> float | str | None:
+    if isinstance(cell, str):
+        return str(cell)
+    number = float(cell) if isinstance(cell, bool) else as_number(cell, f"column {column!r}: a value")
+    return number if math.isfinite(number) else None
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

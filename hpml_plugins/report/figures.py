@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError, describe, explain
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
@@ -49,7 +49,8 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
     try:
         figures = plugin.offered("hpml_figures", Figure)
     except Exception as error:
-        raise HpmlError(f"hpml_figures of plugin {name!r}: {describe(error)}", plugin.where) from error
+        what, where = explain(error)
+        raise HpmlError(f"hpml_figures of plugin {name!r}: {what}", where or plugin.where) from error
     own = {benchmark.name for benchmark in plugin.benchmarks}
     seen: set[str] = set()
     for figure in figures:

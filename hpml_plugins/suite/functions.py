@@ -183,10 +183,10 @@ def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Bench
     """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
     benchmark = next((each for each in offered if each.name == declared.benchmark), None)
     if benchmark is None:
-        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}")
+        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}", "")
     if benchmark.version != declared.version:
-        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}")
+        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}", "")
     metrics = {metric.name for metric in benchmark.metrics}
     if set(benchmark.grid) != set(declared.grid) or not {metric.name for metric in declared.metrics} <= metrics:
-        raise DefinitionError("its parameters or metrics differ")
+        raise DefinitionError("its parameters or metrics differ", "")
     return benchmark

@@ -64,7 +64,7 @@ BROKEN = {
     ),
     "returns something else": (
         "from hpml_plugins import hookimpl\n@hookimpl\ndef hpml_benchmarks(): return ['toy']",
-        "returned str, not Benchmark values",
+        "plugin 'bad': returned str, not a list of Benchmark values",
     ),
     "declares a metric without unit": (TOY.replace('"s"', '""'), "metric 'time' has no unit"),
     "declares an unknown unit": (TOY.replace('"s"', '"ms"'), "unit 'ms' is not known"),
@@ -88,8 +88,8 @@ BROKEN = {
     "has an empty grid": (TOY.replace("[10, 1000]", "[]"), "grid of 'size' is empty"),
     "gives a string for a grid": (TOY.replace("[10, 1000]", "'10'"), "is not a list of values"),
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),
-    "uses a name that asv cannot": (TOY.replace('"toy"', '"to-y"'), "must be lower-case letters"),
-    "wants no time at all": (TOY.replace("grid=", "timeout=0, grid="), "timeout is 0 s"),
+    "uses a name that asv cannot": (TOY.replace('"toy"', '"to-y"'), "must be up to 100 lower-case letters"),
+    "wants no time at all": (TOY.replace("grid=", "timeout=0, grid="), "timeout=0: expected `float` > 0.0"),
 }
 
 

@@ -23,7 +23,7 @@ import cloudpickle
 import psutil
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.isolation import describe_exit, end_with_parent, scratch_folder
+from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent, scratch_folder
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
@@ -40,7 +40,6 @@ MARGIN, MARGIN_SHARE = 3.0, 0.25
 LONGEST = 600.0
 #: What mpirun says of a rank that died.
 _DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
-_MEASURE = Path(__file__).parents[1]
 
 
 def run_ranks(
@@ -233,18 +232,11 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
 def _where(group: RankGroup) -> str:
     """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
     hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
-    return ", ".join(f"rank {index} {_frame(group.file('stack', index))}" for index in hanging)
+    return ", ".join(f"rank {index} {_stack(group.file('stack', index))}" for index in hanging)
 
 
-def _frame(path: Path) -> str:
-    """The innermost frame of a stack, and the function of the plugin that called it."""
+def _stack(path: Path) -> str:
     try:
-        main_thread = path.read_text().rpartition("Thread 0x")[2]  # the first thread is the last in the list
+        return describe_stack(path.read_text()) or "silent"
     except OSError:
         return "still starting"
-    frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', main_thread)
-    if not frames:
-        return "silent"
-    own = [frame for frame in frames if "/torch/" not in frame[0] and _MEASURE not in Path(frame[0]).parents]
-    shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
-    return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)

@@ -126,7 +126,7 @@ KERNEL = Benchmark(
     measure_kernel,
     (
         *METRICS,
-        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted"),
+        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted", (None, None)),
         Metric("bytes_ratio", "1", "lower", "counted over those of the formula; 1 where not counted"),
     ),
     grid={"kernel": [*formulas.STREAMING, *(f"matmul_{product}" for product in PRODUCTS), "fma_float16"]},

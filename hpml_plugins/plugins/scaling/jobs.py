@@ -88,7 +88,7 @@ SINGLE_METRICS = (
 METRICS = (
     *SINGLE_METRICS,
     Metric("speedup", "1", "higher", "how many times sooner the work of an epoch is done than by one GPU"),
-    Metric("efficiency", "1", "higher", "speed-up over the number of GPUs"),
+    Metric("efficiency", "1", "higher", "speed-up over the number of GPUs", (0, 2)),
     Metric("computation", "s", "lower", "of a profiled step: something was computed or copied from the host"),
     Metric("communication", "s", "lower", "of a profiled step: a collective or a copy between GPUs ran"),
     Metric("exposed", "s", "lower", "communication while nothing was computed"),

@@ -147,8 +147,8 @@ def _accuracy(model: Any, split: Split, layout: Any) -> float:
 
 LARGE_METRICS = (
     Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
-    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
-    Metric("test_accuracy", "1", "higher", "after the last epoch"),
+    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained", (0, 1)),
+    Metric("test_accuracy", "1", "higher", "after the last epoch", (0, 1)),
 )
 LARGE_BATCH = Benchmark(
     "scaling_large_batch", measure, LARGE_METRICS,

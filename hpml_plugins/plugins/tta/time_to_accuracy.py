@@ -42,7 +42,7 @@ METRICS = (
     Metric("deviation", "s", "lower", "standard deviation of these (n − 1)"),
     Metric("variation", "1", "lower", "coefficient of variation: deviation over mean"),
     Metric("success", "1", "higher", "share of the runs that reached the target"),
-    Metric("accuracy", "1", "higher", "when a run ended, on the test images"),
+    Metric("accuracy", "1", "higher", "when a run ended, on the test images", (0, 1)),
     Metric("epochs", "1", "lower", "until the target was reached"),
     Metric("epoch_time", "s", "lower", "loading and training of one epoch, without evaluation"),
     Metric("evaluation", "s", "lower", "of a run's time"),

@@ -224,7 +224,7 @@ def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
         (
             '    return [\n        Figure("over',
             '    return [\n        7, Figure("over',
-            "returned int, not Figure values",
+            "toy.py:27: hpml_figures of plugin 'toy': returned int, not a list of Figure values",
         ),
         ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
     ],

@@ -1,0 +1,74 @@
+"""Checking what plugins declare: every field of a value has the type that its class declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import reprlib
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import DefinitionError
+
+#: In messages: msgspec's names of JSON's types → Python's.
+_PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
+
+
+def check_fields(value: Any, what: str) -> None:
+    """Hold each field of a frozen dataclass or Struct against its annotation, `msgspec.Meta` included.
+
+    A list given for a tuple becomes one. what: names the value in errors.  Raises DefinitionError with the field, what
+    it was given and what it takes.
+    """
+    put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
+    for name, kind in _hints(value.__class__).items():
+        given = getattr(value, name)
+        try:
+            converted = msgspec.convert(given, kind, dec_hook=_instance)
+            _refuse_made(given, converted)
+            put(value, name, converted)
+            msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
+        except msgspec.ValidationError as error:
+            message, _, place = str(error).partition(" - at `$")
+            message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
+            shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
+            at = f" at {place.rstrip('`')}" if place else ""
+            raise DefinitionError(f"{what}: {name}={shown}: {message[0].lower()}{message[1:]}{at}") from None
+        except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
+            raise DefinitionError(f"{what}: {name} cannot be stored: {error}") from None
+
+
+def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
+    """Whether a function can be called with this number of positional arguments, and with others by these names."""
+    try:
+        inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
+    except (TypeError, ValueError):  # ValueError: a built-in function without a signature
+        return False
+    return True
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in kind.__match_args__}
+
+
+def _refuse_made(given: Any, converted: Any) -> None:
+    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the class."""
+    pairs = zip(given, converted, strict=True) if isinstance(converted, list | tuple) else [(given, converted)]
+    for old, new in pairs:
+        if dataclasses.is_dataclass(new) and new is not old:
+            raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
+
+
+def _instance(kind: Any, value: object) -> object:
+    """For the types that msgspec leaves to others: functions and classes."""
+    kind = typing.get_origin(kind) or kind
+    if not isinstance(value, kind):
+        raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+    return value
