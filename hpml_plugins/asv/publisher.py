@@ -29,11 +29,12 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
 
         from hpml_plugins.errors import HpmlError
         from hpml_plugins.report.site.writing import write_site
+        from hpml_plugins.terminal import one_line
 
         started, worked = time.perf_counter(), time.process_time()
         try:
             for problem in write_site(conf, repo, benchmarks, graphs, revisions):
-                log.warning(problem)
+                log.warning(one_line(problem))
         except HpmlError as error:
             raise UserError(str(error)) from error
         seconds, busy = time.perf_counter() - started, time.process_time() - worked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,7 +17,7 @@ from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
 
-from hpml_plugins.errors import Unwritable
+from hpml_plugins.errors import Unwritable, UsageError
 from hpml_plugins.host import Declared, make_host
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
@@ -36,6 +37,7 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 from hpml_plugins.suite.functions import UNWRITABLE
+from hpml_plugins.terminal import one_line, say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
@@ -84,7 +86,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        log.warning(str(problem))
+        log.warning(one_line(str(problem)))
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
@@ -161,12 +163,16 @@ def take_record(scratch: Path, point: str) -> Record | None:
 
 def keep_shard(benchmarks: Benchmarks) -> None:
     """Keep the benchmarks of this process's shard. Raises SystemExit(0) when it has none and others have some."""
-    index, _, count = os.environ.get(SHARD_VARIABLE, "0/1").partition("/")
+    text = os.environ.get(SHARD_VARIABLE, "0/1")
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    index, count = map(int, found.groups()) if found else (0, 0)
+    if index >= count:
+        raise UsageError(f"{SHARD_VARIABLE} is {text!r}, not INDEX/COUNT with INDEX below COUNT; correct or unset it")
     active = benchmarks.benchmark_selection
     weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
-    mine = shard(weights, int(count))[int(index)]
+    mine = shard(weights, count)[index]
     if weights and not mine:
-        print(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        say(f"shard {index + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):
         del benchmarks[name]

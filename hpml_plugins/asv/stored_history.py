@@ -13,6 +13,7 @@ from asv.util import ProcessError, UserError
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.store import read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
 #: What only a repository can answer.
@@ -98,13 +99,14 @@ def show_missing_commits(conf: Any) -> None:
         repository = get_repo(conf)
         missing = dates.keys() - repository.get_revisions(set(dates)).keys()
     except (UserError, ProcessError) as error:
-        log.warning(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}")
+        log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
         repository, missing = None, dates.keys()
         conf.branches = [None]
     if missing:
         if repository is not None:
             names = ", ".join(sorted(commit[:8] for commit in missing)[:5]) + ", …" * (len(missing) > 5)
-            log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
+            unknown = f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}"
+            log.warning(one_line(unknown))
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS
 

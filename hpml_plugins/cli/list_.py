@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
+from hpml_plugins.terminal import say, warn
 
 
 @click.command("list")
@@ -39,9 +39,9 @@ def command(settings: Settings, profile: str, only_available: bool, changed: boo
     else:
         _print(rows, host, node, profile)
         for name, change in found.items():
-            print(f"changed since its last run: {name}: {change}")
+            say(f"changed since its last run: {name}: {change}")
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     return 2 if host.broken else 0
 
 
@@ -54,10 +54,10 @@ def _print_available(registry: Registry, as_json: bool) -> int:
         print_json(rows)
         return 0
     for name, module, distribution, version in found:
-        print(f"{name}  {distribution} {version}, {module}".rstrip())
-        print(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
+        say(f"{name}  {distribution} {version}, {module}".rstrip())
+        say(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
     if not found:
-        print(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
+        say(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
     return 0
 
 
@@ -84,19 +84,19 @@ def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str) -> 
     # Plain columns, not a rich table: importing rich takes a third of what this command may take.
     width = max([len("benchmark"), *(len(row.get("benchmark", "")) for row in rows)])
     plugins = max([len("plugin"), *(len(row["plugin"]) for row in rows)])
-    print(f"{'plugin':{plugins}}  {'benchmark':{width}}  points  metrics")
+    say(f"{'plugin':{plugins}}  {'benchmark':{width}}  points  metrics")
     for row in rows:
         if "broken" in row:
-            print(f"{row['plugin']:{plugins}}  BROKEN: {row['broken']}")
+            say(f"{row['plugin']:{plugins}}  BROKEN: {row['broken']}")
             continue
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
-        print(f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {metrics}")
+        say(f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {metrics}")
         for name, values in row["grid"].items():
-            print(f"{'':{plugins}}  {'':{width}}          {name}: {_shorten(values)}")
+            say(f"{'':{plugins}}  {'':{width}}          {name}: {_shorten(values)}")
         for reason, count in row["skipped"].items():
-            print(f"{'':{plugins}}  {'':{width}}          skipped here: {count} of {row['points']}, {reason}")
+            say(f"{'':{plugins}}  {'':{width}}          skipped here: {count} of {row['points']}, {reason}")
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
-    print(f"\nthis node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}")
+    say("", f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}")
 
 
 def _shorten(values: list[Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
@@ -35,12 +35,12 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(_find_drawables(settings, name, results)):
         if form != "csv":
-            print("\n" * (number > 0) + f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}\n")
+            say(*[""] * (number > 0), f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
         elif number:
-            print()
-        print(formatter(drawable.table), end="")
+            say()
+        say(*formatter(drawable.table).splitlines())
         if drawable.note and form != "csv":
-            print(f"\n{drawable.note}")
+            say("", drawable.note)
     return 0
 
 
@@ -61,12 +61,12 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
-            print(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
+            say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
         path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
-        print(path)
+        say(path)
     return 0
 
 
@@ -107,15 +107,15 @@ def compare(
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(as_table(found, formatted=False, refused=refused)), end="")
+        say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return 0
-    print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
-    print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
+    say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
+    say(*(as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)).splitlines())
     if told := notes(found, refused):
-        print("", *(f"- {note}" if form == "markdown" else note for note in told), sep="\n")
+        say("", *(f"- {note}" if form == "markdown" else note for note in told))
     if confounders := list_confounders(found):
         bullet = "- " if form == "markdown" else "  "
-        print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")
+        say("", "What else differs, A → B:", "", *(f"{bullet}{line}" for line in confounders))
     return 0
 
 
@@ -126,7 +126,7 @@ def export(file: Path, results: Path) -> int:
     """Write every Record to FILE as Parquet, for DuckDB, pandas and their like. A row is one metric of one Record."""
     from hpml_plugins.report.export import write_parquet
 
-    print(f"{file}: {write_parquet(_read(results), file)} rows")
+    say(f"{file}: {write_parquet(_read(results), file)} rows")
     return 0
 
 
@@ -150,13 +150,13 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
 
     report = merge_results(folders, into, dry_run=dry_run)
     for conflict in report.conflicts:
-        print(f"hpml: {conflict}", file=sys.stderr)
+        warn(conflict)
     for skipped in report.skipped:
-        print(f"hpml: skipped: {skipped}", file=sys.stderr)
+        warn(f"skipped: {skipped}")
     for machine, count in sorted(report.records.items()):
-        print(f"{machine}  {count} new record{'s' * (count != 1)}")
+        say(f"{machine}  {count} new record{'s' * (count != 1)}")
     files = dict.fromkeys(report.files)
-    print(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
     return 1 if report.skipped else 0
 
 
@@ -202,13 +202,13 @@ def retract(
         )
     if dry_run or not measured:
         for _, record in measured or found:
-            print(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
+            say(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
         return 0
     for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
         with lock_machine(results, folder):
             for path, record in records:
                 append_record(path, retraction_of(record, reason))
-                print(f"retracted: {_describe(record)}")
+                say(f"retracted: {_describe(record)}")
             project(results, machine=folder)
     return 0
 
@@ -262,7 +262,7 @@ def _read(results: Path) -> Iterator[Record]:
 
 
 def _warn(damage: str) -> None:
-    print(f"hpml: {damage}", file=sys.stderr)
+    warn(damage)
 
 
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import sys
 import tempfile
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Positive, Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.measure import import_before_fork
@@ -25,6 +24,7 @@ from hpml_plugins.report.progress import RunReport, measure_rounds
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.declaration import declare
 from hpml_plugins.suite.functions import record_of
+from hpml_plugins.terminal import printable_json, say, warn
 
 Task = tuple[Declared, Params]
 
@@ -33,10 +33,8 @@ Task = tuple[Declared, Params]
 @click.argument("name")
 @click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
-@click.option(
-    "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
-)
-@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
+@click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
+@click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
@@ -69,7 +67,7 @@ def command(
     node = detect_node()
     machine = machine_name(node)
     for problem in host.offers.problems:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
@@ -87,14 +85,14 @@ def command(
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
                 point = f"{declared.benchmark} {format_point(params)}"
-                print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
+                say(f"failed {point}: {done.reason}", *done.output.splitlines(), error=True)
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report)
     _print([done for done in measured if done], report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
-        print(f"hpml: {failed} of {len(tasks)} points failed", file=sys.stderr)
+        warn(f"{failed} of {len(tasks)} points failed")
     return 1 if failed else 0
 
 
@@ -104,11 +102,11 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
         for done in of_benchmark:
             report.add(done)
             if as_json:
-                print(encode(done).decode(), flush=True)
+                say(printable_json(encode(done).decode()))
         if not as_json:
-            print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+            say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
     for line in report.code_changes:
-        print(f"hpml: {line}", file=sys.stderr)
+        warn(line)
 
 
 def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:

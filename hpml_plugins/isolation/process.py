@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from hpml_plugins.errors import environment_number
 from hpml_plugins.isolation.parent_death import end_with_parent
 
 if TYPE_CHECKING:
@@ -115,15 +116,14 @@ def _listen(
     watch: Callable[[], str],
 ) -> str:
     deadline = time.monotonic() + timeout
-    given = os.environ.get(LIMIT_VARIABLE, "")
-    most = int(given) if given.isdecimal() else MOST_PROCESSES
+    most = environment_number(LIMIT_VARIABLE, MOST_PROCESSES)
     before = _count_processes()
     while True:
         # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
         if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
-            return f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
+            return f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)"
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return f"timed out after {timeout:g} s"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.figure import Cell, Chart, Table
 from hpml_plugins.model.formatting import shown_unit
 
@@ -366,9 +367,14 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
 
 
 def complete(chart: Chart, table: Table, title: str = "") -> Chart:
-    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite."""
+    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite.
+
+    Raises DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
+    """
     made: Chart = json.loads(json.dumps(chart))
-    meta = made.pop("usermeta", {})
+    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
+    if outward := _OUTWARD.intersection(_keys(made)):
+        raise DefinitionError(f"a chart has no {min(outward)!r}: it neither links to nor loads from another place")
     rows = [{name: _finite(cell) for name, cell in row.items()} for row in table.rows()]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
@@ -397,6 +403,19 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
                 encoded["legend"] |= {"symbolSize": 500} if channel == "strokeDash" else {}
     head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
     return {**head, "data": {"values": rows}, "config": config(), **made}
+
+
+#: Keys of Vega and Vega-Lite that make a link, or load what is not in the file.
+_OUTWARD: Final = {"href", "url"}
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The keys of all mappings in a JSON value."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    for each in value if isinstance(value, list) else ():
+        yield from _keys(each)
 
 
 def config() -> dict[str, Any]:

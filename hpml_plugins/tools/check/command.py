@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from hpml_plugins.cli import Settings, show_findings
+from hpml_plugins.cli import Positive, Settings, show_findings
+from hpml_plugins.terminal import warn
 
 
 @click.command("check")
 @click.argument("plugin")
-@click.option("--limit", default=120.0, show_default=True, help="Seconds for measuring points.")
+@click.option("--limit", type=Positive(), default=120.0, show_default=True, help="Seconds for measuring points.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def command(settings: Settings, plugin: str, limit: float, as_json: bool) -> int:
@@ -22,5 +21,5 @@ def command(settings: Settings, plugin: str, limit: float, as_json: bool) -> int
     from hpml_plugins.tools.check import check, find_plugin
 
     broken = show_findings(check(find_plugin(plugin, settings.registry), limit=limit), as_json)
-    print(f"hpml: {broken} to fix" if broken else "hpml: nothing to fix", file=sys.stderr)
+    warn(f"{broken} to fix" if broken else "nothing to fix")
     return 1 if broken else 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.terminal import say, warn
 
 _CLUSTER = click.option(
     "--cluster", "file", type=click.Path(path_type=Path), help="The file of targets; default: cluster.yaml."
@@ -58,20 +58,20 @@ def submit(
         chosen = submitting.commits_to_measure(project, [name or "" for name in conf.branches], commits, measured)
         title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
         if not chosen:
-            print(f"{title}: nothing to do")
+            say(f"{title}: nothing to do")
         elif dry_run:
             folder = submitting.new_folder(Path(cluster.jobs), target.name)
-            print(f"# {title}\n{submitting.script(target, request, folder)}")
+            say(f"# {title}", *submitting.script(target, request, folder).split("\n"))
         else:
             try:
                 folder, job = submitting.submit(target, chosen, request, Path(cluster.jobs))
             except UsageError as error:
-                print(f"hpml: {error}", file=sys.stderr)
+                warn(error)
                 failed = True
                 continue
-            print(f"{title}: job {job.job_id}, {folder}", flush=True)
+            say(f"{title}: job {job.job_id}, {folder}")
             if target.executor == "local" and (reason := submitting.wait_here(folder, job)):
-                print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
+                warn(f"{folder.name}: {reason}")
                 failed = True
     return 1 if failed else 0
 
@@ -101,21 +101,19 @@ def jobs(
         if not names:
             raise UsageError("--cancel needs the target or the id of what to cancel")
         for job in cancel(chosen):
-            print(f"cancelled {job.id} ({job.target})")
+            say(f"cancelled {job.id} ({job.target})")
         return 0
     if as_json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(chosen, enc_hook=str)).decode() + "\n")
+        print_json(chosen)
     else:
         width = max([len("target"), *(len(job.target) for job in chosen)])
-        print(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
+        say(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
         for job in chosen:
             share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
-            print(
+            say(
                 f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
             for line in tail(job.log, lines):
-                print(f"    {line}")
+                say(f"    {line}")
     return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
+from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
@@ -144,7 +144,7 @@ class SideBySide(AsvRun):
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:
-                print(f"hpml-job: {line}", file=sys.stderr, flush=True)
+                say(f"hpml-job: {line}", error=True)
             if report is None or not report.skipped:
                 shutil.rmtree(folder, ignore_errors=True)
 
