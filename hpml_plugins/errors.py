@@ -84,7 +84,7 @@ def environment_number(variable: str, default: float) -> float:
     with suppress(ValueError):
         if 0 < (value := float(text or default)) <= LONGEST:
             return value
-    raise UsageError(f"{variable} is {text!r}, not a positive number up to {LONGEST:g}; correct or unset it")
+    raise UsageError(f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

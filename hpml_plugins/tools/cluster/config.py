@@ -124,7 +124,7 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
     """(key, what is wrong with it), of all that the types do not say."""
     for key, value in msgspec.to_builtins(target).items():
         if any(_BREAKING.search(text) for text in _texts(value)):
-            yield key, "holds a line break or another control character, which would become a line of the job's script"
+            yield key, f"{key} holds a line break or another control character, which a job's script cannot"
     for option in target.options:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
             yield "options", f"{option!r} is no option of sbatch; write it without the two hyphens"
