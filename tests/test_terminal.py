@@ -28,9 +28,9 @@ Call = Callable[..., tuple[int, str, str]]
 
 #: Sequences that clear the screen, set its title, ring, go back, change direction, and lines that look like ours.
 HOSTILE = (
-    "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b31mC1", "a\rb\x08\x7f", "\u202e\u2066back", "\ud800half",
-    "tab\there", "x\nhpml: forged", "x\r\nhpml: forged", "x\x85hpml: forged", "x\u2028hpml: forged", "x\x0bhpml: forged",
-    "\0nul",
+    "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b31mC1", "a\rb\x08\x7f", "\u202e\u2066back", "tab\there",
+    "\ud800half", "x\nhpml: forged", "x\r\nhpml: forged", "x\x85hpml: forged", "x\u2028hpml: forged",
+    "x\x0bhpml: forged", "\0nul",
 )  # fmt: skip
 REGISTRY = "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
 
