@@ -43,7 +43,7 @@ def licence(name: str) -> str:
 
 def pinned(path: Path) -> list[str]:
     """The names in a file of constraints."""
-    return [line.partition("==")[0] for line in path.read_text().splitlines() if "==" in line]
+    return [line.partition("==")[0] for line in path.read_text().splitlines() if re.match(r"[A-Za-z0-9._-]+==", line)]
 
 
 def main(path: Path) -> int:
