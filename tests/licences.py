@@ -18,7 +18,11 @@ _LOOKED_AT = re.compile(
     re.IGNORECASE,
 )
 #: Packages whose metadata does not say it: what they say elsewhere.
-STATED_ELSEWHERE = {"atheris": "Apache-2.0 (its LICENSE)", "torchao": "BSD-3-Clause (its LICENSE)"}
+STATED_ELSEWHERE = {
+    "atheris": "Apache-2.0 (its LICENSE)",
+    "cuda-toolkit": "NVIDIA (names the packages of a CUDA release and holds no files)",
+    "torchao": "BSD-3-Clause (its LICENSE)",
+}
 _LONG = 60
 
 

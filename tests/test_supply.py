@@ -18,7 +18,7 @@ from support import ROOT
 PINS = ROOT / "constraints.txt"
 
 
-def pins() -> dict[str, list[str]]:
+def read_pins() -> dict[str, list[str]]:
     """name==version → its marker, where it has one, and hashes."""
     text = PINS.read_text().replace("\\\n", "").splitlines()[1:]
     return {pin: rest for pin, *rest in (re.split(" +--hash=sha256:| ; ", line.rstrip()) for line in text)}
@@ -27,8 +27,8 @@ def pins() -> dict[str, list[str]]:
 def test_the_pins_are_names_versions_and_hashes_and_name_no_index() -> None:
     assert PINS.read_text().startswith("# ")
     assert "://" not in PINS.read_text()
-    assert list(pins()) == sorted(pins(), key=lambda pin: pin.split("=="))
-    for pin, rest in pins().items():
+    assert list(read_pins()) == sorted(read_pins(), key=lambda pin: pin.split("=="))
+    for pin, rest in read_pins().items():
         assert re.fullmatch(r"[a-z0-9.-]+==[A-Za-z0-9.]+", pin)
         hashes = [each for each in rest if "_" not in each]
         assert hashes, pin
@@ -49,12 +49,11 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
         pytest.skip("no uv beside this Python: make .venv/installed")
     found = re.search(r"^pluggy==(?:.*\\\n)+.*\n", PINS.read_text(), re.MULTILINE)
     assert found
-    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--target"]
+    pins = tmp_path / "pins.txt"
+    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", pins, "--target"]
     for text, wrong in ((found[0], False), (re.sub("sha256:.{4}", "sha256:beef", found[0]), True)):
-        (tmp_path / "pins.txt").write_text(text)
-        done = subprocess.run(
-            [*command, tmp_path / str(wrong), "-r", tmp_path / "pins.txt"], capture_output=True, text=True, timeout=300
-        )
+        pins.write_text(text)
+        done = subprocess.run([*command, tmp_path / str(wrong)], capture_output=True, text=True, timeout=300)
         if re.search(r"Failed to fetch|error sending request|dns", done.stderr):
             pytest.skip("no package index can be reached")
         assert ("Hash mismatch" in done.stderr, bool(done.returncode)) == (wrong, wrong), done.stderr
@@ -62,7 +61,7 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
 
 def test_every_requirement_is_pinned_within_what_it_asks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    versions = dict(pin.split("==") for pin in pins())
+    versions = dict(pin.split("==") for pin in read_pins())
     asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
     for each in map(Requirement, asked):
         assert each.specifier.contains(versions[canonicalize_name(each.name)]), each

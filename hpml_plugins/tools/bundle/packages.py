@@ -264,6 +264,8 @@ def explain(stderr: str, node: NodeFacts) -> str:
     errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
     if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
         return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
+    if wrong := next((line for line in causes if line.startswith("Hash mismatch")), None):
+        return f"{wrong}: the package index has another file than the one that was tried; make pins renews the hashes"
     if errors and "uild" in errors[0] and "`" in errors[0]:
         return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"
     return f"no packages fit the node: {' '.join([*errors[:1], *causes[-1:]]) or stderr}"
