@@ -104,9 +104,8 @@ def show_missing_commits(conf: Any) -> None:
         conf.branches = [None]
     if missing:
         if repository is not None:
-            names = ", ".join(sorted(commit[:8] for commit in missing)[:5]) + ", …" * (len(missing) > 5)
-            unknown = f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}"
-            log.warning(one_line(unknown))
+            names = one_line(", ".join(sorted(commit[:8] for commit in missing)[:5])) + ", …" * (len(missing) > 5)
+            log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS
 

@@ -17,7 +17,7 @@ import click
 
 from hpml_plugins import __version__
 from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
-from hpml_plugins.terminal import escape_unencodable, one_line, printable_json, say, warn
+from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Finding
@@ -123,10 +123,8 @@ def print_json(value: object) -> None:
     """Print a value as JSON for people."""
     import msgspec
 
-    def spell(other: object) -> str:
-        return str(other).encode(errors="backslashreplace").decode()  # the name of a file need not be UTF-8
-
-    say(*printable_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=spell)).decode()).split("\n"))
+    text = msgspec.json.encode(value, enc_hook=lambda path: printable(str(path)))  # a file's name need not be UTF-8
+    say(*printable_json(msgspec.json.format(text).decode()).split("\n"))
 
 
 def _explain(error: Exception) -> str:
@@ -145,10 +143,8 @@ def main() -> NoReturn:
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:
-        if isinstance(error, click.UsageError) and error.ctx:
-            usage = error.ctx.get_usage().splitlines()
-            say(*usage, f"Try '{error.ctx.command_path} --help' for help.", "", error=True)
-        say(f"Error: {one_line(error.format_message())}", error=True)
+        command = getattr(error, "ctx", None) or click.Context(group, info_name="hpml")
+        warn(f"{one_line(error.format_message()).rstrip('.')}; see {command.command_path} --help")
         status = 2
     except (click.Abort, KeyboardInterrupt):
         warn("interrupted")
