@@ -258,11 +258,7 @@ def _find_records(
 def _read(results: Path) -> Iterator[Record]:
     from hpml_plugins.store import read_records
 
-    return iter(read_records(results, _warn))
-
-
-def _warn(damage: str) -> None:
-    warn(damage)
+    return iter(read_records(results, warn))
 
 
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
@@ -293,7 +289,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     order = commit_order(settings.registry.resolve().parent)
-    records = read_history(results, host, {}, order, {}, _warn).current()
+    records = read_history(results, host, {}, order, {}, warn).current()
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

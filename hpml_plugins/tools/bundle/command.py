@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,7 +41,7 @@ def command(
     from hpml_plugins.tools.bundle import packages
 
     if ask:
-        sys.stdout.write(Path(__file__).with_name("ask_node.py").read_text())
+        say(*Path(__file__).with_name("ask_node.py").read_text().splitlines())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
         raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")

@@ -101,7 +101,7 @@ class SideBySide(AsvRun):
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
             self._start_queue(queue, resume)
-            print(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}", flush=True)
+            say(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}")
         shown: list[float] = []
         alive = [True]
         while any(alive):
@@ -110,7 +110,7 @@ class SideBySide(AsvRun):
             shares = [(read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0 for queue in queues]
             if shares != shown:
                 shown = shares
-                print(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
+                say(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares))
         return [process.returncode for process in self._running]
 
     def _start_queue(self, queue: Queue, resume: bool) -> None:
