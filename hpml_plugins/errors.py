@@ -11,8 +11,13 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import FrameType
 
+from hpml_plugins.terminal import one_line, printable
+
+#: s; no time limit is longer, and none is infinite. 31 years.
+LONGEST = 1e9
 _HERE, _LIBRARY = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
@@ -24,8 +29,8 @@ class HpmlError(Exception):
 
     def __init__(self, what: str, where: str = "") -> None:
         self.what = one_line(what)
-        self.where = where
-        super().__init__(f"{where}: {self.what}" if where else self.what)
+        self.where = printable(where)
+        super().__init__(f"{self.where}: {self.what}" if where else self.what)
 
 
 class RegistryError(HpmlError):
@@ -85,15 +90,13 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
     return Unwritable(f"cannot be written: {error.strerror}; free space or fix permissions", where)
 
 
-def one_line(text: str) -> str:
-    """The text with its line breaks and runs of blanks turned into single blanks, and all printable.
-
-    What a file says is quoted in errors: an escape sequence must not reach a terminal, nor half a character a stream.
-    """
-    text = " ".join(text.split())
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+def environment_number(variable: str, default: float) -> float:
+    """The positive number that an environment variable holds, or the default. Raises UsageError for anything else."""
+    text = os.environ.get(variable, "")
+    with suppress(ValueError):
+        if 0 < (value := float(text or default)) <= LONGEST:
+            return value
+    raise UsageError(f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

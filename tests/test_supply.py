@@ -1,4 +1,4 @@
-"""What the project stands on: pinned by name and version only, under licences that were looked at."""
+"""What the project stands on: pinned by name, version and hash, from no index that is named, under known licences."""
 
 from __future__ import annotations
 
@@ -20,19 +20,53 @@ from support import ROOT, closure, link_packages
 PINS = ROOT / "constraints.txt"
 
 
-def test_the_pins_are_names_and_versions_and_nothing_else() -> None:
-    lines = PINS.read_text().splitlines()
-    assert lines[0].startswith("#")
-    assert [line for line in lines[1:] if not re.fullmatch(r"[a-z0-9.-]+==[A-Za-z0-9.]+", line)] == []
-    assert lines[1:] == sorted(lines[1:])
+def read_pins() -> dict[str, list[str]]:
+    """name==version → its marker, where it has one, and hashes."""
+    text = PINS.read_text().replace("\\\n", "").splitlines()[1:]
+    return {pin: rest for pin, *rest in (re.split(" +--hash=sha256:| ; ", line.rstrip()) for line in text)}
+
+
+def test_the_pins_are_names_versions_and_hashes_and_name_no_index() -> None:
+    assert PINS.read_text().startswith("# ")
+    assert "://" not in PINS.read_text()
+    assert list(read_pins()) == sorted(read_pins(), key=lambda pin: pin.split("=="))
+    for pin, rest in read_pins().items():
+        assert re.fullmatch(r"[a-z0-9.-]+==[A-Za-z0-9.]+", pin)
+        hashes = [each for each in rest if "_" not in each]
+        assert hashes, pin
+        assert all(re.fullmatch("[0-9a-f]{64}", each) for each in hashes), pin
+
+
+def test_make_installs_nothing_without_a_hash_but_the_project_itself() -> None:
+    done = subprocess.run(["make", "-nB", ".venv/installed"], cwd=ROOT, capture_output=True, text=True, check=True)
+    installing = [line for line in done.stdout.splitlines() if " pip install " in line]
+    assert [line for line in installing if "--require-hashes" not in line] == [installing[-1]]
+    assert "--no-deps --no-build-isolation -e ." in installing[-1]
+
+
+def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
+    """pluggy, from uv's cache or the machine's index."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: make .venv/installed")
+    found = re.search(r"^pluggy==(?:.*\\\n)+.*\n", PINS.read_text(), re.MULTILINE)
+    assert found
+    pins = tmp_path / "pins.txt"
+    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", pins, "--target"]
+    for text, wrong in ((found[0], False), (re.sub("sha256:.{4}", "sha256:beef", found[0]), True)):
+        pins.write_text(text)
+        done = subprocess.run([*command, tmp_path / str(wrong)], capture_output=True, text=True, timeout=300)
+        if re.search(r"Failed to fetch|error sending request|dns", done.stderr):
+            pytest.skip("no package index can be reached")
+        assert ("Hash mismatch" in done.stderr, bool(done.returncode)) == (wrong, wrong), done.stderr
 
 
 def test_every_requirement_is_pinned_within_what_it_asks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pins = dict(line.split("==") for line in PINS.read_text().splitlines() if "==" in line)
+    versions = dict(pin.split("==") for pin in read_pins())
     asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
     for each in (each for each in map(Requirement, asked) if each.name != project["name"]):
-        assert each.specifier.contains(pins[canonicalize_name(each.name)]), each
+        assert each.specifier.contains(versions[canonicalize_name(each.name)]), each
 
 
 def test_every_pinned_package_states_a_licence_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from asv.console import log
 
 from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, describe, one_line, unwritable
+from hpml_plugins.errors import HpmlError, describe, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
@@ -37,6 +37,7 @@ from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared,
 from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
+from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
@@ -60,6 +61,7 @@ class Replaced:
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
     """What happens around each command."""
+    escape_unencodable()
     try:
         return _run_command(original, cls, conf, args, options)
     except (HpmlError, OSError) as error:
@@ -67,7 +69,7 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         if refused is None:
             raise
         log.flush()
-        print(f"hpml: {refused}", file=sys.stderr)
+        warn(refused)
         sys.exit(LOCKED if isinstance(error, Locked) else 2)
 
 
@@ -89,7 +91,7 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     finally:
         log.flush()
         for line in prepared.report.summary(Path(conf.results_dir)):
-            print(line, flush=True)
+            say(line)
 
 
 def _project_if_possible(results: Path) -> None:
@@ -170,7 +172,7 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
     if text := _prepared[0].report.finish_benchmark(width):
         log.info(text, color="default")
     if errors and show_stderr:
-        log.error(errors)
+        log.error("\n".join(map(printable, errors.splitlines())))
 
 
 def format_value(original: Any, value: Any, unit: str, err: float | None = None) -> str:
@@ -238,7 +240,7 @@ def load_json(original: Any, path: str, api_version: int | None = None, js_comme
         return found
     except (ValueError, TypeError, AttributeError, RecursionError, util.UserError, HpmlError) as error:
         if file.name == MACHINE and api_version is None:  # `asv publish` would end at one machine's damaged file
-            log.warning(f"{path} is not a machine's facts; shown by the name of its folder")
+            log.warning(one_line(f"{path} is not a machine's facts; shown by the name of its folder"))
             return {"machine": file.parent.name}
         if isinstance(error, util.UserError):
             raise

@@ -36,6 +36,7 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 from hpml_plugins.suite.functions import UNWRITABLE
+from hpml_plugins.terminal import one_line, say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
@@ -92,7 +93,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        log.warning(str(problem))
+        log.warning(one_line(str(problem)))
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
@@ -176,7 +177,7 @@ def keep_shard(benchmarks: Benchmarks) -> None:
     weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
     mine = shard(weights, int(count))[int(index)]
     if weights and not mine:
-        print(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        say(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):
         del benchmarks[name]

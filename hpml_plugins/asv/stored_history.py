@@ -14,6 +14,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.store import machine_folders, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.projection import MACHINE
+from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
 #: What only a repository can answer.
@@ -105,12 +106,12 @@ def show_missing_commits(conf: Any) -> None:
         dates = _stored_dates(files)
         missing = dates.keys() - repository.get_revisions(set(dates)).keys()
     except (UserError, ProcessError) as error:
-        log.warning(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}")
+        log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
         repository, dates = None, _stored_dates(files)
         missing, conf.branches = dates.keys(), [None]
     if missing:
         if repository is not None:
-            names = ", ".join(sorted(commit[:8] for commit in missing)[:5]) + ", …" * (len(missing) > 5)
+            names = one_line(", ".join(sorted(commit[:8] for commit in missing)[:5])) + ", …" * (len(missing) > 5)
             log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS

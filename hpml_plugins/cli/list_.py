@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -20,6 +19,7 @@ from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
+from hpml_plugins.terminal import say, warn
 
 
 @click.command("list")
@@ -56,9 +56,9 @@ def command(
     else:
         _print(rows, host, node, profile, verbose=verbose)
         for name, change in found.items():
-            print(f"changed since its last run: {name}: {change}")
+            say(f"changed since its last run: {name}: {change}")
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     return 2 if host.broken else 0
 
 
@@ -71,10 +71,10 @@ def _print_available(registry: Registry, as_json: bool) -> int:
         print_json(rows)
         return 0
     for name, module, distribution, version in found:
-        print(f"{name}  {distribution} {version}, {module}".rstrip())
-        print(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
+        say(f"{name}  {distribution} {version}, {module}".rstrip())
+        say(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
     if not found:
-        print(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
+        say(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
     return 0
 
 
@@ -119,11 +119,11 @@ def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, 
     # Plain columns, not a rich table: importing rich takes a third of what this command may take.
     width = shutil.get_terminal_size().columns
     for line in _long(rows, width) if verbose else _short(rows):
-        print(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
+        say(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
     this = f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}"
     more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
-    print("", *wrap(this + more, width), sep="\n")
+    say("", *wrap(this + more, width))
 
 
 def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -168,9 +168,6 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
     import datetime
 
     from hpml_plugins.store import past_rounds
-
-    def warn(damage: str) -> None:
-        print(f"hpml: {damage}", file=sys.stderr)
 
     last = {each.plugin: each for each in past_rounds(results, on_damage=warn) if each.source}
     found = {}

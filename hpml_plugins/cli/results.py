@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -14,6 +13,7 @@ import click
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
@@ -48,12 +48,12 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(_find_drawables(settings, name, results)):
         if form != "csv":
-            print("\n" * (number > 0) + f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}\n")
+            say(*[""] * (number > 0), f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
         elif number:
-            print()
-        print(formatter(drawable.table), end="")
+            say()
+        say(*formatter(drawable.table).splitlines())
         if drawable.note and form != "csv":
-            print(f"\n{drawable.note}")
+            say("", drawable.note)
     return 0
 
 
@@ -84,12 +84,12 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
-            print(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
+            say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
         path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
-        print(path)
+        say(path)
     return 0
 
 
@@ -140,9 +140,9 @@ def compare(
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(as_table(found, formatted=False, refused=refused)), end="")
+        say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return 0
-    print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
+    say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
     _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return 0
 
@@ -156,11 +156,10 @@ def _print_comparison(
 
     shown = found if everything else changed(found)
     width = shutil.get_terminal_size().columns
-    print(summarise(found, "" if everything else "--all"))
-    if markdown:
-        print("\n" + as_markdown(as_table(shown, formatted=True)) if shown else "", end="")
-    else:
-        print(*([""] if shown else []), *as_lines(shown, width), sep="\n", end="\n" if shown else "")
+    say(summarise(found, "" if everything else "--all"))
+    if shown:
+        table = as_markdown(as_table(shown, formatted=True)).splitlines() if markdown else as_lines(shown, width)
+        say("", *table)
 
     def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:
         if markdown:
@@ -168,9 +167,9 @@ def _print_comparison(
         return [text for line in lines for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")]
 
     if reasons := notes(found, refused):
-        print("", *paragraphs(reasons, ""), sep="\n")
+        say("", *paragraphs(reasons, ""))
     if confounders := list_confounders(found):
-        print("\nWhat else differs, A → B:\n", *paragraphs(confounders, "  "), sep="\n")
+        say("", "What else differs, A → B:", "", *paragraphs(confounders, "  "))
 
 
 @click.command()
@@ -183,7 +182,7 @@ def export(file: Path, results: Path) -> int:
     """
     from hpml_plugins.report.export import write_parquet
 
-    print(f"{file}: {write_parquet(_read(results), file)} rows")
+    say(f"{file}: {write_parquet(_read(results), file)} rows")
     return 0
 
 
@@ -209,13 +208,13 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
 
     report = merge_results(folders, into, dry_run=dry_run)
     for conflict in report.conflicts:
-        print(f"hpml: {conflict}", file=sys.stderr)
+        warn(conflict)
     for skipped in report.skipped:
-        print(f"hpml: skipped: {skipped}", file=sys.stderr)
+        warn(f"skipped: {skipped}")
     for machine, count in sorted(report.records.items()):
-        print(f"{machine}  {count} new record{'s' * (count != 1)}")
+        say(f"{machine}  {count} new record{'s' * (count != 1)}")
     files = dict.fromkeys(report.files)
-    print(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
     return 1 if report.skipped else 0
 
 
@@ -261,13 +260,13 @@ def retract(
         )
     if dry_run or not measured:
         for _, record in measured or found:
-            print(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
+            say(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
         return 0
     for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
         with lock_machine(results, folder):
             for path, record in records:
                 append_record(path, retraction_of(record, reason))
-                print(f"retracted: {_describe(record)}")
+                say(f"retracted: {_describe(record)}")
             project(results, machine=folder)
     return 0
 
@@ -317,11 +316,7 @@ def _find_records(
 def _read(results: Path) -> Iterator[Record]:
     from hpml_plugins.store import read_records
 
-    return iter(read_records(results, _warn))
-
-
-def _warn(damage: str) -> None:
-    print(f"hpml: {damage}", file=sys.stderr)
+    return iter(read_records(results, warn))
 
 
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
@@ -352,7 +347,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     order = commit_order(settings.registry.resolve().parent)
-    records = read_history(results, host, {}, order, {}, _warn).current()
+    records = read_history(results, host, {}, order, {}, warn).current()
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

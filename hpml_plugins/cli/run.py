@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import shutil
-import sys
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Positive, Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, Unmet, make_host, merge
 from hpml_plugins.isolation import end_leftovers, scratch_folder
@@ -27,6 +26,7 @@ from hpml_plugins.report.progress import RunReport, measure_rounds
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.declaration import declare
 from hpml_plugins.suite.functions import record_of
+from hpml_plugins.terminal import printable_json, say, warn
 
 Task = tuple[Declared, Params]
 
@@ -35,10 +35,8 @@ Task = tuple[Declared, Params]
 @click.argument("name", metavar="NAME|FILE.py")
 @click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
-@click.option(
-    "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
-)
-@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
+@click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
+@click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
@@ -74,7 +72,7 @@ def command(
     ]
     machine = machine_name(node)
     for problem in host.offers.problems:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
@@ -84,7 +82,7 @@ def command(
         measurable = [declared for declared, params in tasks if params not in declared.unmet_points()]
         import_before_fork(module for declared in measurable for module in declared.modules)
     for left in end_leftovers():
-        print(f"hpml: {left}", file=sys.stderr)
+        warn(left)
     with scratch_folder("run") as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
@@ -95,14 +93,14 @@ def command(
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
                 point = f"{declared.benchmark} {format_point(params)}"
-                print(f"printed by {point}:\n{done.output}", file=sys.stderr)  # its reason stands below the table
+                say(f"printed by {point}:", *done.output.splitlines(), error=True)  # its reason stands below the table
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report)
     _print([done for done in measured if done], report, as_json=as_json)
     failed = sum(done.status == "failed" for done in report.records)
     if failed:
-        print(f"hpml: {failed} of {len(tasks)} points failed", file=sys.stderr)
+        warn(f"{failed} of {len(tasks)} points failed")
     return 1 if failed else 0
 
 
@@ -112,11 +110,11 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
         for done in of_benchmark:
             report.add(done)
             if as_json:
-                print(encode(done).decode(), flush=True)
+                say(printable_json(encode(done).decode()))
         if not as_json:
-            print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
+            say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
     for line in [*report.code_changes, *report.busy]:
-        print(f"hpml: {line}", file=sys.stderr)
+        warn(line)
 
 
 def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Host, list[Declared]]:

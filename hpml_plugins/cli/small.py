@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from hpml_plugins.cli import print_json
+from hpml_plugins.terminal import say, warn
 
 
 @click.command()
@@ -33,13 +34,13 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
         print_json({**facts, "node": node})
         return 0
     for key, value in facts.items():
-        print(f"{key:8} {value}")
+        say(f"{key:8} {value}")
     for gpu in node.gpus:
-        print(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
+        say(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
     if node.driver:
-        print(f"driver   {node.driver}, CUDA {node.cuda}")
+        say(f"driver   {node.driver}, CUDA {node.cuda}")
     if node.gpu_problem:
-        print(f"problem  {node.gpu_problem}")
+        say(f"problem  {node.gpu_problem}")
     return 0
 
 
@@ -71,7 +72,7 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
         if folders:
             together = Path(scratch, "results")
             for skipped in merge_results(folders, together).skipped:
-                print(f"hpml: skipped: {skipped}", file=sys.stderr)
+                warn(f"skipped: {skipped}")
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
                 config = str(write_configuration(Path(scratch), html=Path("html").absolute()))
@@ -87,5 +88,5 @@ def schema(cluster: bool) -> int:
     from hpml_plugins.registry import json_schema
 
     schema = json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster) if cluster else json_schema()
-    print(json.dumps(schema, indent=2, sort_keys=True))
+    say(*json.dumps(schema, indent=2, sort_keys=True).splitlines())
     return 0

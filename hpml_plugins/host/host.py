@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hpml_plugins.errors import HpmlError, UsageError, describe, nearest
+from hpml_plugins.errors import HpmlError, UsageError, describe, environment_number, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
@@ -137,7 +137,7 @@ def _load_in_fork(
     registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare
 ) -> dict[str, _Report]:
     """Plugin → what it offers. One that ends or blocks the process is broken, and the others are loaded again."""
-    limit = float(os.environ.get(LIMIT_VARIABLE) or LIMIT)
+    limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
     since = time.monotonic()
 

@@ -24,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from hpml_plugins.errors import environment_number
 from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
 from hpml_plugins.isolation.stack import describe_stack, write_stack_before
@@ -80,11 +81,12 @@ def run_isolated(
     Between the two a supervisor adopts what the function starts, so that daemons are found too. It lives in a process
     group of its own, outlives this process, and ends the function when this process asks it to or is gone.
     """
+    most = environment_number(LIMIT_VARIABLE, MOST_PROCESSES)
     ours, theirs = socket.socketpair()
     receiver, sender = os.pipe()
     _adopt_orphans()  # of a supervisor that is killed
     with tempfile.TemporaryFile() as output:
-        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid(), timeout)
+        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid(), timeout, most)
         supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
         supervisor.start()
         theirs.close()
@@ -120,6 +122,7 @@ def _supervise(
     output: int,
     parent: int,
     timeout: float,
+    most: float,
 ) -> None:
     """Fork the function's process, wait for its end, or for that of the run, end what is left, report, and exit.
 
@@ -137,23 +140,21 @@ def _supervise(
             channel.close()
             _run(function, sender, output, supervisor, timeout)
         os.close(sender)
-        code, limit = _await(child, channel, parent, before)
+        code, limit = _await(child, channel, parent, before, most)
         left = _end_all(child if code is None else None)
         channel.sendall(json.dumps((code or 0, left, limit)).encode())
     finally:
         os._exit(0)
 
 
-def _await(child: int, channel: socket.socket, parent: int, before: int) -> tuple[int | None, str]:
+def _await(child: int, channel: socket.socket, parent: int, before: int, most: float) -> tuple[int | None, str]:
     """The exit code of the function's process, None while it runs on; and the limit that it went beyond.
 
-    before: how many processes the machine had.
+    before: how many processes the machine had.  most: how many the function may have.
     """
     watched: list[socket.socket | int] = [channel]
     with suppress(OSError, AttributeError):  # before Linux 5.3 there are none
         watched.append(os.pidfd_open(child))
-    given = os.environ.get(LIMIT_VARIABLE, "")
-    most = int(given) if given.isdecimal() else MOST_PROCESSES
     while True:
         ready = wait(watched, LISTENING if len(watched) > 1 else LISTENING / 10)
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -165,7 +166,7 @@ def _await(child: int, channel: socket.socket, parent: int, before: int) -> tupl
         if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)  # all at once, before they are more
-            return None, f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
+            return None, f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)"
 
 
 def _run(function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float) -> None:

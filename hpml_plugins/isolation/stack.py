@@ -7,7 +7,8 @@ import re
 import signal
 from pathlib import Path
 
-from hpml_plugins.errors import one_line, plugin_frame
+from hpml_plugins.errors import plugin_frame
+from hpml_plugins.terminal import one_line
 
 #: s from writing the stack until the process is ended, and the smallest share of the limit at which it is written.
 BEFORE_END, EARLIEST = 0.2, 0.8

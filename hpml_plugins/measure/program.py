@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpml_plugins.errors import DefinitionError, HpmlError, one_line
+from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.measure.sampling import sample, summarise, warm_up
 from hpml_plugins.model.program_output import ProgramOutput
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.terminal import one_line
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.bench import Bench

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.errors import DefinitionError, HpmlError, one_line
+from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.model.units import unit
+from hpml_plugins.terminal import one_line
 
 
 @dataclass(frozen=True)

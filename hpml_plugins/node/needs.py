@@ -7,10 +7,11 @@ import importlib.util
 import shutil
 from collections.abc import Callable
 
-from hpml_plugins.errors import describe, one_line
+from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import why_no_data
 from hpml_plugins.model.node import Node
+from hpml_plugins.terminal import one_line
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:

@@ -12,17 +12,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hpml_plugins.errors import RegistryError
+from hpml_plugins.errors import LONGEST, RegistryError
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
-#: s; no time in the file is longer, and none is infinite.
-LONGEST = 1e9
-
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$", description="lower-case letters, digits and _")]
+# Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
 Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
@@ -45,7 +43,8 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     ) = None
     sha256: (
         Annotated[
-            str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", description="pin: the code's SHA-256; checked before import")
+            str,
+            msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="pin: the code's SHA-256; checked before import"),
         ]
         | None
     ) = None

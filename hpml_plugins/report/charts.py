@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.figure import Cell, Chart, Table
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.published import gpu_types
@@ -390,9 +391,12 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
     """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite.
 
     looks: of the machines and cards that series may name; see `_series_looks`.
+    Raises DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
     """
-    made: Chart = json.loads(json.dumps(chart))
-    meta = made.pop("usermeta", {})
+    if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):  # a quote within a text is escaped
+        raise DefinitionError(f"a chart has no {outward[1]!r}: it neither links to nor loads from another place")
+    made: Chart = json.loads(spelled)
+    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
     rows = [{name: _finite(cell) for name, cell in row.items()} for row in table.rows()]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)

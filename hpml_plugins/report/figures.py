@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hpml_plugins.errors import HpmlError, describe, explain
+from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
@@ -120,15 +121,20 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a sheet that is left
     empty gives None too. Raises HpmlError, with the figure's name, for what cannot be drawn.
     """
-    figure = drawable.figure
-    try:
+    with naming(drawable):
         if (chart := drawable.chart) is not None:
             return _converted(chart, form)
-        return _drawn(drawable, form) if figure.draw else None
+        return _drawn(drawable, form) if drawable.figure.draw else None
+
+
+@contextmanager
+def naming(drawable: Drawable) -> Iterator[None]:
+    """Raise whatever goes wrong in the body as HpmlError with the figure's name."""
+    try:
+        yield
     except Exception as error:
-        raise HpmlError(
-            f"figure {figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
-        ) from error
+        what = f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
+        raise HpmlError(what) from error
 
 
 def _converted(chart: Chart, form: str) -> bytes:
@@ -158,6 +164,8 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         file = io.BytesIO()
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
+        if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
+            raise DefinitionError("the picture holds a link; the pages lead to no other place, so leave out set_url")
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hpml_plugins.errors import one_line
 from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Params
@@ -18,6 +17,7 @@ from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
+from hpml_plugins.terminal import one_line
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0

@@ -325,7 +325,7 @@ H200 = Gpu(name="NVIDIA H200", memory=141e9)  # float32: 67 TFLOP/s; 4.8 TB/s
 def test_a_rate_above_the_published_peak_is_warned_of(work: dict[str, Any], warning: str, node: Node) -> None:
     bench = Bench(Node(**{**_fields(node), "gpus": (H200,)}), {}, gpus=1)
     bench.work(**work)
-    metrics = point.to_metrics(Benchmark("toy", lambda bench: {}, METRICS), GOOD, bench.declared_work)
+    metrics = point.to_metrics(Benchmark("toy", lambda bench: {}, METRICS), GOOD, bench.collected.work)
     assert list(point._impossible_rates(bench, metrics)) == ([f"{warning} time is wrong"] if warning else [])
 
 

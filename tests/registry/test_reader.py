@@ -13,6 +13,12 @@ from hpml_plugins.registry import json_schema, read_registry
 
 #: what is wrong → (the text, the line it stands on, what the error must say)
 BAD = {
+    "a name with a line break": ('version: 1\nplugins:\n  - {name: "a\\n", module: b}\n', 3, "matching regex"),
+    "a pin with a line break": (
+        f'version: 1\nplugins:\n  - name: a\n    sha256: "{"0" * 64}\\n"\n',
+        4,
+        "matching regex",
+    ),
     "not YAML": ("version: 1\nplugins: [\n", 3, "not valid YAML"),
     "a tab": ("version: 1\nplugins:\n\t- name: a\n", 3, "not valid YAML"),
     "no mapping": ("- a\n- b\n", 0, "must be a mapping"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.figures import Drawable, collect, render, tabulate
+from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
@@ -126,8 +126,9 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
     try:
         if figure.chart is not None:
-            write_data(html_dir, chart, drawable.chart)
-            return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
+            with naming(drawable):
+                write_data(html_dir, chart, drawable.chart)
+                return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return ShownFigure(drawable, csv, picture=picture)

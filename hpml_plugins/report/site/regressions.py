@@ -36,6 +36,7 @@ from hpml_plugins.model.variability import (
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.page import commit_links, day, graph_link, history_link, write_page
+from hpml_plugins.terminal import printable
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
 Step = tuple[int, int, float, float, float]
@@ -427,21 +428,24 @@ def show_shift(shift: Shift, history: History, branches: Branches) -> dict[str, 
 
 
 def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str) -> None:
-    """The Atom feed, by asv's writer."""
+    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes."""
     from asv import feed
 
     def entries() -> Iterator[Any]:
         for each in shown:
             when = datetime.datetime.fromtimestamp(each["date"] / 1000, datetime.UTC)
-            title = "{change}: {title} {point}".format_map(each).strip() + f" on {each['where']}"
-            words = {name: escape(text) for name, text in each.items() if isinstance(text, str)}
+            texts = {name: printable(text) for name, text in each.items() if isinstance(text, str)}
+            title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
+            words = {name: escape(text) for name, text in texts.items()}
             text = (
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
                 "in {range} of {day}.".format_map(words)
             )
-            if each["differences"]:
+            if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
-            yield feed.FeedEntry(title, when.replace(tzinfo=None), each["link"], text, each["identity"], when)
+            identity = list(map(printable, each["identity"]))
+            yield feed.FeedEntry(title, when.replace(tzinfo=None), texts["link"], text, identity, when)
 
+    project = printable(project)
     title = f"{project} performance regressions"
     feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")

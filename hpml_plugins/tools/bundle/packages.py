@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -81,6 +81,9 @@ def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
 def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
         raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
+    for name in node.packages:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name):
+            raise UsageError(f"{name[:100]!r} is no name of a package; remove it", where)
     if not re.fullmatch(r"cp\d+", node.abi):
         raise UsageError(f"the node's Python is {node.abi}; packages are built for standard CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
@@ -93,12 +96,16 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
 
 @dataclass(frozen=True)
 class PackageRequest:
-    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node."""
+    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node.
+
+    hashes: name==version → `--hash=…` of its files, as constraints.txt has them.
+    """
 
     requirements: tuple[str, ...]
     preferred: Mapping[str, str]
     given: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
@@ -132,8 +139,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     no_torchvision = "torchvision" in given and "torchvision" not in node.packages
     # a package of unknown version is taken as it is
     given |= {name for name, version in node.packages.items() if not version and name not in dict(asked)}
-    versions = {name: version for name, version in node.packages.items() if _is_version(version)}
-    preferred = {**_pins(root / "constraints.txt"), **versions}
+    versions = {name: str(Version(version)) for name, version in node.packages.items() if _is_version(version)}
+    pins, hashes = _pins(root / "constraints.txt")
+    preferred = {**pins, **versions}
     return PackageRequest(
         requirements=tuple(
             str(each) for name, each in required + asked if name not in given | (left_out - dict(asked).keys())
@@ -141,6 +149,7 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
         warnings=("the node has no torchvision: benchmarks that need it are skipped there",) if no_torchvision else (),
+        hashes=hashes,
     )
 
 
@@ -161,12 +170,19 @@ def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
         raise UsageError(f"the node has torch {has}; the project needs torch{wanted.specifier}")
 
 
-def _pins(path: Path) -> dict[str, str]:
-    lines = path.read_text().splitlines() if path.is_file() else []
-    found = (_requirement(line, str(path)) for line in lines if line.strip() and not line.startswith("#"))
-    return {
-        canonicalize_name(each.name): spec.version for each in found for spec in each.specifier if spec.operator == "=="
-    }
+def _pins(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """name → version, and name==version → its hashes."""
+    lines = path.read_text().replace("\\\n", " ").splitlines() if path.is_file() else []
+    pins: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+    for text, _, digests in (line.partition("--hash=") for line in lines if line.strip() and not line.startswith("#")):
+        found = _requirement(text.strip(), str(path))
+        for spec in found.specifier:
+            if spec.operator == "==":
+                name = canonicalize_name(found.name)
+                pins[name] = spec.version
+                hashes[f"{name}=={spec.version}"] = f" --hash={digests}" if digests else ""
+    return pins, hashes
 
 
 def _requirement(text: str, where: str) -> Requirement:
@@ -189,25 +205,30 @@ def _same(has: str, wanted: str) -> bool:
 
 
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
-    """The versions that the node needs, name → version. scratch: an empty folder."""
+    """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it has the hashes."""
     wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
     # uv keeps the versions of an output file that is already there, wherever the requirements allow it
-    answer.write_text("\n".join(f"{name}=={version}" for name, version in request.preferred.items()))
-    options = ["--no-header", "--no-annotate", "--excludes", str(given), "--output-file", str(answer)]
-    _uv("compile", *options, str(wanted), node=node)
-    found = [Requirement(line) for line in answer.read_text().splitlines() if line]
-    return {each.name: next(iter(each.specifier)).version for each in found}
+    # and their hashes; those of other versions are the index's
+    pins = (f"{name}=={version}" for name, version in request.preferred.items())
+    answer.write_text("\n".join(pin + request.hashes.get(pin, "") for pin in pins))
+    options = ["--generate-hashes", "--no-header", "--no-annotate", "--excludes", str(given)]
+    _uv("compile", *options, "--output-file", str(answer), str(wanted), node=node)
+    return _pins(answer)[0]
 
 
 def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
-    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here."""
-    wanted = site.with_name("carried.txt")
+    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here.
+
+    What `resolve` left beside it has the hashes, which every file must have.
+    """
+    wanted, answer = site.with_name("carried.txt"), site.with_name("answer.txt")
     wanted.write_text("\n".join(f"{name}=={version}" for name, version in packages.items()))
     site.mkdir()
     options = ["--no-deps", "--link-mode", "copy", "--target", str(site), "--requirements", str(wanted)]
-    _uv("install", "--python", sys.executable, *options, node=node)
+    hashes = ["--require-hashes", "--constraints", str(answer)]
+    _uv("install", "--python", sys.executable, *options, *hashes, node=node)
     for wheel in site.glob("*.dist-info/WHEEL"):
         tags = [line.partition(":")[2].strip() for line in wheel.read_text().splitlines() if line.startswith("Tag:")]
         # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any of the same Python
@@ -249,6 +270,8 @@ def explain(stderr: str, node: NodeFacts) -> str:
     errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
     if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
         return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
+    if wrong := next((line for line in causes if line.startswith("Hash mismatch")), None):
+        return f"{wrong}: the package index has another file than the one that was tried; make pins renews the hashes"
     if errors and "uild" in errors[0] and "`" in errors[0]:
         return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"
     return f"no packages fit the node: {' '.join([*errors[:1], *causes[-1:]]) or stderr}"

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import UsageError, nearest, one_line
+from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import GROUP, locate
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginSource, plugin_name, read_registry
+from hpml_plugins.terminal import one_line
 from hpml_plugins.tools.check.judging import (
     MOST_POINTS,
     CheckedPlugin,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.tools.cluster.config import Target
@@ -67,10 +68,10 @@ def submit(
     for target in cluster.choose(names):
         measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
         chosen = submitting.commits_to_measure(project, [name or "" for name in conf.branches], commits, measured)
-        print(f"{'# ' * dry_run}{submitting.describe_plan(target, len(chosen), request)}", flush=True)
+        say(f"{'# ' * dry_run}{submitting.describe_plan(target, len(chosen), request)}")
         if dry_run and chosen:
             folder = submitting.new_folder(Path(cluster.jobs), target.name)
-            print(submitting.script(target, request, folder))
+            say(*submitting.script(target, request, folder).split("\n"))
         elif chosen:
             planned.append((target, chosen))
     if planned and not (names or yes) and not _confirm():
@@ -98,11 +99,11 @@ def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: P
     except UsageError as error:
         reason = str(error)
     else:
-        print(f"{target.name}: job {job.job_id}, {folder}", flush=True)
+        say(f"{target.name}: job {job.job_id}, {folder}")
         reason = submitting.wait_here(folder, job) if target.executor == "local" else ""
         reason = reason and f"{folder.name}: {reason}"
     if reason:
-        print(f"hpml: {reason}", file=sys.stderr)
+        warn(reason)
     return reason
 
 
@@ -137,21 +138,19 @@ def jobs(
         if not names:
             raise UsageError("--cancel needs the target or the id of what to cancel")
         for job in cancel(chosen):
-            print(f"cancelled {job.id} ({job.target})")
+            say(f"cancelled {job.id} ({job.target})")
         return 0
     if as_json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(chosen, enc_hook=str)).decode() + "\n")
+        print_json(chosen)
     else:
         width = max([len("target"), *(len(job.target) for job in chosen)])
-        print(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
+        say(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
         for job in chosen:
             share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
-            print(
+            say(
                 f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
             for line in tail(job.log, lines):
-                print(f"    {line}")
+                say(f"    {line}")
     return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -39,7 +39,7 @@ class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     machine: str
     executor: Literal["slurm", "local"]
     host: str
-    id: str = ""
+    id: Annotated[str, msgspec.Meta(pattern=r"^[0-9_]{0,30}$(?!\n)")] = ""
     problem: str = ""
 
 
@@ -156,7 +156,7 @@ def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
     found = {}
     accounted = _run("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList")
     for line in accounted + _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
-        number, state, reason, nodes = line.split("|")
+        number, state, reason, nodes = f"{line}|||".split("|")[:4]
         # "CANCELLED by 0"
         found[number] = SlurmState(state.partition(" ")[0], "" if reason == "None" else reason, nodes)
     return found

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
+from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
@@ -107,7 +107,7 @@ class SideBySide(AsvRun):
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
             self._start_queue(queue, resume)
-            print(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}", flush=True)
+            say(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}")
         shown: list[float] = []
         alive = [True]
         while any(alive):
@@ -116,7 +116,7 @@ class SideBySide(AsvRun):
             shares = [(read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0 for queue in queues]
             if shares != shown:
                 shown = shares
-                print(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
+                say(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares))
         return [process.returncode for process in self._running]
 
     def _start_queue(self, queue: Queue, resume: bool) -> None:
@@ -150,7 +150,7 @@ class SideBySide(AsvRun):
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:
-                print(f"hpml-job: {line}", file=sys.stderr, flush=True)
+                say(f"hpml-job: {line}", error=True)
             if report is None or not report.skipped:
                 shutil.rmtree(folder, ignore_errors=True)
 

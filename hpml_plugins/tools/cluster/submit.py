@@ -19,9 +19,10 @@ from msgspec.structs import replace
 from submitit import LocalExecutor, SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from hpml_plugins.errors import UsageError, one_line
+from hpml_plugins.errors import UsageError
 from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.suite import PROFILE_VARIABLE
+from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
@@ -120,9 +121,10 @@ def wait_here(folder: Path, job: Any) -> str:
         while True:
             done = job.done()
             text = job.paths.stdout.read_bytes() if job.paths.stdout.exists() else b""
-            sys.stdout.buffer.write(text[shown:])
-            sys.stdout.flush()
-            shown = len(text)
+            whole = len(text) if done else text.rfind(b"\n") + 1
+            if whole > shown:
+                say(*text[shown:whole].decode(errors="replace").splitlines())
+                shown = whole
             if done:
                 break
             time.sleep(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 
 import click
@@ -11,8 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hpml_plugins import __version__
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import HpmlError, RegistryError, UsageError
+from hpml_plugins.errors import RegistryError, UsageError
 from hpml_plugins.registry import read_registry
+from hpml_plugins.store import atomic_write
+from hpml_plugins.terminal import say
 
 _PACKAGE = {
     "pyproject.toml": "pyproject.toml.jinja",
@@ -45,16 +48,21 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
 def register(registry: Path, line: str) -> None:
     """Append an entry to the registry, as text: comments and layout stay. Raises RegistryError where that is no entry.
 
-    The file is left as it was then; the error says which line to write by hand.
+    The file is replaced in one step once the result is known to be valid; the error says which line to write by hand.
     """
-    before = registry.read_text(encoding="utf-8")
-    empty = re.sub(r"(?m)^plugins: *\[ *\] *$", "plugins:", before)
-    registry.write_text(f"{empty.rstrip()}\n\n  {line}\n", encoding="utf-8")
+    read_registry(registry)
+    empty = re.sub(r"(?m)^plugins: *\[ *\] *$", "plugins:", registry.read_text(encoding="utf-8"))
+    text = f"{empty.rstrip()}\n\n  {line}\n"
     try:
-        read_registry(registry)
-    except HpmlError as error:
-        registry.write_text(before, encoding="utf-8")
-        raise RegistryError(f"cannot be appended to ({error}); write it there by hand: {line}", str(registry)) from None
+        with tempfile.TemporaryDirectory(prefix="hpml-new-") as scratch:
+            tried = Path(scratch, registry.name)
+            tried.write_text(text, encoding="utf-8")
+            read_registry(tried)
+        atomic_write(registry.resolve(), text.encode())
+    except RegistryError as error:
+        raise RegistryError(
+            f"cannot be appended to ({error.what}); write it there by hand: {line}", str(registry)
+        ) from None
 
 
 @click.command("new")
@@ -71,11 +79,11 @@ def command(settings: Settings, name: str, single_file: bool, folder: Path, regi
     written = write_plugin(name, folder, single_file=single_file)
     source = os.path.relpath(written, settings.registry.parent)
     line = f"- {{name: {name}, path: {source}}}" if single_file else f"- {{name: {name}, entry_point: {name}}}"
-    print(f"wrote {written}")
+    say(f"wrote {written}")
     if registering:
         register(settings.registry, line)
-    print(f"{'is' if registering else 'add'} in {settings.registry}:  {line}")
+    say(f"{'is' if registering else 'add'} in {settings.registry}:  {line}")
     if not single_file:
-        print(f"install it:  pip install --no-deps --no-build-isolation -e {written}")
-    print(f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish")
+        say(f"install it:  pip install --no-deps --no-build-isolation -e {written}")
+    say(f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish")
     return 0

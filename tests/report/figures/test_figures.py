@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -263,6 +264,43 @@ def test_a_chart_that_raises_is_named() -> None:
 
     figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw=draw)
     with pytest.raises(HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"):
+        render(Drawable("toy", figure, Table({"a": [1]})), "svg")
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        {"mark": {"type": "point", "href": "//evil.example"}},
+        {"mark": "point", "encoding": {"href": {"field": "a", "type": "nominal"}}},
+        {"layer": [{"hconcat": [{"config": {"point": {"href": "//evil.example"}}}]}]},
+        {"mark": {"type": "image", "url": "//evil.example/x.png"}},
+        {"data": {"url": "//evil.example/x.json"}, "mark": "point"},
+        {"transform": [{"lookup": "a", "from": {"data": {"url": "x"}, "key": "a"}}], "mark": "point"},
+        {
+            "$schema": "https://vega.github.io/schema/vega/v6.json",
+            "marks": [{"encode": {"update": {"href": {"value": "x"}}}}],
+        },
+    ],
+)
+def test_a_chart_leads_nowhere(chart: dict[str, Any]) -> None:
+    figure = Figure("out", "Out", ("toy",), lambda records: Table({}), chart)
+    with pytest.raises(HpmlError, match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart has no '(href|url)'"):
+        render(Drawable("toy", figure, Table({"a": [1]})), "svg")
+
+
+def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is_left_out() -> None:
+    settings = {"embedOptions": {"actions": True, "editorUrl": "//evil.example", "patch": "//evil.example/p.json"}}
+    made = complete({"mark": "point", "usermeta": settings}, Table({"url": ["x"], "href": ["y"]}))
+    assert made["data"]["values"] == [{"url": "x", "href": "y"}]
+    assert "evil" not in str(made)
+
+
+def test_a_free_picture_leads_nowhere() -> None:
+    def draw(sheet: Any, table: Table) -> None:
+        sheet.subplots().set_title("x", url="//evil.example")
+
+    figure = Figure("out", "Out", ("toy",), lambda records: Table({}), draw=draw)
+    with pytest.raises(HpmlError, match="the picture holds a link"):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -417,16 +418,20 @@ def test_importing_the_publisher_is_cheap() -> None:
     assert ran.stdout.strip() == "set()"
 
 
-def test_an_error_of_ours_reaches_asv_s_user_as_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_reaches_asv_s_user_as_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from types import SimpleNamespace
 
-    from asv.util import UserError
-
+    from hpml_plugins.asv import patches
     from hpml_plugins.asv.publisher import GpuTypes
 
     monkeypatch.chdir(tmp_path)
     folders = {"results_dir": str(tmp_path / "results"), "html_dir": str(tmp_path)}
     conf = SimpleNamespace(**folders, project="p", hash_length=8, show_commit_url="#")
-    with pytest.raises(UserError, match=r"asv publish") as caught:
-        GpuTypes.publish(conf, None, {}, None, {})
-    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(patches, "_run_command", lambda *_: GpuTypes.publish(conf, None, {}, None, {}))
+    with pytest.raises(SystemExit) as ended:
+        patches.run_command(None, GpuTypes, conf, None)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"hpml: .*: asv has not written index.html; run `asv publish`\n", said)

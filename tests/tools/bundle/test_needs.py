@@ -30,7 +30,16 @@ PROJECT = """
     extras-on-nodes = ["benchmarks"]
     not-on-nodes = ["drawing-only"]
 """
-PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
+SHA = "a" * 64
+PINS = f"""# tried together
+asv==0.6.6 \\
+    --hash=sha256:{SHA} \\
+    --hash=sha256:{SHA[::-1]}
+numpy==2.4.6 ; python_full_version < '3.15' \\
+    --hash=sha256:{SHA}
+click==8.5.1
+torch==2.15.0
+"""
 
 
 def node_with(python: str = "3.12.3", **packages: str) -> NodeFacts:
@@ -50,6 +59,8 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
     )
     assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
     assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
+    assert asked.hashes["asv==0.6.6"].split() == [f"--hash=sha256:{SHA}"] * 2
+    assert asked.hashes["numpy==2.4.6"] == f" --hash=sha256:{SHA}"
     assert asked.given == ("torch", "torchvision", "triton")
     assert asked.warnings == ()
 

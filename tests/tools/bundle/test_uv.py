@@ -39,6 +39,10 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
             "error: No solution found when resolving dependencies\n  cause: Because you require numpy<2 and numpy>2.\n",
             "no packages fit the node: No solution found when resolving dependencies Because you require numpy<2 and",
         ),
+        (
+            "error: Failed to download `tabulate==0.10.0`\n  cause: Hash mismatch for `tabulate==0.10.0`\n\n",
+            "Hash mismatch for `tabulate==0.10.0`: the package index has another file than the one that was tried;",
+        ),
         ("Segmentation fault", "no packages fit the node: Segmentation fault"),
     ],
 )
