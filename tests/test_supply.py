@@ -111,7 +111,7 @@ def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Pat
     machine = "h100-80gb-hbm3-x1"
     shutil.copytree(ROOT / "results" / machine, tmp_path / "stored" / machine)
     shutil.copy(ROOT / "results" / "benchmarks.json", tmp_path / "stored")
-    lines = ("list", "merge stored", f"compare {machine} {machine}", "table tta", "publish --results results")
+    lines = ("list -v", "merge stored", f"compare {machine} {machine}", "table tta", "publish --results results")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(site), "COLUMNS": "100"}
     command = [sys.executable, "-S", "-c", LIGHT, *lines]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)

@@ -76,9 +76,9 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    past = past_rounds(settings.registry.parent / "results", machine)
-    report = RunReport([declared.key(params) for declared, params in tasks for _ in range(declared.rounds)], past)
-    if len(report.points) > 1:
+    points = [declared.key(params) for declared, params in tasks for _ in range(declared.rounds)]
+    report = RunReport(points, past_rounds(settings.registry.parent / "results", machine))
+    if len(points) > 1:
         measurable = [declared for declared, params in tasks if params not in declared.unmet_points()]
         import_before_fork(module for declared in measurable for module in declared.modules)
     for left in end_leftovers():
@@ -92,14 +92,13 @@ def command(
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
-                point = f"{declared.benchmark} {format_point(params)}"
-                say(f"printed by {point}:", *done.output.splitlines(), error=True)  # its reason stands below the table
+                # its reason stands below the table
+                say(f"printed by {declared.benchmark} {format_point(params)}:", *done.output.splitlines(), error=True)
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report)
     _print([done for done in measured if done], report, as_json=as_json)
-    failed = sum(done.status == "failed" for done in report.records)
-    if failed:
+    if failed := sum(done.status == "failed" for done in report.records):
         warn(f"{failed} of {len(tasks)} points failed")
     return 1 if failed else 0
 

@@ -125,9 +125,6 @@ def jobs(
     from hpml_plugins.tools.cluster.config import find_cluster
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
-    def warn(damage: str) -> None:
-        print(f"hpml: {damage}", file=sys.stderr)
-
     cluster = find_cluster(settings.registry.resolve().parent, file)
     found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs), warn)]
     for name in names:
