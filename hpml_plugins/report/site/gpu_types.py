@@ -216,7 +216,7 @@ def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
 
 
 def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tuple[int | None, ...]]:
-    """Base and partners: first two different GPU types, with most points in common, of them that with most numbers."""
+    """Base and partners: first two different GPU types, with most points in common; of two GPUs the first is base."""
     rows = [row for group in groups for row in group.rows]
     numbers = [sum(bool(row.cells[n].value) << place for place, row in enumerate(rows)) for n in range(len(columns))]
 
@@ -236,7 +236,11 @@ def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tu
         together = rank(n, partner) if partner is not None else (False, 0, False, 0)
         return together[0], columns[n].hardware.kind == 0, together, numbers[n].bit_count()
 
-    return max(range(len(columns)), key=worth, default=0), tuple(partners)
+    base = max(range(len(columns)), key=worth, default=0)
+    partner = partners[base] if columns else None
+    if partner is not None and columns[partner].hardware.kind == columns[base].hardware.kind:
+        base = min(base, partner)  # as on the first page
+    return base, tuple(partners)
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
