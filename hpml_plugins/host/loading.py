@@ -61,19 +61,24 @@ class LoadedPlugin:
         caller = getattr(self.hooks, hook) if self.hooks else None
         if caller is None or not (implementations := caller.get_hookimpls()):
             return []
-        given: Any = next(iter(caller()), None)  # pluggy leaves None out
-        if kind is tuple:
-            found, fits = (list(given.items()), True) if isinstance(given, Mapping) else ([], False)
-        else:
-            fits = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-            found = list(itertools.islice(given, MOST_OFFERED + 1)) if fits else []
-        strange = [each for each in found if not isinstance(each, kind)] if fits else [given]
+        found: list[Any] = []
+        strange: list[Any] = []
+        for given in caller() or [None]:  # pluggy leaves None out
+            if isinstance(given, Mapping) if kind is tuple else _is_list(given):
+                found += itertools.islice(given.items() if kind is tuple else given, MOST_OFFERED + 1)
+            else:
+                strange.append(given)
+        strange += [each for each in found if not isinstance(each, kind)]
         if not strange and len(found) <= MOST_OFFERED:
             return found
         what = type(strange[0]).__name__ if strange else f"more than {MOST_OFFERED} values"
         words = "a dict" if kind is tuple else f"a list of {kind.__name__} values"
         code = implementations[0].function.__code__
         raise DefinitionError(f"returned {what}, not {words}", f"{code.co_filename}:{code.co_firstlineno}")
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:

@@ -188,7 +188,9 @@ def _as_info(name: object, value: Any) -> str | float:
     if isinstance(value, str):
         return str(value)
     number = as_number(value, f"info {name!r} of Samples")
-    return number if math.isfinite(number) else str(number)
+    if not math.isfinite(number):
+        return str(number)
+    return value if type(value) is int else number
 
 
 @functools.lru_cache(maxsize=4096)

@@ -208,7 +208,7 @@ def test_predicting_gives_every_gpu_type_with_a_published_peak(node: Node) -> No
 @pytest.mark.parametrize(
     ("model", "dtype", "status", "reason"),
     [
-        ("vgg61", "float32", "failed", "torchvision has no classifier 'vgg61'; did you mean vgg19, vgg16"),
+        ("vgg61", "float32", "failed", "torchvision has no classifier 'vgg61'; did you mean 'vgg19'?"),
         ("vgg16", "float31", "failed", "no precision 'float31'; use one of float64, float32"),
         ("resnet18", "tf32", "skipped", "Tesla K80, of which the metrics are, has no published tf32 peak"),
         ("vit_b_16@3x100x100", "float32", "failed", "model 'vit_b_16' cannot be traced"),

@@ -24,6 +24,7 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.store import (
     append_record,
     lock_machine,
+    machine_folders,
     project,
     read_object,
     read_records,
@@ -140,7 +141,8 @@ def test_what_lies_in_the_way_of_a_merge_is_put_aside_not_replaced(results: Path
 
 def test_publishing_leaves_them_out_and_asv_names_them(results: Path) -> None:
     assert project(results) != []
-    assert _stored_dates(results).keys() == {COMMIT}
+    files = [path for folder in machine_folders(results) for path in sorted(folder.glob("*.json"))]
+    assert _stored_dates(files).keys() == {COMMIT}
     original = patches.load_json
     for number, kind in enumerate(KINDS):
         with pytest.raises(util.UserError) as caught:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.allreduce.nccl_log import logging_to, read_choice
-from hpml_plugins.workloads.collectives import bus_factor
+from hpml_plugins.workloads import bus_factor
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 PLACES = ("in", "out")

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.paleo.formulas import FLOAT32
-from hpml_plugins.workloads.collectives import bus_factor
+from hpml_plugins.workloads import bus_factor
 
 
 def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:

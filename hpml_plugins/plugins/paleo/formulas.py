@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpml_plugins import HpmlError, published_figures
-from hpml_plugins.workloads.collectives import bus_factor
+from hpml_plugins.workloads import bus_factor
 
 if TYPE_CHECKING:
     from hpml_plugins import GpuType, ModelCount

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpml_plugins import Bench, HpmlError, Metric, Requires, Samples
-from hpml_plugins.workloads.collectives import bus_factor
+from hpml_plugins.workloads import bus_factor
 
 Dtype = Literal["float32", "bf16"]
 Scaling = Literal["weak", "strong"]
