@@ -211,10 +211,8 @@ def _read_gpus() -> Found:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return Found()  # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
-    try:
-        import pynvml
-    except ImportError:
-        return Found(problem="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
+    import pynvml
+
     try:
         pynvml.nvmlInit()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()

@@ -279,7 +279,7 @@ PROBLEMS = [
     (
         "hpml_data",
         "[type('S', (), dict(name=3, why_missing=1, load=1))()]",
-        "a data source's name=3: expected `str`, got `int`",
+        "a data source's name=3: expected `str`",
     ),
     ("hpml_data", "[type('S', (), dict(name=property(lambda s: 1 / 0), why_missing=1, load=1))()]", "(1 / 0)"),
 ]
