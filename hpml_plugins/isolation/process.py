@@ -101,7 +101,9 @@ def run_isolated(
             fault, left = fault or "its supervising process was killed or stopped", False
         else:
             code, left, limit = report
-            fault = fault or limit or _fault(code)
+            if not (fault or limit) and code == -signal.SIGTERM:
+                time.sleep(NEXT_IN_LINE)
+            fault = fault or limit or describe_exit(code)
         if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
             fault = f"{fault} {stack}"
         return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
@@ -273,12 +275,6 @@ def _count_descendants() -> int:
     return len(psutil.Process().children(recursive=True))
 
 
-def _fault(code: int) -> str:
-    if code == -signal.SIGTERM:
-        time.sleep(NEXT_IN_LINE)
-    return describe_exit(code)
-
-
 def describe_exit(code: int) -> str:
     """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
     if code == 0:
@@ -302,8 +298,11 @@ def _end_all(leader: int | None) -> bool:
 
     leader: the function's process, while it runs.
     """
-    if leader is None and not _has_children():
-        return False
+    if leader is None:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
     import psutil  # takes a tenth of the start of a command, and is seldom needed
 
     found, patience = False, time.monotonic() + PATIENCE / 2
@@ -321,14 +320,6 @@ def _end_all(leader: int | None) -> bool:
                 process.send_signal(number)
         psutil.wait_procs(living, GRACE)
     return found
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _isolated() -> list[psutil.Process]:

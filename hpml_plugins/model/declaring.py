@@ -8,12 +8,13 @@ import inspect
 import re
 import reprlib
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError
+from hpml_plugins.errors import DefinitionError, describe
+from hpml_plugins.terminal import one_line
 
 #: In messages: msgspec's names of JSON's types → Python's.
 _PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
@@ -47,6 +48,20 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
     except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
         raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
     return converted
+
+
+def ask_reason(question: Callable[[], object], what: str) -> str:
+    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it can be.
+
+    what: names the function where it raises or answers otherwise, which is then the reason.
+    """
+    try:
+        reason = question() or ""
+    except (Exception, SystemExit) as error:
+        return f"{what} raised {describe(error)}"
+    if not isinstance(reason, str):
+        return f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
+    return one_line(reason)
 
 
 def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:

@@ -233,9 +233,8 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
     """
     with suppress(Exception):
         cards = open_cards(gpus)
-        return [user for card in cards for user in card.users() or ()], list(
-            filter(None, [card.health() for card in cards])
-        )
+        users = [user for card in cards for user in card.users() or ()]
+        return users, [health for card in cards if (health := card.health())]
     return [], []
 
 
