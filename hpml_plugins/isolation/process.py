@@ -50,6 +50,12 @@ GRACE, PATIENCE = 2.0, 20.0
 MOST_MESSAGE, _HEADER = 1 << 30, 8
 #: What ends a run: a terminal, a lost connection, Slurm.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals of which the name says too little.
+_MEANINGS = {
+    "SIGSEGV": " (segmentation fault)",
+    "SIGKILL": " (killed, perhaps for want of memory)",
+    "SIGABRT": " (aborted)",
+}
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
@@ -277,20 +283,10 @@ def _count_descendants() -> int:
 
 def describe_exit(code: int) -> str:
     """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
-    if code == 0:
-        return ""
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        meaning = {
-            "SIGSEGV": " (segmentation fault)",
-            "SIGKILL": " (killed, perhaps for want of memory)",
-            "SIGABRT": " (aborted)",
-        }
-        return f"died of {name}{meaning.get(name, '')}"
-    return f"ended with exit status {code} before it reported"
+    if code >= 0:
+        return f"ended with exit status {code} before it reported" if code else ""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    return f"died of {name}{_MEANINGS.get(name, '')}"
 
 
 def _end_all(leader: int | None) -> bool:
