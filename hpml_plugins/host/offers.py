@@ -6,20 +6,23 @@ order; if two offer the same name, the first one is used and a problem names bot
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from hpml_plugins.errors import HpmlError, explain
+from hpml_plugins.errors import DefinitionError, HpmlError, explain
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.data_source import LoadableData, use_sources
+from hpml_plugins.model.declaring import check_value
 from hpml_plugins.published import GpuType, gpu_types, use_published
 from hpml_plugins.registry import PluginSource
+
+_Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 class Offers(msgspec.Struct, frozen=True):
@@ -45,22 +48,23 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
-    def call(hook: str, kind: type, check: Callable[[Any], str]) -> list[Any]:
-        """What the hook returned. check: called with each value; what is wrong with it, or ""."""
+    def call(hook: str, kind: type, check: Callable[[Any], None] = lambda each: None) -> list[Any]:
+        """What the hook returned. check: called with each value; raises for one that is not valid."""
         try:
             answers = plugin.offered(hook, kind)
-            fault, where = next(filter(None, map(check, answers)), ""), ""
+            for each in answers:
+                check(each)
         except (Exception, SystemExit) as error:
-            answers, (fault, where) = [], explain(error)
-        if fault:
+            fault, where = explain(error)
             problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {fault}", where or plugin.where)))
-        return [] if fault else answers
+            return []
+        return answers
 
     return Offers(
-        gpu_types=call("hpml_gpu_types", GpuType, lambda each: ""),
-        published=call("hpml_published", msgspec.Struct, _published_fault),
-        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData, _source_fault)},
-        facts=dict(call("hpml_node_facts", tuple, _fact_fault)) if facts else {},
+        gpu_types=call("hpml_gpu_types", GpuType),
+        published=call("hpml_published", msgspec.Struct, _check_published),
+        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData, _check_source)},
+        facts=dict(call("hpml_node_facts", tuple, _check_fact)) if facts else {},
         problems=problems,
     )
 
@@ -117,23 +121,15 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
         return {}  # named when the plugins were asked
 
 
-def _fact_fault(fact: tuple[object, object]) -> str:
-    key, value = fact
-    if not isinstance(key, str) or type(value) not in (str, int, float, bool):
-        return f"fact {key!r} is {type(value).__name__}, not text, a number or a bool"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"fact {key!r} is {value}, not finite"
-    try:
-        msgspec.msgpack.encode(fact)
-    except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
-        return f"fact {key!r} cannot be stored: {error}"
-    return ""
+def _check_fact(fact: tuple[object, object]) -> None:
+    check_value(fact[0], str, "a fact's name", where="")
+    check_value(fact[1], str | int | _Finite | bool, f"fact {fact[0]!r}", where="")
 
 
-def _source_fault(source: LoadableData) -> str:
-    return "" if isinstance(source.name, str) else f"a data source's name is {type(source.name).__name__}, not text"
+def _check_source(source: LoadableData) -> None:
+    check_value(source.name, str, "a data source's name", where="")
 
 
-def _published_fault(figure: msgspec.Struct) -> str:
-    known = {"about", "subject", "quantity", "value", "unit", "source"} <= {*figure.__struct_fields__}
-    return "" if known else f"a {type(figure).__name__} is no PublishedFigure"
+def _check_published(figure: msgspec.Struct) -> None:
+    if not {"about", "subject", "quantity", "value", "unit", "source"} <= {*figure.__struct_fields__}:
+        raise DefinitionError(f"a {type(figure).__name__} is no PublishedFigure", "")

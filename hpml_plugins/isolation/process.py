@@ -50,6 +50,12 @@ GRACE, PATIENCE = 2.0, 20.0
 MOST_MESSAGE, _HEADER = 1 << 30, 8
 #: What ends a run: a terminal, a lost connection, Slurm.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals of which the name says too little.
+_MEANINGS = {
+    "SIGSEGV": " (segmentation fault)",
+    "SIGKILL": " (killed, perhaps for want of memory)",
+    "SIGABRT": " (aborted)",
+}
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
@@ -101,7 +107,9 @@ def run_isolated(
             fault, left = fault or "its supervising process was killed or stopped", False
         else:
             code, left, limit = report
-            fault = fault or limit or _fault(code)
+            if not (fault or limit) and code == -signal.SIGTERM:
+                time.sleep(NEXT_IN_LINE)
+            fault = fault or limit or describe_exit(code)
         if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
             fault = f"{fault} {stack}"
         return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
@@ -273,28 +281,12 @@ def _count_descendants() -> int:
     return len(psutil.Process().children(recursive=True))
 
 
-def _fault(code: int) -> str:
-    if code == -signal.SIGTERM:
-        time.sleep(NEXT_IN_LINE)
-    return describe_exit(code)
-
-
 def describe_exit(code: int) -> str:
     """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
-    if code == 0:
-        return ""
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        meaning = {
-            "SIGSEGV": " (segmentation fault)",
-            "SIGKILL": " (killed, perhaps for want of memory)",
-            "SIGABRT": " (aborted)",
-        }
-        return f"died of {name}{meaning.get(name, '')}"
-    return f"ended with exit status {code} before it reported"
+    if code >= 0:
+        return f"ended with exit status {code} before it reported" if code else ""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    return f"died of {name}{_MEANINGS.get(name, '')}"
 
 
 def _end_all(leader: int | None) -> bool:
@@ -302,8 +294,11 @@ def _end_all(leader: int | None) -> bool:
 
     leader: the function's process, while it runs.
     """
-    if leader is None and not _has_children():
-        return False
+    if leader is None:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
     import psutil  # takes a tenth of the start of a command, and is seldom needed
 
     found, patience = False, time.monotonic() + PATIENCE / 2
@@ -321,14 +316,6 @@ def _end_all(leader: int | None) -> bool:
                 process.send_signal(number)
         psutil.wait_procs(living, GRACE)
     return found
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _isolated() -> list[psutil.Process]:

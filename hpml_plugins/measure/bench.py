@@ -16,6 +16,7 @@ from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, Skipp
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import available_sources, why_no_data
+from hpml_plugins.model.declaring import check_value
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples, as_number
@@ -217,7 +218,7 @@ class Bench:
         if not (0 <= flop < math.inf and 0 <= bytes < math.inf):
             raise DefinitionError(f"work of flop={flop:g}, bytes={bytes:g}: both must be finite and not below 0")
         dtype = str(dtype).removeprefix("torch.")
-        self.collected.work[_text(of, "work's of")] = DeclaredWork(flop, bytes, dtype, self.gpus, bool(roof))
+        self.collected.work[check_value(of, str, "work's of")] = DeclaredWork(flop, bytes, dtype, self.gpus, bool(roof))
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
         """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.
@@ -271,7 +272,7 @@ class Bench:
 
         The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept in the Record.
         """
-        text = _text(message, "check's message")
+        text = check_value(message, str, "check's message")
         if not ok:
             raise CheckFailed(f"check failed: {text}")
         self.collected.checks.append(text)
@@ -307,11 +308,11 @@ class Bench:
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
-        raise Skipped(_text(reason, "skip's reason"))
+        raise Skipped(check_value(reason, str, "skip's reason"))
 
     def warn(self, text: str) -> None:
         """Put a warning into the Record: the number stands, but a reader should know this."""
-        self.collected.warnings.append(_text(text, "warn's text"))
+        self.collected.warnings.append(check_value(text, str, "warn's text"))
 
     def series(
         self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
@@ -323,7 +324,7 @@ class Bench:
         Raises DefinitionError for unequal lengths, a column that mixes text and numbers, and an unknown unit.
         """
         try:
-            self.collected.series[_text(name, "a series' name")] = Series.of(columns, units)
+            self.collected.series[check_value(name, str, "a series' name")] = Series.of(columns, units)
         except (ValueError, TypeError, AttributeError, ResultError) as error:
             raise DefinitionError(f"series {name!r}: {error}") from error
 
@@ -357,7 +358,7 @@ class Bench:
         """Say what a long point is doing. share: how much is done, 0 to 1, where known; beyond is cut off."""
         number = None if share is None else as_number(share, "progress' share")
         shown = None if number is None or math.isnan(number) else min(max(number, 0.0), 1.0)
-        self._report(_text(text, "progress' text"), shown)
+        self._report(check_value(text, str, "progress' text"), shown)
 
     def import_module(self, name: str) -> Any:
         """Import a module that `Requires` could not know of; a missing one skips the point with the reason."""
@@ -367,9 +368,3 @@ class Bench:
             return importlib.import_module(name)
         except ImportError as error:
             self.skip(f"module {name} does not import: {error}")
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise DefinitionError(f"{what} is a {type(value).__name__}, not text")
-    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.isolation import describe_exit
 from hpml_plugins.measure.sampling import sample, summarise, warm_up
 from hpml_plugins.model.program_output import ProgramOutput
 from hpml_plugins.model.samples import Samples
@@ -66,9 +66,7 @@ def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
     except OSError as error:
         raise HpmlError(f"cannot run {words[0]!r}: {error.strerror}; name it in Requires(tools=…)") from None
     if done.returncode:
-        number = done.returncode
-        how = f"ended with status {number}" if number > 0 else f"was ended by {signal.Signals(-number).name}"
-        raise HpmlError(
-            f"{shlex.join(words)} {how}: {one_line((done.stderr or done.stdout)[-300:]) or 'it printed nothing'}"
-        )
+        how = f"ended with status {done.returncode}" if done.returncode > 0 else describe_exit(done.returncode)
+        last = one_line((done.stderr or done.stdout)[-300:]) or "it printed nothing"
+        raise HpmlError(f"{shlex.join(words)} {how}: {last}")
     return done.stdout, done.stderr

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
-from hpml_plugins.errors import describe, nearest
+from hpml_plugins.errors import nearest
+from hpml_plugins.model.declaring import ask_reason
 
 
 @runtime_checkable
@@ -69,8 +70,4 @@ def why_no_data(name: str) -> str:
 
 def why_missing(source: LoadableData) -> str:
     """What the source's `why_missing` answers, or what is wrong with it."""
-    try:
-        reason = source.why_missing()
-    except (Exception, SystemExit) as error:
-        return f"data set {source.name}: asking whether it is here raised {describe(error)}"
-    return reason if isinstance(reason, str) else f"data set {source.name}: why_missing returned no text"
+    return ask_reason(source.why_missing, f"data set {source.name}: why_missing")

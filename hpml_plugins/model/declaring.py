@@ -8,39 +8,60 @@ import inspect
 import re
 import reprlib
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError
+from hpml_plugins.errors import DefinitionError, describe
+from hpml_plugins.terminal import one_line
 
 #: In messages: msgspec's names of JSON's types → Python's.
 _PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
 
 
 def check_fields(value: Any, what: str) -> None:
-    """Hold each field of a frozen dataclass or Struct against its annotation, `msgspec.Meta` included.
+    """Hold each field of a frozen dataclass or Struct against its annotation; see `check_value`.
 
-    A list given for a tuple becomes one. what: names the value in errors.  Raises DefinitionError with the field, what
-    it was given and what it takes.
+    what: names the value in errors.
     """
     put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
     for name, kind in _hints(value.__class__).items():
-        given = getattr(value, name)
-        try:
-            converted = msgspec.convert(given, kind, dec_hook=_instance)
-            _refuse_made(given, converted)
-            put(value, name, converted)
-            msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
-        except msgspec.ValidationError as error:
-            message, _, place = str(error).partition(" - at `$")
-            message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
-            shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
-            at = f" at {place.rstrip('`')}" if place else ""
-            raise DefinitionError(f"{what}: {name}={shown}: {message[0].lower()}{message[1:]}{at}") from None
-        except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
-            raise DefinitionError(f"{what}: {name} cannot be stored: {error}") from None
+        put(value, name, check_value(getattr(value, name), kind, f"{what}: {name}"))
+
+
+def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> Any:
+    """The value as this type, `msgspec.Meta` included; a list given for a tuple becomes one.
+
+    what, where: of the value, in errors.  Raises DefinitionError with what was given and what is expected.
+    """
+    try:
+        converted = msgspec.convert(given, kind, dec_hook=_instance)
+        _refuse_made(given, converted)
+        msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
+        shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
+        at = f" at {place.rstrip('`')}" if place else ""
+        raise DefinitionError(f"{what}={shown}: {message[0].lower()}{message[1:]}{at}", where) from None
+    except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
+        raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
+    return converted
+
+
+def ask_reason(question: Callable[[], object], what: str) -> str:
+    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it can be.
+
+    what: names the function where it raises or answers otherwise, which is then the reason.
+    """
+    try:
+        reason = question() or ""
+    except (Exception, SystemExit) as error:
+        return f"{what} raised {describe(error)}"
+    if not isinstance(reason, str):
+        return f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
+    return one_line(reason)
 
 
 def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:

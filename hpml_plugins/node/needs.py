@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-from collections.abc import Callable
 
-from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import why_no_data
+from hpml_plugins.model.declaring import ask_reason
 from hpml_plugins.model.node import Node
-from hpml_plugins.terminal import one_line
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
@@ -50,21 +48,11 @@ def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True)
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
     if ask:
-        reasons += [reason for name in data_used(benchmark, params) if (reason := why_no_data(name))]
-        reasons += [reason for question in requires.also if (reason := _ask(question, params, node))]
-    return reasons
-
-
-def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node) -> str:
-    """A requirement of a plugin's own; one that raises, or does not return text, is not met, and is named."""
-    name = getattr(requirement, "__name__", type(requirement).__name__)
-    try:
-        reason = requirement(node, dict(params)) or ""
-    except (Exception, SystemExit) as error:
-        return f"requirement {name} raised {describe(error)}"
-    if not isinstance(reason, str):
-        return f"requirement {name} returned {type(reason).__name__}, not why the point cannot be measured or ''"
-    return one_line(reason)
+        reasons += map(why_no_data, data_used(benchmark, params))
+        for question in requires.also:
+            name = getattr(question, "__name__", type(question).__name__)
+            reasons.append(ask_reason(functools.partial(question, node, dict(params)), f"requirement {name}"))
+    return [reason for reason in reasons if reason]
 
 
 @functools.cache  # asked for every point

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from hpml_plugins.errors import LONGEST, RegistryError
 from hpml_plugins.model.benchmark import Value
@@ -20,34 +21,36 @@ DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
 # Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
-Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
+Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
+Version = Annotated[
+    str, Meta(description="pin: the installed distribution's version, in quotes; checked before import")
+]
+Hash = Annotated[
+    str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="pin: the code's SHA-256; checked before import")
+]
+Precision = Annotated[float, Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")]
+Budget = Annotated[float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
+Rounds = Annotated[int, Meta(ge=1, le=100, description="fresh processes in which a point is measured")]
+Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
 #: The same of a profile, or false for none of a benchmark's points.
 ProfileChoice = dict[str, dict[str, Values] | bool]
+Profiles = Annotated[
+    dict[str, ProfileChoice],
+    Meta(description="profile → benchmark → parameter → the values that the profile measures; false: none of them"),
+]
 
 
 class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry more."""
 
     name: Name
-    module: Annotated[str, msgspec.Meta(description="an importable module")] | None = None
-    entry_point: Annotated[str, msgspec.Meta(description="a name in the entry point group 'hpml'")] | None = None
-    path: Annotated[str, msgspec.Meta(description="a Python file, relative to registry.yaml")] | None = None
-    version: (
-        Annotated[
-            str, msgspec.Meta(description="pin: the installed distribution's version, in quotes; checked before import")
-        ]
-        | None
-    ) = None
-    sha256: (
-        Annotated[
-            str,
-            msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="pin: the code's SHA-256; checked before import"),
-        ]
-        | None
-    ) = None
+    module: Annotated[str, Meta(description="an importable module")] | None = None
+    entry_point: Annotated[str, Meta(description="a name in the entry point group 'hpml'")] | None = None
+    path: Annotated[str, Meta(description="a Python file, relative to registry.yaml")] | None = None
+    version: Version | None = None
+    sha256: Hash | None = None
 
     @property
     def sources(self) -> dict[str, str]:
@@ -67,36 +70,19 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     precision, budget: of all rounds together.  rounds: of benchmarks that have several.
     """
 
-    precision: (
-        Annotated[
-            float, msgspec.Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")
-        ]
-        | None
-    ) = None
-    budget: (
-        Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
-        | None
-    ) = None
-    rounds: (
-        Annotated[int, msgspec.Meta(ge=1, le=100, description="fresh processes in which a point is measured")] | None
-    ) = None
+    precision: Precision | None = None
+    budget: Budget | None = None
+    rounds: Rounds | None = None
 
 
 class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One plugin of the registry: where it comes from and what it runs with."""
 
     enabled: bool = True
-    grid: Annotated[
-        GridChoice, msgspec.Meta(description="benchmark → parameter → values that replace the plugin's own")
-    ] = {}
-    timeout: Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
+    grid: Annotated[GridChoice, Meta(description="benchmark → parameter → values that replace the plugin's own")] = {}
+    timeout: Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
-    profiles: Annotated[
-        dict[str, ProfileChoice],
-        msgspec.Meta(
-            description="profile → benchmark → parameter → the values that the profile measures; false: none of them"
-        ),
-    ] = {}
+    profiles: Profiles = {}
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
         """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""

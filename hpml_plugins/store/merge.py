@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import MAX_FILE, atomic_write, open_result, read_object
+from hpml_plugins.store.files import atomic_write, open_result, read_object
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
 from hpml_plugins.store.records import MAX_RECORDS, RECORDS, decode_file
@@ -90,20 +91,12 @@ class Merge:
         return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
 
     def add(self, source: Path, target: Path) -> None:
-        """Unite two files. What is at the target and cannot be read is put aside: a link is not written through."""
-        known, limit = True, MAX_RECORDS if source.suffix == ".jsonl" else MAX_FILE
-        try:
-            open_result(target, limit).close()
-        except FileNotFoundError:
-            known = False
-        except HpmlError as error:
-            known = False
-            self._put_aside(target, str(error))
-        (self._records if source.suffix == ".jsonl" else self._json)(source, target, known)
+        """Unite two files."""
+        (self._records if source.suffix == ".jsonl" else self._json)(source, target)
 
-    def _json(self, source: Path, target: Path, known: bool) -> None:
+    def _json(self, source: Path, target: Path) -> None:
         try:
-            theirs, ours = _read(source), self._read_target(target) if known else {}
+            theirs, ours = _read(source), self._read_target(target, _read)
             if target.name in (DECLARATIONS, MACHINE):
                 joined, decided = join_entries(ours, theirs)
             else:
@@ -119,21 +112,24 @@ class Merge:
                 text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
                 atomic_write(target, text.encode())
 
-    def _read_target(self, target: Path) -> dict[str, Any]:
-        """The file to unite with. A damaged one is put aside."""
+    def _read_target(self, target: Path, read: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
+        """The file to unite with. What cannot be read is put aside: a link is not written through."""
         try:
-            return _read(target)
+            return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:
-            self._put_aside(target, str(error))
+            aside = target.with_name(f"{target.name}.damaged")
+            self.skipped.append(f"{str(error).removesuffix('; ignored')}; renamed to {aside.name}")
+            if not self.dry_run:
+                target.replace(aside)
             return {}
 
-    def _records(self, source: Path, target: Path, known: bool) -> None:
+    def _records(self, source: Path, target: Path) -> None:
         machine = target.parent.parent.name
         theirs = self._lines(source)
         foreign = {line for line, record in theirs.items() if record.machine != machine}
         if foreign:
             self.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
-        ours = self._lines(target) if known else {}
+        ours = self._read_target(target, self._lines_of_target)
         joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
         new = len(joined) - len(ours)
         if not new:
@@ -149,11 +145,9 @@ class Merge:
         """The complete lines of a file of Records; what is none is reported and left out."""
         return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), self.skipped.append))
 
-    def _put_aside(self, target: Path, problem: str) -> None:
-        aside = target.with_name(f"{target.name}.damaged")
-        self.skipped.append(f"{problem.removesuffix('; ignored')}; renamed to {aside.name}")
-        if not self.dry_run:
-            target.replace(aside)
+    def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
+        open_result(path, MAX_RECORDS).close()  # raises where `_lines` would report and go on
+        return self._lines(path)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
-from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
@@ -150,13 +149,9 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
         return None
     if found[-1].is_complete:
         return found[-1] if found[-1].status in suite.reuse else None
-    return found[-1] if _is_same_node(found[-1], suite.node) else None
-
-
-def _is_same_node(record: Record, node: Node) -> bool:
-    """Whether a Record was measured on these cards since the node was started."""
-    cards = [gpu.get("uuid") for gpu in record.gpus]
-    return bool(node.boot) and record.node.get("boot") == node.boot and cards == [gpu.uuid for gpu in node.gpus]
+    cards, boot = [gpu.get("uuid") for gpu in found[-1].gpus], found[-1].node.get("boot")
+    same_node = boot and boot == suite.node.boot and cards == [gpu.uuid for gpu in suite.node.gpus]
+    return found[-1] if same_node else None
 
 
 def _measure(suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None) -> Record:

@@ -132,7 +132,11 @@ def test_what_they_offer_is_known_inside_a_block_only(host_of: HostOf) -> None:
             "raise SystemExit(3)",
             "hpml_published of plugin 'bad': SystemExit: 3 (raise SystemExit(3))",
         ),
-        ("hpml_node_facts", "return {'disk': object()}", "fact 'disk' is object, not text, a number or a bool"),
+        (
+            "hpml_node_facts",
+            "return {'disk': 1j}",
+            "fact 'disk'=complex: expected `bool | int | float | str`",
+        ),
     ],
 )
 def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(

@@ -80,7 +80,7 @@ def test_a_number_is_found_in_json() -> None:
     [
         ("print('rate fast')", r"pattern .* finds no number in its output: 'rate fast'"),
         ("import sys; sys.exit('no such device')", r"-c .* ended with status 1: no such device"),
-        ("import os; os.kill(os.getpid(), 9)", r"was ended by SIGKILL: it printed nothing"),
+        ("import os; os.kill(os.getpid(), 9)", r"died of SIGKILL \(killed, .*\): it printed nothing"),
     ],
 )
 def test_what_a_program_does_wrong_is_named(node: Node, code: str, message: str) -> None:
