@@ -18,6 +18,8 @@ from hpml_plugins.terminal import one_line, printable
 
 #: s; no time limit is longer, and none is infinite. 31 years.
 LONGEST = 1e9
+#: Names that a message lists.
+MOST_NAMES = 12
 _HERE, _LIBRARY = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
@@ -100,12 +102,15 @@ def environment_number(variable: str, default: float) -> float:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` with the nearest name, or the list of the known ones."""
+    """`did you mean …?` with the nearest name, or the first of the known ones."""
     import difflib  # only errors need it
 
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
 
 
 def describe(error: BaseException) -> str:

@@ -104,8 +104,7 @@ def test_every_line_of_a_command_goes_through_the_one_function() -> None:
             if isinstance(node, ast.Call) and name not in others:
                 spelled = ast.unparse(node.func)
                 known = spelled.rpartition(".")[2] in direct or ("sys.std" in spelled and "write" in spelled)
-                passed_on = name == "tools/cluster/job.py"  # asv's errors, into the log of a job
-                assert not known or passed_on, f"{name}:{node.lineno}: {spelled}"
+                assert not known, f"{name}:{node.lineno}: {spelled}"
 
 
 def test_commands_show_what_others_wrote_as_text(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
-from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
@@ -70,6 +70,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
             raise
         log.flush()
         warn(refused)
+        if file := os.environ.get(REFUSAL_VARIABLE):
+            atomic_write(Path(file), str(refused).encode())
         sys.exit(LOCKED if isinstance(error, Locked) else 2)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.store import lock_machine
+from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
 #: `asv run`'s exit status when a benchmark failed.
@@ -91,14 +92,10 @@ class AsvRun:
     def _run(self, *, resume: bool) -> tuple[int, str]:
         """asv's exit status, and the line that says why it did not run, "" when it ran."""
         lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE).release()
-        process = self._start(self.command(resume=resume), stderr=subprocess.PIPE)
-        refusal = ""
-        for line in process.stderr or ():
-            sys.stderr.buffer.write(line)
-            sys.stderr.buffer.flush()
-            if line.startswith(b"hpml: "):
-                refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
-        return process.wait(), refusal
+        refusal = Path(self.folder, "refusal")
+        refusal.unlink(missing_ok=True)
+        status = self._start(self.command(resume=resume), {REFUSAL_VARIABLE: str(refusal)}).wait()
+        return status, refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
     def _start(self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any) -> subprocess.Popen[bytes]:
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
