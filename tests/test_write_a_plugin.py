@@ -42,7 +42,12 @@ def test_the_smallest_plugin_has_at_most_twenty_lines() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "points"),
-    [("smallest", SMALLEST, 2), ("axpy", AXPY, 2), ("copying", COPYING, 2), ("parity", MORE, 2)],
+    [
+        ("smallest", SMALLEST, 2),
+        pytest.param("axpy", AXPY, 2, marks=pytest.mark.slow),
+        ("copying", COPYING, 2),
+        ("parity", MORE, 2),
+    ],
 )
 def test_a_plugin_of_the_page_is_measured(
     write: Callable[[str, str], Path], hpml: Hpml, name: str, text: str, points: int

@@ -44,6 +44,7 @@ def parts(tmp_path: Path) -> list[Path]:
     return clones
 
 
+@pytest.mark.slow
 def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
     whole = tree(ROOT / "results")
     for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):

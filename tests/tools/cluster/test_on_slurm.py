@@ -72,6 +72,7 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
     assert "100%" in slurm_site.hpml("jobs", "first", "--tail", "3").stdout
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(slurm_site: Site) -> None:
     submit(slurm_site, "first", "--bench", "slow")
     wait_for_records(slurm_site, "first", 1)
