@@ -44,14 +44,11 @@ def parts(tmp_path: Path) -> list[Path]:
     return clones
 
 
-@pytest.mark.slow
 def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
-    whole = tree(ROOT / "results")
-    for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):
-        into = tmp_path / f"into{number}"
-        assert merge_results(order, into).skipped == []
-        assert tree(into) == whole
-        assert merge_results(order, into).files == []
+    order, into = [parts[2], parts[0], parts[1], parts[0]], tmp_path / "into"
+    assert merge_results(order, into).skipped == []
+    assert tree(into) == tree(ROOT / "results")
+    assert merge_results(order, into).files == []
 
 
 def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Path], tmp_path: Path) -> None:
