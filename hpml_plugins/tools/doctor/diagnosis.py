@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -117,9 +117,12 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     yield _tool("mpirun", "benchmarks over MPI")
     yield _machine_file(node)
     torch = TorchFacts()
-    for finding, facts in _check_at_once(groups):
-        yield finding
-        torch = replace(torch, **facts)
+    first, *others = groups
+    with ThreadPoolExecutor() as pool:
+        running = [pool.submit(list, check_libraries(group)) for group in others]
+        for finding, facts in itertools.chain(check_libraries(first), *(each.result() for each in running)):
+            yield finding
+            torch = replace(torch, **facts)
     if node.gpus:
         users, health = read_state(node.gpus)
         yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
@@ -149,25 +152,6 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
         if left:
             late = time.monotonic() - started >= _TIMEOUT
             yield failed_library(left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem), {}
-
-
-def _check_at_once(groups: Sequence[Sequence[str]]) -> Iterator[tuple[Finding, dict[str, Any]]]:
-    """The same of several groups, each with a process of its own, in the order in which they are done."""
-    found: SimpleQueue[tuple[Finding, dict[str, Any]] | None] = SimpleQueue()
-
-    def check(group: Sequence[str]) -> None:
-        try:
-            for each in check_libraries(group):
-                found.put(each)
-        finally:
-            found.put(None)
-
-    with ThreadPoolExecutor() as pool:
-        running = [pool.submit(check, group) for group in groups]
-        for _ in groups:
-            yield from iter(found.get, None)
-        for group_done in running:
-            group_done.result()
 
 
 def failed_library(name: str, reason: str) -> Finding:
