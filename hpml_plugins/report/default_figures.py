@@ -44,15 +44,12 @@ def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
         log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
         series = ("machine", *(f"{name} {{{name}}}" for name in varied if name != swept))
         y = Axis(metric.name, title, metric.unit, log=log and is_time_or_rate)
-        return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=_ends(metric))
+        ends = [Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")]
+        return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=ends)
     x = Axis(metric.name, title, metric.unit)
     if not varied:
         return dot_chart("machine", x, low=low, high=high)
     return dot_chart([f"{name} {{{name}}}" for name in varied], x, "machine", low=low, high=high)
-
-
-def _ends(metric: Metric) -> list[Axis]:
-    return [Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")]
 
 
 def _count_numbers(values: Sequence[Value]) -> int:

@@ -152,14 +152,9 @@ def _pairs(
             measured = {name: current[label, name][0].readings for name in names if (label, name) in current}
             found = {name: values for name, values in measured.items() if metric.metric in values}
             for name in found if len(found) > 1 else ():
-                usual = _median({other: found[other] for other in found if other != name}, metric.metric)
+                others = ((found[other][metric.metric].value, other) for other in found if other != name)
+                _, usual = statistics.median_low(others)
                 yield metric, label, name, usual, found[usual], found[name]
-
-
-def _median(others: Mapping[str, Values], metric: str) -> str:
-    """The machine with the median value, the lower one of two."""
-    middle = statistics.median_low(values[metric].value for values in others.values())
-    return next(name for name, values in others.items() if values[metric].value == middle)
 
 
 def _runs(
