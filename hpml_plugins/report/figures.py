@@ -161,7 +161,9 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
         if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
-            raise DefinitionError("the picture holds a link; the pages lead to no other place, so leave out set_url")
+            raise DefinitionError(
+                "the picture holds a link; the pages lead to no other place, so leave out set_url", ""
+            )
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 

@@ -67,7 +67,11 @@ class RunReport:
     def start_point(self, name: str) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
         total = max(len(self.points), self._done + 1)
-        left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
+        known = list(self._durations.values())
+        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
+        # What each point took the last time it was measured; others like the mean of those, or of this run
+        seconds = sum(self._durations.get(point, usual) for point in self.points[self._done :])
+        left = f", about {_spell_time(seconds)} left" if self._done or known else ""
         self._current = f"{self._done + 1} of {total}{left}: {name}"
         self.progress("…", None)
 
@@ -159,12 +163,6 @@ class RunReport:
                 yield f"{status.capitalize()} {by_status[status]} points: {'; '.join(shown)}{more}."
         yield from [*self.code_changes, *self.busy]
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
-
-    def _time_left(self) -> float:
-        """s: what each point took the last time it was measured; others like the mean of those, or of this run."""
-        known = list(self._durations.values())
-        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
-        return sum(self._durations.get(point, usual) for point in self.points[self._done :])
 
 
 def measure_rounds(

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 
@@ -51,15 +51,15 @@ class Coverage:
 class Deviation:
     """A value of a machine that differs from what others of its GPU type measured.
 
-    value, usual: here, and the median one of the others, in words.  times: how many times better.
+    machine: that with the median one of the others.  here, usual: the values on both.  times: how many times better.
     """
 
-    title: str
-    link: str
-    value: str
-    usual: str
+    metric: TrackedMetric
+    point: str
     machine: str
-    times: str
+    here: MeasuredValue
+    usual: MeasuredValue
+    times: float
     verdict: str
 
 
@@ -133,12 +133,8 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
     for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
         made[name].verdicts[difference.verdict] += 1
         if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
-            value, median = (
-                formatting.estimate(values[metric.metric].estimate, metric.unit) for values in (here, usual)
-            )
-            title = f"{metric.title}: {label}" if label else metric.title
-            link, times = history_link(metric.name, label), formatting.times(difference.times)
-            made[name].deviations.append(Deviation(title, link, value, median, other, times, difference.verdict))
+            values = here[metric.metric], usual[metric.metric]
+            made[name].deviations.append(Deviation(metric, label, other, *values, difference.times, difference.verdict))
     return made
 
 

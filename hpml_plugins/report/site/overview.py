@@ -219,27 +219,23 @@ def find_cards(history: History) -> list[TypeCard]:
     grouped: dict[tuple[int, str, str], list[Machine]] = {}
     for machine in history.machines:
         grouped.setdefault((machine.hardware.kind, machine.hardware.gpu, machine.hardware.cpu), []).append(machine)
-    outcomes: dict[str, list[list[Outcome]]] = {}
+    measured: dict[str, list[Outcome]] = {machine.name: [] for machine in history.machines}
     for benchmark in history.benchmarks:
-        for (_, name), found in benchmark.outcomes.items():
-            outcomes.setdefault(name, []).append(found)
+        for (_, name), outcomes in benchmark.outcomes.items():
+            measured[name] += [outcome for outcome in outcomes if outcome.readings]
     return [
-        _card(machines, history, [found for machine in machines for found in outcomes.get(machine.name, ())])
+        _card(machines, history, [outcome for machine in machines for outcome in measured[machine.name]])
         for machines in grouped.values()
     ]
 
 
-def _card(machines: Sequence[Machine], history: History, lines: Iterable[Sequence[Outcome]]) -> TypeCard:
-    """The card of machines of one type.  lines: of each point on each of them every Record, oldest first."""
+def _card(machines: Sequence[Machine], history: History, measured: Sequence[Outcome]) -> TypeCard:
+    """The card of machines of one type.  measured: every Record with numbers on any of them."""
     first = machines[0].hardware
     known = find_gpu(first.gpu) if first.kind == 0 else None
     figures = [(label, getattr(known, name), unit) for label, name, unit in PEAKS] if known else []
-    last: Outcome | None = None
-    seen: set[str] = set()
-    for line in lines:
-        if measured := [outcome for outcome in line if outcome.readings]:
-            last = max(last or measured[-1], measured[-1], key=operator.attrgetter("revision", "started"))
-            seen |= {next(iter(outcome.readings.values())).card for outcome in measured}
+    last = max(measured, key=operator.attrgetter("revision", "started"), default=None)
+    seen = {next(iter(outcome.readings.values())).card for outcome in measured}
     column = history.columns.get(last.revision) if last else None
     return TypeCard(
         first.gpu if first.kind == 0 else first.label,

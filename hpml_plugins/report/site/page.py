@@ -13,7 +13,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import shown_unit
+from hpml_plugins.model.formatting import estimate, shown_unit, times
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
 
@@ -62,7 +62,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (asv_name, day, formatted, graph_link, history_link, numeric, shown_unit)
+    functions = (asv_name, day, estimate, formatted, graph_link, history_link, numeric, shown_unit, times)
     made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
     return made
 

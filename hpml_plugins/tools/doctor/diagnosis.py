@@ -102,7 +102,11 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     watch = CpuWatch()
     time.sleep(GLANCE)
-    yield busy_cpus(describe_load(watch), watch.largest(3))
+    if load := describe_load(watch):
+        what = f"{load} ({', '.join(watch.largest(3)) or 'short-lived ones'}): times on the CPU are not comparable"
+        yield Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
+    else:
+        yield Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
     node = detect_node()
     groups = [list(group) for group in _GROUPS]
     if node.gpus:
@@ -174,14 +178,6 @@ def _registry(path: Path) -> Iterator[Finding]:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
     for problem in host.offers.problems:
         yield Finding("plugins", "warning", problem)
-
-
-def busy_cpus(load: str, largest: Sequence[str]) -> Finding:
-    """Whether this machine is idle enough to measure on.  load: see `describe_load`.  largest: who uses the CPUs."""
-    if not load:
-        return Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
-    what = f"{load} ({', '.join(largest) or 'short-lived ones'}): times on the CPU are not comparable"
-    return Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
 
 
 def _gpu(node: Node) -> Iterator[Finding]:
