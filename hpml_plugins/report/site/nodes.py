@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import heapq
 import itertools
 import statistics
@@ -23,6 +22,7 @@ from hpml_plugins.report.site.page import day, history_link
 MOST_WARNINGS = 6
 #: Of one machine.
 MOST_CARDS, MOST_RUNS = 8, 5
+_MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
 #: Facts of a Record's node → how a page calls them.
@@ -168,17 +168,12 @@ def _runs(
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
-    shown = [(spell_card(card), len(times), _moment(max(times))) for card, times in newest if card]
-    runs = [(_moment(when), title, link, status) for when, title, link, status in heapq.nlargest(MOST_RUNS, started)]
+    shown = [(spell_card(card), len(times), day(1000 * max(times), _MINUTE)) for card, times in newest if card]
+    runs = [
+        (day(1000 * when, _MINUTE), title, link, status)
+        for when, title, link, status in heapq.nlargest(MOST_RUNS, started)
+    ]
     return tuple(shown), tuple(runs)
-
-
-def _moment(started: float) -> str:
-    """Unix time as 2026-01-31 12:00, UTC; "unknown" for what no calendar has."""
-    try:
-        return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return "unknown"
 
 
 def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:

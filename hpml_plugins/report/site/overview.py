@@ -17,7 +17,7 @@ from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import commit_links, day, history_link, write_data, write_page
+from hpml_plugins.report.site.page import day, history_link, write_data, write_page
 from hpml_plugins.report.site.regressions import Shift, show_shift
 
 #: Rows of a comparison, and changes of each kind that are listed.
@@ -130,7 +130,7 @@ def write_overview(
     write_page(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
         verdicts=first, changes=changes, gaps=find_gaps(history, nodes), commits=len(history.commits),
-        machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_links(commit_url),
+        machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_url,
     )  # fmt: skip
 
 

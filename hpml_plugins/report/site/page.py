@@ -88,6 +88,9 @@ def commit_links(url: str) -> str:
     return url if urlsplit(url).scheme in ("http", "https") else ""
 
 
-def day(date: float) -> str:
-    """The day of a commit: ms since 1970 as 2026-01-31."""
-    return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).date().isoformat()
+def day(date: float, form: str = "%Y-%m-%d") -> str:
+    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no calendar has."""
+    try:
+        return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "unknown"

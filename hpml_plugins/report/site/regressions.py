@@ -35,7 +35,7 @@ from hpml_plugins.model.variability import (
 )  # fmt: skip
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
-from hpml_plugins.report.site.page import commit_links, day, graph_link, history_link, write_page
+from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 from hpml_plugins.terminal import printable
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
@@ -340,7 +340,7 @@ def write_regressions(
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
-        commit_url=commit_links(commit_url),
+        commit_url=commit_url,
     )  # fmt: skip
 
 
