@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpml_plugins.model import Benchmark, Figure, Metric, Record, Table
+from hpml_plugins.model import Benchmark, Figure, Metric, Table
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import Axis, dot_chart, line_chart
@@ -23,14 +23,12 @@ def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
             f"{benchmark.name}_{metric.name}",
             f"{benchmark.name}: {metric.name.replace('_', ' ')}",
             (benchmark.name,),
-            lambda records, name=metric.name: _tabulate(records, name),  # type: ignore[misc]
+            lambda records, name=metric.name: Table.of_records(  # type: ignore[misc]
+                (record for record in records if name in record.metrics), intervals=(name,)
+            ),
             _chart(benchmark, metric),
             " ".join(filter(None, [description and f"{description}.", better])),
         )
-
-
-def _tabulate(records: Sequence[Record], metric: str) -> Table:
-    return Table.of_records([record for record in records if metric in record.metrics], intervals=(metric,))
 
 
 def _chart(benchmark: Benchmark, metric: Metric) -> Chart:

@@ -23,7 +23,6 @@ POLICY = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 's
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
-
 #: (label, words that a search finds it by, address), in the order of the navigation.
 PAGES = (
     ("Overview", "first page: GPU types compared, what changed, what is missing", "index.html"),

@@ -21,8 +21,6 @@ from hpml_plugins.report.tables import as_csv
 FOLDER = "figures"
 #: Vega, Vega-Lite and vegaEmbed as one script.
 LIBRARY = "vendor/vega.js"
-
-
 #: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many Records it measured,
 #: and on which machines.
 Origin = tuple[str, str, str, int, str]
