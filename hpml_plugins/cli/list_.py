@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from textwrap import wrap
@@ -149,15 +149,13 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
             continue
         yield from wrap(f"{row['plugin']}  {row['benchmark']}  {row['points']} points: {row['description']}", width)
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
-        details = [f"metrics: {metrics}", *(f"{name}: {_shorten(values)}" for name, values in row["grid"].items())]
+        details = [
+            f"metrics: {metrics}",
+            *(f"{name}: {', '.join(map(str, values))}" for name, values in row["grid"].items()),
+        ]
         details += [f"skipped here: {count} of {row['points']}, {why}" for why, count in row["skipped"].items()]
         for text in details:
             yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)
-
-
-def _shorten(values: list[Any]) -> str:
-    shown = [str(value) for value in values]
-    return ", ".join(shown) if len(shown) <= 12 else f"{', '.join(shown[:10])}, … {len(shown) - 10} more"
 
 
 def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
@@ -173,12 +171,10 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
     found = {}
     for plugin in plugins:
         run = last.get(plugin.entry.name)
-        if run and plugin.declared and (difference := _difference(run.source, plugin.source)):
+        if run and plugin.declared and run.source != plugin.source:
+            before, now = run.source, plugin.source
+            keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+            difference = "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in keys)
             day = datetime.datetime.fromtimestamp(run.started, datetime.UTC).date()
             found[run.plugin] = f"{difference} (last run {day})"
     return found
-
-
-def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    return "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in changed)

@@ -123,10 +123,10 @@ def compare(
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv
-    from hpml_plugins.store import ask_git, commit_order
+    from hpml_plugins.store import ask_git, commit_order, read_records
 
     repository = settings.registry.resolve().parent
-    stored = list(_read(results))
+    stored = list(read_records(results, warn))
     records = [each for each in stored if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
     def named(name: str) -> str | None:
@@ -181,8 +181,9 @@ def export(file: Path, results: Path) -> int:
     DuckDB, pandas and similar tools read it. A row is one metric of one Record.
     """
     from hpml_plugins.report.export import write_parquet
+    from hpml_plugins.store import read_records
 
-    say(f"{file}: {write_parquet(_read(results), file)} rows")
+    say(f"{file}: {write_parquet(read_records(results, warn), file)} rows")
     return 0
 
 
@@ -311,12 +312,6 @@ def _find_records(
         hint = f"; {nearest(name, known)}" if name not in known else ""
         raise UsageError(f"no measured Record of {name!r} matches under {results}{hint}")
     return found
-
-
-def _read(results: Path) -> Iterator[Record]:
-    from hpml_plugins.store import read_records
-
-    return iter(read_records(results, warn))
 
 
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:

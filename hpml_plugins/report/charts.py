@@ -248,21 +248,17 @@ class ChartBuilder:
                 name for each in (self.row, self.shape, self.dash, self.panel, self.each) for name in _tuple(each)
             ],
         }
-        made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts()], "usermeta": meta}
-        if not self.panel:
-            return {**made, **inner}
-        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
-        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
-
-    def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
-        """Columns that are parts become rows."""
-        if not parts:
-            return []
-        return [
+        folded: list[Layer] = [
             {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
             {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
             {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
         ]
+        transforms = [*self.transform, *(folded if parts else ()), *transform, *self._texts()]
+        made = {"transform": transforms, "usermeta": meta}
+        if not self.panel:
+            return {**made, **inner}
+        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
+        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
 
     def _texts(self) -> list[Layer]:
         """The texts of series and their like, and those of numbers for tooltips."""
@@ -394,10 +390,13 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
     Raises DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
     """
     if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):  # a quote within a text is escaped
-        raise DefinitionError(f"a chart has no {outward[1]!r}: it neither links to nor loads from another place")
+        raise DefinitionError(f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", "")
     made: Chart = json.loads(spelled)
     meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
-    rows = [{name: _finite(cell) for name, cell in row.items()} for row in table.rows()]
+    rows = [
+        {name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in row.items()}
+        for row in table.rows()
+    ]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
@@ -530,7 +529,3 @@ def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
 
 def _field(column: str) -> str:
     return re.sub(r"([.\[\]])", r"\\\1", column)
-
-
-def _finite(cell: Cell) -> Cell:
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -99,7 +99,13 @@ def compare(
     order: commit → its place in history.  variability: of these Records and of all others there are.
     """
     everything, across = list(records), a.kind == b.kind == "machine"
-    old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
+    old, new = (
+        {
+            ("" if across else record.machine, record.benchmark, record.point): record
+            for record in current_records(filter(side.has, everything), None, order)
+        }
+        for side in (a, b)
+    )
     common = sorted(old.keys() & new.keys(), key=lambda key: (*key[:2], natural_key(format_point(old[key].params))))
     values = {key: (variability.values(old[key]), variability.values(new[key])) for key in common}
     confounders = {key: tuple(differences(old[key], new[key])) for key in common}
@@ -142,12 +148,6 @@ def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
     if a.direction != b.direction and None not in (a.direction, b.direction):
         return f"{a.direction} is better on A, {b.direction} on B: its definition changed"
     return ""
-
-
-def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[_Key, Record]:
-    """The current Record of each point. Another version of a benchmark is another point."""
-    found = current_records(records, None, order)
-    return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
 
 
 #: In this order verdicts are shown.

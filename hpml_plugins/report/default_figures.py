@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpml_plugins.model import Benchmark, Figure, Metric, Record, Table
+from hpml_plugins.model import Benchmark, Figure, Metric, Table
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import Axis, dot_chart, line_chart
@@ -23,14 +23,12 @@ def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
             f"{benchmark.name}_{metric.name}",
             f"{benchmark.name}: {metric.name.replace('_', ' ')}",
             (benchmark.name,),
-            lambda records, name=metric.name: _tabulate(records, name),  # type: ignore[misc]
+            lambda records, name=metric.name: Table.of_records(  # type: ignore[misc]
+                (record for record in records if name in record.metrics), intervals=(name,)
+            ),
             _chart(benchmark, metric),
             " ".join(filter(None, [description and f"{description}.", better])),
         )
-
-
-def _tabulate(records: Sequence[Record], metric: str) -> Table:
-    return Table.of_records([record for record in records if metric in record.metrics], intervals=(metric,))
 
 
 def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
@@ -44,15 +42,12 @@ def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
         log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
         series = ("machine", *(f"{name} {{{name}}}" for name in varied if name != swept))
         y = Axis(metric.name, title, metric.unit, log=log and is_time_or_rate)
-        return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=_ends(metric))
+        ends = [Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")]
+        return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=ends)
     x = Axis(metric.name, title, metric.unit)
     if not varied:
         return dot_chart("machine", x, low=low, high=high)
     return dot_chart([f"{name} {{{name}}}" for name in varied], x, "machine", low=low, high=high)
-
-
-def _ends(metric: Metric) -> list[Axis]:
-    return [Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")]
 
 
 def _count_numbers(values: Sequence[Value]) -> int:

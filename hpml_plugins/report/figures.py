@@ -122,9 +122,14 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     empty gives None too. Raises HpmlError, with the figure's name, for what cannot be drawn.
     """
     with naming(drawable):
-        if (chart := drawable.chart) is not None:
-            return _converted(chart, form)
-        return _drawn(drawable, form) if drawable.figure.draw else None
+        if (chart := drawable.chart) is None:
+            return _drawn(drawable, form) if drawable.figure.draw else None
+        import vl_convert
+
+        chart["background"] = "white"
+        if form == "svg":
+            return bytes(vl_convert.vegalite_to_svg(chart).encode())
+        return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
 
 
 @contextmanager
@@ -135,15 +140,6 @@ def naming(drawable: Drawable) -> Iterator[None]:
     except Exception as error:
         what = f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
         raise HpmlError(what) from error
-
-
-def _converted(chart: Chart, form: str) -> bytes:
-    import vl_convert
-
-    chart["background"] = "white"
-    if form == "svg":
-        return bytes(vl_convert.vegalite_to_svg(chart).encode())
-    return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:
@@ -165,7 +161,9 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
         if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
-            raise DefinitionError("the picture holds a link; the pages lead to no other place, so leave out set_url")
+            raise DefinitionError(
+                "the picture holds a link; the pages lead to no other place, so leave out set_url", ""
+            )
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 

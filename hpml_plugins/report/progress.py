@@ -17,7 +17,7 @@ from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
-from hpml_plugins.terminal import one_line
+from hpml_plugins.terminal import one_line, say
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
@@ -67,7 +67,11 @@ class RunReport:
     def start_point(self, name: str) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
         total = max(len(self.points), self._done + 1)
-        left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
+        known = list(self._durations.values())
+        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
+        # What each point took the last time it was measured; others like the mean of those, or of this run
+        seconds = sum(self._durations.get(point, usual) for point in self.points[self._done :])
+        left = f", about {_spell_time(seconds)} left" if self._done or known else ""
         self._current = f"{self._done + 1} of {total}{left}: {name}"
         self.progress("…", None)
 
@@ -160,12 +164,6 @@ class RunReport:
         yield from [*self.code_changes, *self.busy]
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
 
-    def _time_left(self) -> float:
-        """s: what each point took the last time it was measured; others like the mean of those, or of this run."""
-        known = list(self._durations.values())
-        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
-        return sum(self._durations.get(point, usual) for point in self.points[self._done :])
-
 
 def measure_rounds(
     tasks: Sequence[tuple[Declared, Params]],
@@ -179,7 +177,8 @@ def measure_rounds(
     the point of this number; None where its commit gives no Record.
     """
     if load := describe_load():
-        print(f"hpml: {load}; CPU times will be marked and not compared", file=sys.stderr)
+        # Not `hpml: …`: a job takes such a line of `asv run` for the reason why it did not measure
+        say(f"{load}; CPU times will be marked and not compared", error=True)
     measured: list[list[Record | None]] = [[] for _ in tasks]
     for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
         (declared, params), done = tasks[number], measured[number]

@@ -17,11 +17,10 @@ from typing import Annotated, Any
 import msgspec
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.units import Unit
 from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import day, write_data, write_page
 
@@ -182,7 +181,7 @@ def build(history: History, costs: Costs) -> Matrix:
     for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
         rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
-        worked = _with_declared_work(found[0].benchmark) if found else set()
+        worked = {name for each in found for _, record in each.benchmark.current.values() for name in record.work}
         found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
         times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
         of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
@@ -203,10 +202,6 @@ def headline_rank(metric: TrackedMetric) -> int:
     if metric.direction and metric.unit in HEADLINE_UNITS:
         return HEADLINE_UNITS.index(metric.unit)
     return len(HEADLINE_UNITS) + (not metric.direction)
-
-
-def _with_declared_work(benchmark: TrackedBenchmark) -> set[str]:
-    return {name for _, record in benchmark.current.values() for name in record.work}
 
 
 def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
@@ -301,18 +296,20 @@ def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project:
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms].
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms, the
+    unit behind numbers].
     points: lists of [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []
     for group in matrix.groups:
         metric, benchmark = group.metric, group.metric.benchmark
-        unit = str(formatting.shown_unit(metric.unit)) if metric.unit != "1" else ""
+        unit = formatting.shown_unit(metric.unit)
+        words = str(unit) if metric.unit != "1" else ""
         place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
         terms = {term: text for row in group.rows for term, text in benchmark.explain(row.point).items()}
-        groups.append((*plain, unit, metric.direction, group.paid, place, terms))
+        groups.append((*plain, words, metric.direction, group.paid, place, terms, unit.label))
     columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
     return {
         "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,
@@ -323,40 +320,16 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
 def column_data(matrix: Matrix, number: int) -> dict[str, Any]:
     """The cells of one column that are not empty, as columns of equal length; empty where it has none at all.
 
-    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  price, energy: of one
-    run, or the work for one unit of currency or one joule, as text.  watts: measured, W.
+    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  watts: measured, W.
     """
-    column = matrix.columns[number]
-    rows = ((group, row.cells[number]) for group in matrix.groups for row in group.rows)
-    found = [(place, group, cell) for place, (group, cell) in enumerate(rows) if cell.status]
-    cells = [cell for *_, cell in found]
-    listed = {
-        "texts": [cell.text for cell in cells],
-        "intervals": [cell.interval for cell in cells],
-        "titles": [cell.title for cell in cells],
-        "price": [
-            _cost_text(group, cell, column.price and column.price / 3600, matrix.currency or "price")
-            for _, group, cell in found
-        ],
-        "energy": [_cost_text(group, cell, float(cell.watts or column.watts or 0), "J") for _, group, cell in found],
-    }
+    of_all = (row.cells[number] for group in matrix.groups for row in group.rows)
+    found = {place: cell for place, cell in enumerate(of_all) if cell.status}
+    cells = list(found.values())
+    listed = {name: [getattr(cell, name[:-1]) for cell in cells] for name in ("texts", "intervals", "titles")}
     return {
-        "rows": [place for place, *_ in found],
+        "rows": list(found),
         "status": "".join(cell.status[0] for cell in cells),
         "values": [float(cell.value) if cell.value else None for cell in cells],
         "watts": [float(cell.watts or 0) for cell in cells] if any(cell.watts for cell in cells) else [],
         **{name: texts if any(texts) else [] for name, texts in listed.items()},
     }
-
-
-def _cost_text(group: Group, cell: Cell, per_second: float | None, unit: str) -> str:
-    """What one run costs, or how much work comes for one unit of that.  per_second: of running, in that unit."""
-    value = float(cell.value or 0)
-    if not group.paid or not per_second or value <= 0:
-        return ""
-    if group.paid == "time":
-        value, label = value * per_second, unit
-    else:
-        work = formatting.shown_unit(group.metric.unit).label.removesuffix("/s")
-        value, label = value / per_second, f"{'1' if work == 'Hz' else work}/{unit}"
-    return formatting.quantity(value, Unit(label, label, lowest=-12, highest=18))

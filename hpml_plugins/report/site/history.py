@@ -16,7 +16,7 @@ from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.newest_records import Addresses, write_records
-from hpml_plugins.report.site.page import commit_links, graph_link, write_data, write_page
+from hpml_plugins.report.site.page import graph_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store.asv_results import value_of
@@ -64,7 +64,7 @@ def write_history(
         "looks": {
             each.hardware.label: look(each.hardware.name, each.hardware.count)._asdict() for each in history.machines
         },
-        "commit_url": commit_links(commit_url),
+        "commit_url": commit_url,
     }
     write_data(html_dir, f"{FOLDER}/index.js", index_of_all)
     write_page(html_dir, "history.html", project=project)

@@ -21,8 +21,6 @@ MOST_RECORDS = 100
 
 #: (benchmark, point) → the address of its newest Records, how many there are in all; skipped ones do not count.
 Addresses = Mapping[tuple[str, str], tuple[str, int]]
-#: The machine's number, and a Record of it.
-Placed = tuple[int, Outcome]
 
 
 def write_records(history: History, html_dir: Path) -> Addresses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import heapq
 import itertools
 import statistics
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 
@@ -23,6 +22,7 @@ from hpml_plugins.report.site.page import day, history_link
 MOST_WARNINGS = 6
 #: Of one machine.
 MOST_CARDS, MOST_RUNS = 8, 5
+_MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
 #: Facts of a Record's node → how a page calls them.
@@ -51,15 +51,15 @@ class Coverage:
 class Deviation:
     """A value of a machine that differs from what others of its GPU type measured.
 
-    value, usual: here, and the median one of the others, in words.  times: how many times better.
+    machine: that with the median one of the others.  here, usual: the values on both.  times: how many times better.
     """
 
-    title: str
-    link: str
-    value: str
-    usual: str
+    metric: TrackedMetric
+    point: str
     machine: str
-    times: str
+    here: MeasuredValue
+    usual: MeasuredValue
+    times: float
     verdict: str
 
 
@@ -133,12 +133,8 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
     for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
         made[name].verdicts[difference.verdict] += 1
         if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
-            value, median = (
-                formatting.estimate(values[metric.metric].estimate, metric.unit) for values in (here, usual)
-            )
-            title = f"{metric.title}: {label}" if label else metric.title
-            link, times = history_link(metric.name, label), formatting.times(difference.times)
-            made[name].deviations.append(Deviation(title, link, value, median, other, times, difference.verdict))
+            values = here[metric.metric], usual[metric.metric]
+            made[name].deviations.append(Deviation(metric, label, other, *values, difference.times, difference.verdict))
     return made
 
 
@@ -152,14 +148,9 @@ def _pairs(
             measured = {name: current[label, name][0].readings for name in names if (label, name) in current}
             found = {name: values for name, values in measured.items() if metric.metric in values}
             for name in found if len(found) > 1 else ():
-                usual = _median({other: found[other] for other in found if other != name}, metric.metric)
+                others = ((found[other][metric.metric].value, other) for other in found if other != name)
+                _, usual = statistics.median_low(others)
                 yield metric, label, name, usual, found[usual], found[name]
-
-
-def _median(others: Mapping[str, Values], metric: str) -> str:
-    """The machine with the median value, the lower one of two."""
-    middle = statistics.median_low(values[metric].value for values in others.values())
-    return next(name for name, values in others.items() if values[metric].value == middle)
 
 
 def _runs(
@@ -177,17 +168,12 @@ def _runs(
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
-    shown = [(spell_card(card), len(times), _moment(max(times))) for card, times in newest if card]
-    runs = [(_moment(when), title, link, status) for when, title, link, status in heapq.nlargest(MOST_RUNS, started)]
+    shown = [(spell_card(card), len(times), day(1000 * max(times), _MINUTE)) for card, times in newest if card]
+    runs = [
+        (day(1000 * when, _MINUTE), title, link, status)
+        for when, title, link, status in heapq.nlargest(MOST_RUNS, started)
+    ]
     return tuple(shown), tuple(runs)
-
-
-def _moment(started: float) -> str:
-    """Unix time as 2026-01-31 12:00, UTC; "unknown" for what no calendar has."""
-    try:
-        return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return "unknown"
 
 
 def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:

@@ -17,7 +17,7 @@ from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import commit_links, day, history_link, write_data, write_page
+from hpml_plugins.report.site.page import day, history_link, write_data, write_page
 from hpml_plugins.report.site.regressions import Shift, show_shift
 
 #: Rows of a comparison, and changes of each kind that are listed.
@@ -130,7 +130,7 @@ def write_overview(
     write_page(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
         verdicts=first, changes=changes, gaps=find_gaps(history, nodes), commits=len(history.commits),
-        machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_links(commit_url),
+        machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_url,
     )  # fmt: skip
 
 
@@ -219,27 +219,23 @@ def find_cards(history: History) -> list[TypeCard]:
     grouped: dict[tuple[int, str, str], list[Machine]] = {}
     for machine in history.machines:
         grouped.setdefault((machine.hardware.kind, machine.hardware.gpu, machine.hardware.cpu), []).append(machine)
-    outcomes: dict[str, list[list[Outcome]]] = {}
+    measured: dict[str, list[Outcome]] = {machine.name: [] for machine in history.machines}
     for benchmark in history.benchmarks:
-        for (_, name), found in benchmark.outcomes.items():
-            outcomes.setdefault(name, []).append(found)
+        for (_, name), outcomes in benchmark.outcomes.items():
+            measured[name] += [outcome for outcome in outcomes if outcome.readings]
     return [
-        _card(machines, history, [found for machine in machines for found in outcomes.get(machine.name, ())])
+        _card(machines, history, [outcome for machine in machines for outcome in measured[machine.name]])
         for machines in grouped.values()
     ]
 
 
-def _card(machines: Sequence[Machine], history: History, lines: Iterable[Sequence[Outcome]]) -> TypeCard:
-    """The card of machines of one type.  lines: of each point on each of them every Record, oldest first."""
+def _card(machines: Sequence[Machine], history: History, measured: Sequence[Outcome]) -> TypeCard:
+    """The card of machines of one type.  measured: every Record with numbers on any of them."""
     first = machines[0].hardware
     known = find_gpu(first.gpu) if first.kind == 0 else None
     figures = [(label, getattr(known, name), unit) for label, name, unit in PEAKS] if known else []
-    last: Outcome | None = None
-    seen: set[str] = set()
-    for line in lines:
-        if measured := [outcome for outcome in line if outcome.readings]:
-            last = max(last or measured[-1], measured[-1], key=operator.attrgetter("revision", "started"))
-            seen |= {next(iter(outcome.readings.values())).card for outcome in measured}
+    last = max(measured, key=operator.attrgetter("revision", "started"), default=None)
+    seen = {next(iter(outcome.readings.values())).card for outcome in measured}
     column = history.columns.get(last.revision) if last else None
     return TypeCard(
         first.gpu if first.kind == 0 else first.label,

@@ -35,7 +35,7 @@ from hpml_plugins.model.variability import (
 )  # fmt: skip
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
-from hpml_plugins.report.site.page import commit_links, day, graph_link, history_link, write_page
+from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 from hpml_plugins.terminal import printable
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
@@ -192,7 +192,7 @@ class MeasuredSeries:
     def changes(self) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
         return [
-            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, self.metric.direction))
+            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old[2], new[2], self.metric.direction))
             for (old, new), certain in zip(itertools.pairwise(self.steps), self.certain, strict=False)
             if certain and _exceeds(old, new, self.threshold)
         ]
@@ -210,7 +210,7 @@ class MeasuredSeries:
         direction = self.metric.direction
         since = best = self.steps[-1]
         for (old, new), certain in reversed(list(zip(itertools.pairwise(self.steps), self.certain, strict=False))):
-            if certain and _verdict(old, since, direction) == "worse" and _exceeds(old, since, self.threshold):
+            if certain and _verdict(old[2], since[2], direction) == "worse" and _exceeds(old, since, self.threshold):
                 found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
                 since = old
             best = (max if direction == "higher" else min)(best, old, key=operator.itemgetter(2))
@@ -265,8 +265,8 @@ def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> 
             newest, *before = (outcome.readings for outcome in recent)
             usual = sorted(before, key=lambda readings: readings[metric.metric].value)[len(before) // 2]
             old, new = usual[metric.metric].value, newest[metric.metric].value
-            verdict = "worse" if (new > old) == (metric.direction == "lower") else "better"
             asked.append((usual, newest, metric.metric))
+            verdict = _verdict(old, new, metric.direction)
             shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
     return [
         shift
@@ -316,10 +316,10 @@ def find_changes(history: History, branches: Branches, limits: Any) -> list[Meas
     return found
 
 
-def _verdict(old: Step, new: Step, direction: str) -> str:
-    if not direction or old[2] == new[2]:
+def _verdict(old: float, new: float, direction: str) -> str:
+    if not direction or old == new:
         return ""
-    return "worse" if (new[2] > old[2]) == (direction == "lower") else "better"
+    return "worse" if (new > old) == (direction == "lower") else "better"
 
 
 def _exceeds(old: Step, new: Step, threshold: float) -> bool:
@@ -340,7 +340,7 @@ def write_regressions(
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
-        commit_url=commit_links(commit_url),
+        commit_url=commit_url,
     )  # fmt: skip
 
 

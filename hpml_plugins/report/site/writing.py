@@ -14,7 +14,7 @@ from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.overview import headline_rows, write_overview
-from hpml_plugins.report.site.page import write_page
+from hpml_plugins.report.site.page import commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
 
@@ -47,7 +47,7 @@ def write_site(
         branches, limits = regressions.read_settings(conf, repo, revisions) if revisions else ({}, None)
         series = regressions.find_changes(history, branches, limits)
         loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-        shifts, commit_url = regressions.find_shifts(history, series), str(conf.show_commit_url)
+        shifts, commit_url = regressions.find_shifts(history, series), commit_links(str(conf.show_commit_url))
         write_history(history, series, html_dir, project, loading, commit_url)
         regressions.write_regressions(shifts, len(series), history, branches, html_dir, project, commit_url)
         regressions.write_asv_regressions(series, history, branches, graphs, declarations, html_dir)

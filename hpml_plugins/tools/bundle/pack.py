@@ -73,13 +73,11 @@ def _write(file: Path, scratch: Path) -> None:
         out.write(script.encode())
         with tarfile.open(fileobj=out, mode="w:gz") as archive:
             for name in ("history.bundle", "site", "install"):
-                archive.add(scratch / name, name, filter=_without_owner)
-
-
-def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member
+                archive.add(
+                    scratch / name,
+                    name,
+                    filter=lambda member: member.replace(uid=0, gid=0, uname="", gname="", deep=False),
+                )
 
 
 @dataclass(frozen=True)
@@ -108,23 +106,14 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
             )
     _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)
     commit = str(_ask(root, "rev-parse", f"refs/heads/{names[0]}", check=True))
-    return PackedHistory(
-        branches=names,
-        commit=commit,
-        commits=int(_ask(root, "rev-list", "--count", commit, check=True) or 0),
-        warnings=tuple(_left_behind(root, names[0], commit)),
-    )
-
-
-def _left_behind(root: Path, branch: str, commit: str) -> list[str]:
-    found = []
-    changed = (_ask(root, "status", "--porcelain", check=True) or "").splitlines()
-    if changed:
+    warnings = []
+    if changed := (_ask(root, "status", "--porcelain", check=True) or "").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        found.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
+        warnings.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
     if _ask(root, "rev-parse", "HEAD") != commit:
-        found.append(f"{branch} travels (asv.conf.json), not the commit that is checked out here")
-    return found
+        warnings.append(f"{names[0]} travels (asv.conf.json), not the commit that is checked out here")
+    commits = int(_ask(root, "rev-list", "--count", commit, check=True) or 0)
+    return PackedHistory(names, commit, commits, tuple(warnings))
 
 
 def _ask(root: Path, *args: str, check: bool = False) -> str | None:

@@ -155,7 +155,8 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
 
 def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
     """Those of the resolved packages, name → version, that the node has not in this version: what is carried."""
-    return {name: version for name, version in resolved.items() if not _same(node.packages.get(name, ""), version)}
+    has = {name: Version(version) for name, version in node.packages.items() if _is_version(version)}
+    return {name: version for name, version in resolved.items() if has.get(name) != Version(version)}
 
 
 def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
@@ -198,10 +199,6 @@ def _is_version(text: str) -> bool:
     except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
         return False  # Debian's 0.23ubuntu1, or unknown
     return True
-
-
-def _same(has: str, wanted: str) -> bool:
-    return _is_version(has) and Version(has) == Version(wanted)
 
 
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:

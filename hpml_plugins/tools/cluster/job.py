@@ -67,7 +67,9 @@ class AsvRun:
         if status in (0, SOME_FAILED) and not reason:
             self._report("done", "some points failed; their Records say why" if status else "")
             return status
-        reason = reason or _ending(status)
+        if not reason and status < 0:
+            reason = f"asv run was ended by {signal.Signals(-status).name}"
+        reason = reason or f"asv run ended with status {status}; its log says why"
         self._report("stopped", reason)
         if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
@@ -124,9 +126,3 @@ def _prepare_asv() -> None:
     """
     end_with_parent()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-
-
-def _ending(status: int) -> str:
-    if status < 0:
-        return f"asv run was ended by {signal.Signals(-status).name}"
-    return f"asv run ended with status {status}; its log says why"

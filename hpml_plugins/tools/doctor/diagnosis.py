@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -102,7 +102,11 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     watch = CpuWatch()
     time.sleep(GLANCE)
-    yield busy_cpus(describe_load(watch), watch.largest(3))
+    if load := describe_load(watch):
+        what = f"{load} ({', '.join(watch.largest(3)) or 'short-lived ones'}): times on the CPU are not comparable"
+        yield Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
+    else:
+        yield Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
     node = detect_node()
     groups = [list(group) for group in _GROUPS]
     if node.gpus:
@@ -117,9 +121,12 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     yield _tool("mpirun", "benchmarks over MPI")
     yield _machine_file(node)
     torch = TorchFacts()
-    for finding, facts in _check_at_once(groups):
-        yield finding
-        torch = replace(torch, **facts)
+    first, *others = groups
+    with ThreadPoolExecutor() as pool:
+        running = [pool.submit(list, check_libraries(group)) for group in others]
+        for finding, facts in itertools.chain(check_libraries(first), *(each.result() for each in running)):
+            yield finding
+            torch = replace(torch, **facts)
     if node.gpus:
         users, health = read_state(node.gpus)
         yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
@@ -151,25 +158,6 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
             yield failed_library(left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem), {}
 
 
-def _check_at_once(groups: Sequence[Sequence[str]]) -> Iterator[tuple[Finding, dict[str, Any]]]:
-    """The same of several groups, each with a process of its own, in the order in which they are done."""
-    found: SimpleQueue[tuple[Finding, dict[str, Any]] | None] = SimpleQueue()
-
-    def check(group: Sequence[str]) -> None:
-        try:
-            for each in check_libraries(group):
-                found.put(each)
-        finally:
-            found.put(None)
-
-    with ThreadPoolExecutor() as pool:
-        running = [pool.submit(check, group) for group in groups]
-        for _ in groups:
-            yield from iter(found.get, None)
-        for group_done in running:
-            group_done.result()
-
-
 def failed_library(name: str, reason: str) -> Finding:
     """The finding for a library that does not import."""
     fix = _LIBRARIES[name][1] if name in _LIBRARIES else f"pip install {name}"
@@ -190,14 +178,6 @@ def _registry(path: Path) -> Iterator[Finding]:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
     for problem in host.offers.problems:
         yield Finding("plugins", "warning", problem)
-
-
-def busy_cpus(load: str, largest: Sequence[str]) -> Finding:
-    """Whether this machine is idle enough to measure on.  load: see `describe_load`.  largest: who uses the CPUs."""
-    if not load:
-        return Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
-    what = f"{load} ({', '.join(largest) or 'short-lived ones'}): times on the CPU are not comparable"
-    return Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
 
 
 def _gpu(node: Node) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import click
 
@@ -145,9 +145,11 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as scratch:
-            with _Unpacked(archive) as content, tarfile.open(fileobj=content, mode="r:") as tar:  # type: ignore[call-overload]
-                tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
-                content.finish()
+            with tempfile.TemporaryFile(dir=scratch) as content:
+                _decompress(archive, content)
+                with tarfile.open(fileobj=content, mode="r:") as tar:
+                    tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+                    _require_end(content, tar.offset)
             unpacked = _present(source, Path(scratch), str(archive))
             target = root / unpacked.relative_to(scratch)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -168,49 +170,28 @@ def _source(name: str) -> DataSource:
     return source
 
 
-class _Unpacked:
-    """The content of an archive as tarfile reads it, packed by gzip, bzip2 or xz, or not packed.
+def _decompress(archive: Path, content: IO[bytes]) -> None:
+    """Write what gzip, bzip2 or xz has packed, or the archive itself, to its end, where the checksum is.
 
-    Raises TarError as soon as it is longer than LARGEST_RATIO times the file, and in `finish` where it is not whole.
+    Raises TarError as soon as it is longer than LARGEST_RATIO times the archive.
     """
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), open)
+    most = LARGEST_RATIO * max(SMALLEST, archive.stat().st_size)
+    with opener(archive, "rb") as packed:
+        while chunk := packed.read(1 << 20):
+            content.write(chunk)
+            if content.tell() > most:
+                raise tarfile.TarError(f"it unpacks to more than {most} B, {LARGEST_RATIO} times its size")
+    content.seek(0)
 
-    def __init__(self, archive: Path) -> None:
-        with archive.open("rb") as file:
-            start = file.read(6)
-        opener = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), open)
-        self._file: IO[bytes] = opener(archive, "rb")
-        self._most = LARGEST_RATIO * max(SMALLEST, archive.stat().st_size)
-        self._last = b""
-        self.tell, self.close = self._file.tell, self._file.close
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`."""
-        self._check(self._file.tell() + size)
-        self._last = self._file.read(size)
-        return self._last
-
-    def seek(self, position: int) -> int:
-        """Go there; what lies between is unpacked and not kept."""
-        self._check(position)
-        return self._file.seek(position)
-
-    def finish(self) -> None:
-        """Read on to the end, where the checksum is: behind the last member there are two or more blocks of zeros."""
-        rest = len(self._last) if not any(self._last) else -1
-        while rest >= 0 and (found := self.read(1 << 16)):
-            rest = -1 if any(found) else rest + len(found)
-        if rest < 2 * tarfile.BLOCKSIZE:
-            raise tarfile.TarError("it is damaged or cut off: no end behind the last whole member")
-
-    def _check(self, position: int) -> None:
-        if position > self._most:
-            raise tarfile.TarError(f"it unpacks to more than {self._most} B, {LARGEST_RATIO} times its size")
+def _require_end(content: IO[bytes], position: int) -> None:
+    """Raise TarError unless two or more blocks of zeros, and nothing else, stand behind the last member."""
+    content.seek(position)
+    if any(map(any, iter(lambda: content.read(1 << 20), b""))) or content.tell() - position < 2 * tarfile.BLOCKSIZE:
+        raise tarfile.TarError("it is damaged or cut off: no end behind the last whole member")
 
 
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:

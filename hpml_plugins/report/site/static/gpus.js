@@ -30,22 +30,22 @@
         ({ label, machines, newest, price, watts, cells: null, verdicts: null }));
     const KINDS = {
         price: {
-            word: `per ${data.currency || "price"}`, texts: "price", cost: column => column.price / 3600,
+            word: `per ${data.currency || "price"}`, unit: data.currency || "price", cost: column => column.price / 3600,
             about: "What one run costs, or how much work comes for that, by the prices given",
         },
         watts: {
-            word: "per watt", texts: "energy", cost: (column, measured) => measured || column.watts,
+            word: "per watt", unit: "J", cost: (column, measured) => measured || column.watts,
             about: "What one run takes, or how much work comes for that, by the measured power; by the published board power where it says so",
         },
     };
     let rowCount = 0;
     // Benchmarks in order, each with its metrics (the headline first), each with its rows.
     const benchmarks = [];
-    for (const [name, title, heading, plugin, unit, direction, paid, points, terms] of data.groups) {
+    for (const [name, title, heading, plugin, unit, direction, paid, points, terms, label] of data.groups) {
         if (benchmarks.at(-1)?.heading !== heading || benchmarks.at(-1).plugin !== plugin) {
             benchmarks.push({ heading, plugin, groups: [] });
         }
-        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid, terms };
+        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid, terms, label };
         group.rows = data.points[points].map(([point, precision]) => ({
             place: rowCount, key: `row-${rowCount++}`, point, precision, group, words: `${title} ${point}`.toLowerCase(),
         }));
@@ -401,13 +401,19 @@
         return cell;
     }
 
+    // Of what one run costs, or of the work that comes for one unit of that.
+    function costUnit(group, unit) {
+        const work = group.label.replace(/\/s$/, "");
+        return { label: group.paid === "time" ? unit : `${work === "Hz" ? 1 : work}/${unit}`, lowest: -12, highest: 18, count: false };
+    }
+
     function costCell(column, row, kind) {
         const at = column.at[row.place], cell = make("td", `per ${kind}`);
-        const text = at < 0 ? "" : column.cells[KINDS[kind].texts][at];
-        if (!text) {
+        const value = valueOf(column, row, kind);
+        if (!(value > 0)) {
             return cell;
         }
-        cell.append(make("span", "told", text));
+        cell.append(make("span", "told", hpml_chart.quantity(value, costUnit(row.group, KINDS[kind].unit))));
         if (kind === "watts") {
             const measured = column.cells.watts[at];
             cell.append(measured ? "" : make("small", "", " published"));
