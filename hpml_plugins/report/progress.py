@@ -17,7 +17,7 @@ from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
-from hpml_plugins.terminal import one_line, say
+from hpml_plugins.terminal import one_line, warn
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
@@ -177,8 +177,7 @@ def measure_rounds(
     the point of this number; None where its commit gives no Record.
     """
     if load := describe_load():
-        # Not `hpml: …`: a job takes such a line of `asv run` for the reason why it did not measure
-        say(f"{load}; CPU times will be marked and not compared", error=True)
+        warn(f"{load}; CPU times will be marked and not compared")
     measured: list[list[Record | None]] = [[] for _ in tasks]
     for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
         (declared, params), done = tasks[number], measured[number]
