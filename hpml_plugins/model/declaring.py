@@ -41,6 +41,9 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
         msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
+        # msgspec's word for a dataclass is that for a dict
+        if values := [each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)]:
+            message = message.replace("Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`")
         message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
         shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
         at = f" at {place.rstrip('`')}" if place else ""
