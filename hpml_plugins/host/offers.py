@@ -50,7 +50,9 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
         try:
             answers = plugin.offered(hook, kind)
             fault, where = next(filter(None, map(check, answers)), ""), ""
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             answers, (fault, where) = [], explain(error)
         if fault:
             problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {fault}", where or plugin.where)))
@@ -113,7 +115,9 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
     """Name → data set, of those that a plugin brings; none where asking raises."""
     try:
         return {source.name: source for source in plugin.offered("hpml_data", LoadableData)}
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return {}  # named when the plugins were asked
 
 

@@ -9,6 +9,7 @@ import re
 import reprlib
 import typing
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,28 +20,37 @@ from hpml_plugins.errors import DefinitionError
 _PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
 
 
-def check_fields(value: Any, what: str) -> None:
+def check_fields(value: Any, what: str, name: object = None) -> None:
     """Hold each field of a frozen dataclass or Struct against its annotation, `msgspec.Meta` included.
 
-    A list given for a tuple becomes one. what: names the value in errors.  Raises DefinitionError with the field, what
+    A list given for a tuple becomes one. what, name: the value in errors.  Raises DefinitionError with the field, what
     it was given and what it takes.
     """
     put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
-    for name, kind in _hints(value.__class__).items():
-        given = getattr(value, name)
+    what += "" if name is None else f" {spell(name)}"
+    for field, kind in _hints(value.__class__).items():
+        given = getattr(value, field)
         try:
             converted = msgspec.convert(given, kind, dec_hook=_instance)
             _refuse_made(given, converted)
-            put(value, name, converted)
-            msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
+            put(value, field, converted)
+            msgspec.msgpack.encode(converted, enc_hook=_refuse_subclass)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
             message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
-            shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
+            shown = spell(given)
             at = f" at {place.rstrip('`')}" if place else ""
-            raise DefinitionError(f"{what}: {name}={shown}: {message[0].lower()}{message[1:]}{at}") from None
-        except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
-            raise DefinitionError(f"{what}: {name} cannot be stored: {error}") from None
+            raise DefinitionError(f"{what}: {field}={shown}: {message[0].lower()}{message[1:]}{at}") from None
+        except (ValueError, OverflowError, AttributeError, RecursionError) as error:  # half a character, 65 bits, a ring
+            raise DefinitionError(f"{what}: {field} cannot be stored: {error}") from None
+
+
+def spell(value: object) -> str:
+    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of others the type."""
+    with suppress(ValueError):  # int's repr, of thousands of digits
+        if type(value) in (str, bytes, int, float, bool, type(None)):
+            return reprlib.repr(value)
+    return type(value).__name__
 
 
 def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
@@ -64,6 +74,12 @@ def _refuse_made(given: Any, converted: Any) -> None:
     for old, new in pairs:
         if dataclasses.is_dataclass(new) and new is not old:
             raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
+
+
+def _refuse_subclass(value: object) -> None:
+    """Functions and classes need not be stored; a subclass of text, such as NumPy's, cannot be."""
+    if isinstance(value, str | bytes | int | float | list | tuple | dict):
+        raise ValueError(f"{type(value).__name__} is not a plain type of Python")
 
 
 def _instance(kind: Any, value: object) -> object:
