@@ -31,7 +31,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import Send, run_isolated
 
 #: s of CPU time for one case, and s of waiting: a machine that is busy with others must not fail a test.
-PATIENCE, WAIT = 5.0, 60.0
+PATIENCE, WAIT = 5.0, 30.0
 #: B that a case may have beyond what the process had before it; B of the longest file it may write.
 ROOM, LONGEST_FILE = 2**30, 2**28
 #: B by which the process may grow over all cases, and s for the reduction of one fault.
@@ -56,11 +56,11 @@ class Kind:
     grammar: Callable[[Random], bytes] | None = None
     may: tuple[str, ...] = ()
 
-    def draw(self, random: Random) -> bytes:
+    def draw(self, random: Random, seeds: Sequence[bytes]) -> bytes:
         """An input: by the grammar, a changed seed, or, one in eight, a changed input of the grammar."""
         choice = random.randrange(8)
         if self.grammar is None or choice > 4:
-            return self.mutate(random, random.choice(self.seeds()))
+            return self.mutate(random, random.choice(seeds))
         written = self.grammar(random)
         return written if choice else self.mutate(random, written)
 
@@ -210,7 +210,8 @@ class _Guard:
     """Python's audit events, for what a case may not do. A hook cannot be taken away: it rests while `on` is False."""
 
     WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link", "os.truncate", "os.chmod")
+    NAMED = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link")
+    CHANGES = (*NAMED, "os.truncate", "os.chmod")
     NEVER = (
         "subprocess.Popen",
         "os.system",
@@ -244,13 +245,15 @@ class _Guard:
         elif event in self.NEVER:
             self._refuse(f"{event} {arguments!r}"[:300])
         for path in paths:
-            if isinstance(path, str | bytes | os.PathLike) and not self._is_inside(os.fsdecode(path)):
+            if isinstance(path, str | bytes | os.PathLike) and not self._is_inside(os.fsdecode(path), event):
                 self._refuse(f"{event} outside of the folder: {os.fsdecode(path)!r}"[:300])
 
-    def _is_inside(self, path: str) -> bool:
+    def _is_inside(self, path: str, event: str) -> bool:
         # By name, then by where it leads: rmtree works relative to a descriptor, and names bare names.
         if path == os.devnull or os.sep not in path:
             return True
+        if event in self.NAMED:  # a link in this place is itself renamed or removed
+            path = os.path.dirname(path)
         return (os.path.realpath(path) + os.sep).startswith(self.inside)
 
     def _refuse(self, what: str) -> None:
@@ -262,9 +265,9 @@ def random_cases(kind: Kind, seed: int, count: float, seconds: float = math.inf)
     """Runs that many cases, or as many as the time allows. The seed and a case's number make the case."""
 
     def run(trial: Trial) -> None:
-        until = time.monotonic() + seconds
+        until, seeds = time.monotonic() + seconds, kind.seeds()
         while trial.counts.cases < count and time.monotonic() < until:
-            trial.case(kind.draw(Random(f"{seed} {kind.name} {trial.counts.cases}")))
+            trial.case(kind.draw(Random(f"{seed} {kind.name} {trial.counts.cases}"), seeds))
 
     return run
 

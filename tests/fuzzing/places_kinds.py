@@ -20,7 +20,9 @@ from typing import Any
 from fuzzing.engine import Kind
 from fuzzing.grammars import json_of, text
 from fuzzing.mutating import mutate_bytes, mutate_json
-from fuzzing.shown_kinds import COMMIT, hold_printable
+from fuzzing.shown_kinds import COMMIT, a_record, be_alone, hold_printable
+
+from hpml_plugins.errors import HpmlError
 
 NAMES = ("records", "machine.json", "benchmarks.json", f"{COMMIT[:8]}.jsonl", f"{COMMIT[:8]}-env.json", "m", "n", "x.partial", ".lock", "order.json")
 PLACES = (
@@ -40,11 +42,9 @@ WAYS = ("link", "link", "link", "fifo", "socket", "folder", "sparse", "file", "f
 
 @functools.cache
 def _contents() -> list[str]:
-    from fuzzing.shown_kinds import _record
-
     from hpml_plugins.model.record import encode
 
-    record = encode(_record("x")).decode()
+    record = encode(a_record("x")).decode()
     result = {
         "commit_hash": COMMIT, "env_name": "env", "params": {"machine": "m"}, "result_columns": ["result", "params"],
         "results": {"x.track_time": [[1.0], []], "foreign": [[2.0], []]}, "version": 2,
@@ -84,7 +84,7 @@ def _build(case: Path, made: list[Any]) -> None:
     (case / "jobs" / "1" / "order.json").write_text(_contents()[7])
     for place, way, content in made:
         path = case / place
-        if case not in Path(os.path.normpath(path)).parents:
+        if case not in Path(os.path.normpath(path)).parents or any(each.is_symlink() for each in path.parents):
             continue
         try:
             if path.is_dir() and not path.is_symlink() and way != "folder":
@@ -112,7 +112,7 @@ def _make(path: Path, way: str, content: str) -> None:
         path.mkdir(exist_ok=True)
     elif way == "sparse":
         with path.open("wb") as file:
-            file.truncate(2**27)
+            file.truncate(2**22)
     else:
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
         if way == "unreadable":
@@ -121,7 +121,6 @@ def _make(path: Path, way: str, content: str) -> None:
 
 def _read_tree(data: bytes, folder: Path) -> str:
     from hpml_plugins.cli.list_ import changes
-    from hpml_plugins.errors import HpmlError
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import merge_results, project, read_object_or_empty, read_records
     from hpml_plugins.terminal import printable
@@ -132,9 +131,9 @@ def _read_tree(data: bytes, folder: Path) -> str:
     except (ValueError, TypeError, RecursionError):
         return "no case"
     secret, case = folder / "secret", folder / "case"
-    if not secret.exists():
-        secret.mkdir()
-        (secret / "kept.json").write_text('{"machine": "m", "version": 1}')
+    shutil.rmtree(secret, ignore_errors=True)
+    secret.mkdir()
+    (secret / "kept.json").write_text('{"machine": "m", "version": 1}')
     before = (secret / "kept.json").stat()
     shutil.rmtree(case, ignore_errors=True)
     _build(case, made)
@@ -267,12 +266,12 @@ def _read_order(data: bytes, folder: Path) -> str:
     (job / "order.json").write_bytes(_orders()[0] if is_state else data)
     jobs = find_jobs(folder / "jobs")
     for each in jobs:
-        hold_printable(printable(f"{each.target} {each.state} {each.reason} {each.node} {each.machine}"))
+        hold_printable(printable(f"job {each.target} {each.state} {each.reason} {each.node} {each.machine}"))
     return "read" if jobs else "stepped over"
 
 
 KINDS = (
-    Kind("places of results", _trees, mutate_json, _read_tree, grammar=_tree),
+    Kind("places of results", _trees, mutate_json, _read_tree, (HpmlError,), be_alone, _tree, ("subprocess.Popen",)),
     Kind("archive of data", _archives, mutate_bytes, _read_archive, grammar=_write_archive),
-    Kind("job", _orders, mutate_json, _read_order, grammar=json_of(_orders), may=("subprocess.Popen",)),
+    Kind("job", _orders, mutate_json, _read_order, (HpmlError,), be_alone, json_of(_orders), ("subprocess.Popen",)),
 )

@@ -42,7 +42,7 @@ def hold_printable(*lines: str) -> None:
         assert not line.lstrip().startswith("hpml: forged"), f"forged: {line[:300]!r}"
 
 
-def _record(told: str, **more: Any) -> Any:
+def a_record(told: str, **more: Any) -> Any:
     from hpml_plugins.model.record import MetricSamples, Record
 
     names = dict.fromkeys(("plugin", "version", "output", "run"), told)
@@ -67,11 +67,12 @@ def _read_text(data: bytes, folder: Path) -> str:
     from hpml_plugins.terminal import one_line, printable, printable_json, say, warn
 
     told = _text(data)
+    whole = not any("\ud800" <= each <= "\udfff" for each in told)
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         say(told, told)
         warn(told)
-        if not any("\ud800" <= each <= "\udfff" for each in told):
+        if whole:
             print_json({told: [told]})
         show_findings([Finding(subject=told, state="broken", what=told, fix=told)], False)
     hold_printable(stream.getvalue())
@@ -80,8 +81,8 @@ def _read_text(data: bytes, folder: Path) -> str:
         one.encode()
     spelled = printable_json(json.dumps([told], ensure_ascii=False))
     hold_printable(spelled)
-    assert json.loads(spelled) == [told]
-    record = _record(told)
+    assert json.loads(spelled) == [told] or not whole
+    record = a_record(told)
     failed = msgspec.structs.replace(record, status="failed", reason=told)
     table = Table.of_records([record], "time")
     for form, height in ((as_text, 2), (as_markdown, 3), (as_csv, 2)):
@@ -149,8 +150,8 @@ def _pages(told: str, folder: Path) -> dict[str, _Elements]:
     records.parent.mkdir(parents=True, exist_ok=True)
     facts = {"machine": "m", "version": 1, "gpu": told, "cpu": told, "os": told, told: told}
     (folder / "results" / "m" / "machine.json").write_text(json.dumps(facts))
-    record = _record(told)
-    made = [record, _record(told, started=2.0, status="failed", reason=told, metrics={}, params={"how": f"{told}2", told: 1})]
+    record = a_record(told)
+    made = [record, a_record(told, started=2.0, status="failed", reason=told, metrics={}, params={"how": f"{told}2", told: 1})]
     records.write_bytes(b"".join(encode(each) + b"\n" for each in made))
     write_pages(folder, folder / "results", {}, project=told, commits={COMMIT: 0})
     found = {}
@@ -183,7 +184,7 @@ COMMANDS = (
     "list", "run", "new", "check", "table", "plot", "compare", "export", "bundle", "data", "submit", "jobs", "merge", "retract", "schema",
 )  # fmt: skip
 PLACES = (
-    "registry.yaml", "empty.yaml", "bad.yaml", "results", "other", "cluster.yaml", "node.json", "fifo", "link", "zero", "nothing", "sub/x",
+    "registry.yaml", "empty.yaml", "bad.yaml", "results", "other", "cluster.yaml", "node.json", "zero", "nothing", "sub/x",
     ".", "", "results/m/records/cccccccc.jsonl", "m", "time", "toy", COMMIT, "cifar10-jpeg.tar", "mnist-copy", "x" * 300, "registry.yaml/x",
 )  # fmt: skip
 
@@ -249,7 +250,7 @@ def _make_place(folder: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     records = place / "results" / "m" / "records"
     records.mkdir(parents=True)
-    (records / "cccccccc.jsonl").write_bytes(encode(_record("x")) + b"\n{\n")
+    (records / "cccccccc.jsonl").write_bytes(encode(a_record("x")) + b"\n{\n")
     (place / "results" / "m" / "machine.json").write_text('{"machine": "m", "version": 1}')
     shutil.copytree(place / "results", place / "other")
     (place / "empty.yaml").write_text("version: 1\nplugins: []\n")
@@ -258,13 +259,13 @@ def _make_place(folder: Path) -> Path:
     (place / "cluster.yaml").write_text("version: 1\ntargets: [{name: t, executor: slurm, hours: 1}]\n")
     (place / "node.json").write_text('{"hpml_node": 1}')
     (place / "cifar10-jpeg.tar").write_bytes(b"\x1f\x8b\0\0")
-    os.mkfifo(place / "fifo")
-    (place / "link").symlink_to("fifo")
+
+
     (place / "zero").symlink_to("/dev/null")
     return place
 
 
-def _be_alone(folder: Path) -> None:
+def be_alone(folder: Path) -> None:
     """No program can be found, and nothing of this machine's user is read."""
     (folder / "none").mkdir(exist_ok=True)
     os.environ.update(PATH=str(folder / "none"), HOME=str(folder), XDG_CACHE_HOME=str(folder / "cache"))
@@ -316,7 +317,7 @@ KINDS = (
     Kind("text in the feed", _texts, mutate_bytes, _read_feed, (HpmlError, UnicodeDecodeError), grammar=text_bytes),
     Kind("text on pages", _texts, mutate_bytes, _read_pages, (HpmlError, UnicodeError), grammar=text_bytes),
     Kind(
-        "command line", _commands, mutate_bytes, _read_command, (HpmlError, NoCommand), _be_alone, _write_command,
+        "command line", _commands, mutate_bytes, _read_command, (HpmlError, NoCommand), be_alone, _write_command,
         ("subprocess.Popen", "os.fork", "os.posix_spawn"),
     ),
 )  # fmt: skip
