@@ -41,7 +41,12 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
             shown = spell(given)
             at = f" at {place.rstrip('`')}" if place else ""
             raise DefinitionError(f"{what}: {field}={shown}: {message[0].lower()}{message[1:]}{at}") from None
-        except (ValueError, OverflowError, AttributeError, RecursionError) as error:  # half a character, 65 bits, a ring
+        except (
+            ValueError,
+            OverflowError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # half a character, 65 bits, a ring
             raise DefinitionError(f"{what}: {field} cannot be stored: {error}") from None
 
 

@@ -53,7 +53,10 @@ def main() -> int:
 
 def _print_line(counts: Counts) -> None:
     numbers = (f"{number:,}" for number in (counts.cases, counts.accepted, counts.refused, len(counts.faults)))
-    print(LINE.format(counts.kind, *numbers, f"{1e3 * counts.slowest:,.0f} ms", f"{counts.memory / 2**20:+.0f} MiB"), flush=True)
+    print(
+        LINE.format(counts.kind, *numbers, f"{1e3 * counts.slowest:,.0f} ms", f"{counts.memory / 2**20:+.0f} MiB"),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

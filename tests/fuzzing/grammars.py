@@ -45,7 +45,9 @@ def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
     """JSON of the shape of given documents: hostile values, keys twice, nesting, spellings that json.dumps never has."""
 
     def write(random: Random) -> bytes:
-        return (_around(random, _json(random, random.choice(_parsed(trees, json.loads))))).encode("utf-8", "surrogatepass")
+        return (_around(random, _json(random, random.choice(_parsed(trees, json.loads))))).encode(
+            "utf-8", "surrogatepass"
+        )
 
     return write
 
@@ -59,7 +61,9 @@ def yaml_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
             body = "\n".join(_Block(random).lines(tree, 0))
         else:
             body = _json(random, tree)
-        head = random.choice(("", "", "", "", "%YAML 1.2\n---\n", "---\n", "# \x1b[2J\n", "\ufeff", "%TAG ! x:\n---\n", "&r "))
+        head = random.choice(
+            ("", "", "", "", "%YAML 1.2\n---\n", "---\n", "# \x1b[2J\n", "\ufeff", "%TAG ! x:\n---\n", "&r ")
+        )
         return _around(random, f"{head}{body}\n").encode("utf-8", "surrogatepass")
 
     return write
@@ -74,7 +78,9 @@ def _around(random: Random, body: str) -> str:
     """Now and then with something in front or behind."""
     if random.randrange(16):
         return body
-    odd = random.choice(("\0", "\ufeff", "\x1b", "}", "]", "...", "\n---\n", "null", "\x85", "\t", "[" * 3000, "{}", body))
+    odd = random.choice(
+        ("\0", "\ufeff", "\x1b", "}", "]", "...", "\n---\n", "null", "\x85", "\t", "[" * 3000, "{}", body)
+    )
     return random.choice((odd + body, body + odd, body[: len(body) // 2] + odd + body[len(body) // 2 :]))
 
 
@@ -163,7 +169,9 @@ class _Block:
         random = self.random
         if self.anchors and random.randrange(2):
             return f"*{random.choice(self.anchors)}"
-        tag = random.choice(("", "", "!!str ", "!!int ", "!!float ", "!!set ", "!!binary ", "!!timestamp ", "!x ", "!!null "))
+        tag = random.choice(
+            ("", "", "!!str ", "!!int ", "!!float ", "!!set ", "!!binary ", "!!timestamp ", "!x ", "!!null ")
+        )
         plain = random.choice((
             "0x" + "f" * 5000, "0777", "12:30:45", "1:" + "59:" * 300 + "0", "2026-01-01", "yes", "~", "=", "|\n  a\n  b", ">",
             "[*a0, *a0]", "&a0 [*a0]", "? x", "'" + text(random).replace("'", "''") + "'", text(random), "- -", "{", "!!python/name:os",
@@ -199,7 +207,15 @@ def odd(base: type, method: str, *arguments: Any) -> Any:
     return type("Odd", (base,), {"__hash__": base.__hash__, method: _fails})(*arguments)
 
 
-BASES = {"object": "", "str": "'time'", "int": "3", "float": "1.5", "dict": "{'time': 1.0}", "list": "[1.0]", "tuple": "(1.0,)"}
+BASES = {
+    "object": "",
+    "str": "'time'",
+    "int": "3",
+    "float": "1.5",
+    "dict": "{'time': 1.0}",
+    "list": "[1.0]",
+    "tuple": "(1.0,)",
+}
 VALUES = (
     *("None", "True", "False", "0", "1", "-1", "2", "3.5", "-0.0", "1e308", "1e-320", "math.nan", "math.inf", "-math.inf", "1j"),
     *("2**63", "2**64", "-2**63", "10**400", "10**5000", "''", "'time'", "'n'", "'s'", "'a b'", "'x' * 101", "'x' * 10**5"),
@@ -229,7 +245,10 @@ def expression(random: Random, depth: int = 2) -> str:
         return "[" + ", ".join(expression(random, depth - 1) for _ in range(random.randrange(4))) + "]"
     if kind == 10:
         return "(" + "".join(expression(random, depth - 1) + ", " for _ in range(random.randrange(4))) + ")"
-    keys = [random.choice(("'time'", "'n'", "'a'", "'ratio'", "3", "None", repr(text(random, 2)))) for _ in range(random.randrange(4))]
+    keys = [
+        random.choice(("'time'", "'n'", "'a'", "'ratio'", "3", "None", repr(text(random, 2))))
+        for _ in range(random.randrange(4))
+    ]
     return "{" + ", ".join(f"{key}: {expression(random, depth - 1)}" for key in keys) + "}"
 
 

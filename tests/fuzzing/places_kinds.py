@@ -24,7 +24,18 @@ from fuzzing.shown_kinds import COMMIT, a_record, be_alone, hold_printable
 
 from hpml_plugins.errors import HpmlError
 
-NAMES = ("records", "machine.json", "benchmarks.json", f"{COMMIT[:8]}.jsonl", f"{COMMIT[:8]}-env.json", "m", "n", "x.partial", ".lock", "order.json")
+NAMES = (
+    "records",
+    "machine.json",
+    "benchmarks.json",
+    f"{COMMIT[:8]}.jsonl",
+    f"{COMMIT[:8]}-env.json",
+    "m",
+    "n",
+    "x.partial",
+    ".lock",
+    "order.json",
+)
 PLACES = (
     "results/m/records/cccccccc.jsonl", "results/m/records/dddddddd.jsonl", "results/m/records", "results/m", "results/n",
     "results/m/machine.json", "results/m/cccccccc-env.json", "results/m/dddddddd-env.json", "results/benchmarks.json",
@@ -70,7 +81,9 @@ def _tree(random: Random) -> bytes:
 
 
 def _trees() -> Sequence[bytes]:
-    return [json.dumps([[place, "file", content]]).encode() for place, content in zip(PLACES, _contents(), strict=False)]
+    return [
+        json.dumps([[place, "file", content]]).encode() for place, content in zip(PLACES, _contents(), strict=False)
+    ]
 
 
 def _build(case: Path, made: list[Any]) -> None:
@@ -142,7 +155,14 @@ def _read_tree(data: bytes, folder: Path) -> str:
     refused: HpmlError | None = None
     list(read_records(case / "results", said.append))
     declared = read_object_or_empty(case / "results" / "benchmarks.json")
-    read_history(case / "results", None, declared if all(isinstance(each, dict) for each in declared.values()) else {}, {}, {}, said.append)
+    read_history(
+        case / "results",
+        None,
+        declared if all(isinstance(each, dict) for each in declared.values()) else {},
+        {},
+        {},
+        said.append,
+    )
     for job in find_jobs(case / "jobs", said.append):
         tail(job.log, 5)
     try:
@@ -170,7 +190,9 @@ def _archives() -> Sequence[bytes]:
     return [whole, gzip.compress(whole, 1), bz2.compress(whole, 1), lzma.compress(whole, preset=0)]
 
 
-def _member(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "", **more: Any) -> tuple[tarfile.TarInfo, bytes]:
+def _member(
+    name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "", **more: Any
+) -> tuple[tarfile.TarInfo, bytes]:
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.size = kind, link, len(content)
     for key, value in more.items():
@@ -198,20 +220,36 @@ KINDS_OF_MEMBERS = (
 
 
 def _write_archive(random: Random) -> bytes:
-    members = [] if random.randrange(3) else [_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)]
+    members = (
+        [] if random.randrange(3) else [_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)]
+    )
     for _ in range(random.randint(0, 4)):
         name = random.choice(MEMBERS) if random.randrange(4) else text(random).replace("\0", "")[:300]
         kind = random.choice(KINDS_OF_MEMBERS)
-        link = random.choice(("/etc/passwd", "../../../escaped", "inside", "train/cat/1.jpg", ".", "")) if random.randrange(3) else text(random)[:90]
-        content = random.choice((b"", b"evil", b"x" * 600, b"30 path=../../escaped\n", b"14 size=99999999999\n", b"22 GNU.sparse.major=1\n"))
+        link = (
+            random.choice(("/etc/passwd", "../../../escaped", "inside", "train/cat/1.jpg", ".", ""))
+            if random.randrange(3)
+            else text(random)[:90]
+        )
+        content = random.choice(
+            (b"", b"evil", b"x" * 600, b"30 path=../../escaped\n", b"14 size=99999999999\n", b"22 GNU.sparse.major=1\n")
+        )
         member, content = _member(name, content, kind, link.replace("\0", ""))
         if not random.randrange(5):
             member.size = random.choice((0, 1, 10**6, 2**33 - 1, 2**40, 7))
         if not random.randrange(5):
-            key = random.choice(("path", "size", "linkpath", "uid", "mtime", "GNU.sparse.map", "GNU.sparse.name", "hdrcharset"))
-            member.pax_headers = {key: random.choice(("-1", "99999999999999999999", "../../escaped", "nan", "0,1,2", "x", "BINARY"))}
+            key = random.choice(
+                ("path", "size", "linkpath", "uid", "mtime", "GNU.sparse.map", "GNU.sparse.name", "hdrcharset")
+            )
+            member.pax_headers = {
+                key: random.choice(("-1", "99999999999999999999", "../../escaped", "nan", "0,1,2", "x", "BINARY"))
+            }
         if not random.randrange(6):
-            member.mode, member.uid, member.mtime = random.choice((0, 0o7777, 0o000)), random.choice((0, 2**21 - 1)), random.choice((0, -1, 2**33, 1e18))
+            member.mode, member.uid, member.mtime = (
+                random.choice((0, 0o7777, 0o000)),
+                random.choice((0, 2**21 - 1)),
+                random.choice((0, -1, 2**33, 1e18)),
+            )
         members.append((member, content))
     try:
         whole = _tar(members, random.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT)))
@@ -228,7 +266,15 @@ def _write_archive(random: Random) -> bytes:
         at = random.randrange(min(len(whole), 512))
         whole = whole[:at] + bytes([random.randrange(256)]) + whole[at + 1 :]
     pack = random.randrange(8)
-    packed = whole if pack < 4 else gzip.compress(whole, 1) if pack < 6 else bz2.compress(whole, 1) if pack == 6 else lzma.compress(whole, preset=0)
+    packed = (
+        whole
+        if pack < 4
+        else gzip.compress(whole, 1)
+        if pack < 6
+        else bz2.compress(whole, 1)
+        if pack == 6
+        else lzma.compress(whole, preset=0)
+    )
     return packed if random.randrange(4) else mutate_bytes(random, packed)
 
 
@@ -244,7 +290,11 @@ def _read_archive(data: bytes, folder: Path) -> str:
         assert not root.exists() or list(root.iterdir()) == [], "a refused archive left files"
         raise
     finally:
-        outside = [path for path in (folder / "root").rglob("*") if root not in path.parents and path not in (root, root.parent)]
+        outside = [
+            path
+            for path in (folder / "root").rglob("*")
+            if root not in path.parents and path not in (root, root.parent)
+        ]
         assert not outside, f"files outside: {outside}"
     assert [path.name for path in root.iterdir()] == ["cifar10-jpeg"]
     assert not any(path.is_symlink() or not (path.is_dir() or path.is_file()) for path in root.rglob("*"))
@@ -252,7 +302,10 @@ def _read_archive(data: bytes, folder: Path) -> str:
 
 
 def _orders() -> Sequence[bytes]:
-    return [_contents()[7].encode(), json.dumps({"phase": "running", "host": "h", "attempts": 1, "reason": "x"}).encode()]
+    return [
+        _contents()[7].encode(),
+        json.dumps({"phase": "running", "host": "h", "attempts": 1, "reason": "x"}).encode(),
+    ]
 
 
 def _read_order(data: bytes, folder: Path) -> str:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +19,9 @@ from fuzzing.mutating import mutate_bytes
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.model.node import Gpu, Node
 
-NODE = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.12", gpus=(Gpu("NVIDIA H200", 141e9),) * 2)
+NODE = Node(
+    os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.12", gpus=(Gpu("NVIDIA H200", 141e9),) * 2
+)
 #: A right declaration of each class, as Python spells its arguments.
 RIGHT: dict[str, dict[str, str]] = {
     "Metric": {"name": "'time'", "unit": "'s'", "direction": "'lower'", "description": "''", "possible": "None"},
@@ -134,7 +136,13 @@ STATEMENTS = (
 
 
 def _answer(random: Random, hook: str) -> str:
-    kinds = {"benchmarks": "Benchmark", "figures": "Figure", "data": "DataSource", "published": "PublishedFigure", "gpu_types": "GpuType"}
+    kinds = {
+        "benchmarks": "Benchmark",
+        "figures": "Figure",
+        "data": "DataSource",
+        "published": "PublishedFigure",
+        "gpu_types": "GpuType",
+    }
     if hook not in kinds or not random.randrange(3):
         return expression(random, 3)
     return f"[{', '.join(_declared(random, kinds[hook]) for _ in range(random.randint(1, 3)))}]"
@@ -180,7 +188,9 @@ def _read_plugin(data: bytes, folder: Path) -> str:
         assert problem.isprintable(), problem
         assert len(problem) < 20_000, len(problem)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(offers.facts)) == offers.facts
-    msgspec.msgpack.decode(msgspec.msgpack.encode([Declared.of(each, entry) for each in plugin.benchmarks]), type=list[Declared])
+    msgspec.msgpack.decode(
+        msgspec.msgpack.encode([Declared.of(each, entry) for each in plugin.benchmarks]), type=list[Declared]
+    )
     msgspec.msgpack.encode(Offers(gpu_types=offers.gpu_types, data=offers.data, problems=offers.problems))
     if plugin.error:
         raise plugin.error
@@ -221,7 +231,8 @@ def _write_measure(random: Random) -> bytes:
     """What `measure` does, a line each, and what it returns."""
     lines = [*(random.choice(ACTS) for _ in range(random.choice((0, 0, 1, 1, 2)))), random.choice(RETURNED)]
     filled = [
-        "".join(part if not number else _finite(random) + part for number, part in enumerate(line.split("VALUE"))) for line in lines
+        "".join(part if not number else _finite(random) + part for number, part in enumerate(line.split("VALUE")))
+        for line in lines
     ]
     return "\n".join(filled).encode("utf-8", "surrogatepass")
 
@@ -238,7 +249,9 @@ def _read_measure(data: bytes, folder: Path) -> str:
     def measure(bench: Any) -> Any:
         return [eval(line, {**_names(), "b": bench}) for line in lines][-1]
 
-    benchmark = Benchmark("toy", measure, [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))])
+    benchmark = Benchmark(
+        "toy", measure, [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))]
+    )
     context = Context(NODE, watch=False)
     sent: list[bytes] = []
     blank = point.unmeasured("toy", "1", {}, context)
@@ -260,24 +273,37 @@ def _nothing() -> Sequence[bytes]:
 
 
 def _toy() -> Sequence[bytes]:
-    return [HEAD.encode() + b"@hookimpl\ndef hpml_benchmarks(): return [Benchmark('toy', measure, [Metric('time', 's', 'lower')])]\n"]
+    return [
+        HEAD.encode()
+        + b"@hookimpl\ndef hpml_benchmarks(): return [Benchmark('toy', measure, [Metric('time', 's', 'lower')])]\n"
+    ]
 
 
 def _right() -> Sequence[bytes]:
-    return [f"{kind}({', '.join(f'{name}={value}' for name, value in given.items())})".encode() for kind, given in RIGHT.items()]
+    return [
+        f"{kind}({', '.join(f'{name}={value}' for name, value in given.items())})".encode()
+        for kind, given in RIGHT.items()
+    ]
 
 
-def _mutate_text(random: Random, data: bytes) -> bytes:
+def _mutate_text(random: Random, data: bytes, write: Callable[[Random], str] = expression) -> bytes:
     """One value instead of another."""
     text = data.decode("utf-8", "surrogatepass")
     old = [each for each in VALUES if len(each) > 2 and each in text]
     if not old or not random.randrange(8):
         return mutate_bytes(random, data)
-    return text.replace(random.choice(old), expression(random), 1).encode("utf-8", "surrogatepass")
+    return text.replace(random.choice(old), write(random), 1).encode("utf-8", "surrogatepass")
 
 
 KINDS = (
-    Kind("declaration", _right, _mutate_text, _read_declaration, (HpmlError, NoCase, Boom, UnicodeDecodeError), grammar=lambda r: _declared(r).encode("utf-8", "surrogatepass")),
+    Kind(
+        "declaration",
+        _right,
+        _mutate_text,
+        _read_declaration,
+        (HpmlError, NoCase, Boom, UnicodeDecodeError),
+        grammar=lambda r: _declared(r).encode("utf-8", "surrogatepass"),
+    ),
     Kind("plugin file", _toy, _mutate_text, _read_plugin, grammar=_write_plugin),
-    Kind("result of measure", _nothing, _mutate_text, _read_measure, (UnicodeDecodeError,), grammar=_write_measure),
+    Kind("result of measure", _nothing, functools.partial(_mutate_text, write=_finite), _read_measure, (UnicodeDecodeError,), grammar=_write_measure),
 )

@@ -239,6 +239,13 @@ KINDS = (
     Kind("record line", _records, mutate_json, _read_record, grammar=json_of(_records)),
     Kind("pages of a record", _records, mutate_json, _show_record, grammar=json_of(_records)),
     Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv, grammar=json_of(_results)),
-    Kind("benchmarks.json", _declarations, mutate_json, _read_declarations, prepare=_as_asv, grammar=json_of(_declarations)),
+    Kind(
+        "benchmarks.json",
+        _declarations,
+        mutate_json,
+        _read_declarations,
+        prepare=_as_asv,
+        grammar=json_of(_declarations),
+    ),
     Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv, grammar=json_of(_machines)),
 )

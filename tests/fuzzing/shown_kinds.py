@@ -151,7 +151,10 @@ def _pages(told: str, folder: Path) -> dict[str, _Elements]:
     facts = {"machine": "m", "version": 1, "gpu": told, "cpu": told, "os": told, told: told}
     (folder / "results" / "m" / "machine.json").write_text(json.dumps(facts))
     record = a_record(told)
-    made = [record, a_record(told, started=2.0, status="failed", reason=told, metrics={}, params={"how": f"{told}2", told: 1})]
+    made = [
+        record,
+        a_record(told, started=2.0, status="failed", reason=told, metrics={}, params={"how": f"{told}2", told: 1}),
+    ]
     records.write_bytes(b"".join(encode(each) + b"\n" for each in made))
     write_pages(folder, folder / "results", {}, project=told, commits={COMMIT: 0})
     found = {}
@@ -178,7 +181,17 @@ def _read_pages(data: bytes, folder: Path) -> str:
 
 
 #: Variables of the environment that a command reads.
-VARIABLES = ("HPML_IMPORT_LIMIT", "HPML_PROCESS_LIMIT", "HPML_PROFILE", "HPML_DATA", "HPML_MACHINE", "HPML_SHARD", "HPML_RESULTS", "COLUMNS", "LINES")
+VARIABLES = (
+    "HPML_IMPORT_LIMIT",
+    "HPML_PROCESS_LIMIT",
+    "HPML_PROFILE",
+    "HPML_DATA",
+    "HPML_MACHINE",
+    "HPML_SHARD",
+    "HPML_RESULTS",
+    "COLUMNS",
+    "LINES",
+)
 #: Not `doctor` and `publish`, which look at the machine and run asv: seconds each.
 COMMANDS = (
     "list", "run", "new", "check", "table", "plot", "compare", "export", "bundle", "data", "submit", "jobs", "merge", "retract", "schema",
@@ -212,7 +225,10 @@ def _options() -> dict[str, tuple[list[tuple[str, bool]], int]]:
         command = group.get_command(click.Context(group), name)
         assert command
         options = [
-            (option, not getattr(each, "is_flag", False)) for each in command.params if isinstance(each, click.Option) for option in each.opts
+            (option, not getattr(each, "is_flag", False))
+            for each in command.params
+            if isinstance(each, click.Option)
+            for option in each.opts
         ]
         found[name] = options, sum(isinstance(each, click.Argument) for each in command.params)
     return found
@@ -227,10 +243,14 @@ def _write_command(random: Random) -> bytes:
     if name == "data" and random.randrange(4):
         words.append(random.choice(("add", "show", _word(random))))
         arguments = 1
-    behind: list[list[str]] = [[_word(random)] for _ in range(arguments if random.randrange(5) else random.randrange(4))]
+    behind: list[list[str]] = [
+        [_word(random)] for _ in range(arguments if random.randrange(5) else random.randrange(4))
+    ]
     for option, takes in random.choices(options, k=random.randrange(4)) if options else ():
         value = _word(random)
-        behind.append([f"{option}={value}"] if takes and random.randrange(2) else [option, value] if takes else [option])
+        behind.append(
+            [f"{option}={value}"] if takes and random.randrange(2) else [option, value] if takes else [option]
+        )
     if not random.randrange(20):
         behind.append([random.choice(("--help", "-h", "--", "--no-such", "-", "--=", "-\x1b"))])
     random.shuffle(behind)
@@ -239,7 +259,10 @@ def _write_command(random: Random) -> bytes:
 
 
 def _commands() -> Sequence[bytes]:
-    return [json.dumps({"words": ["compare", "m", COMMIT], "set": {}}).encode(), b'{"words": ["jobs", "--json"], "set": {}}']
+    return [
+        json.dumps({"words": ["compare", "m", COMMIT], "set": {}}).encode(),
+        b'{"words": ["jobs", "--json"], "set": {}}',
+    ]
 
 
 def _make_place(folder: Path) -> Path:
@@ -259,7 +282,6 @@ def _make_place(folder: Path) -> Path:
     (place / "cluster.yaml").write_text("version: 1\ntargets: [{name: t, executor: slurm, hours: 1}]\n")
     (place / "node.json").write_text('{"hpml_node": 1}')
     (place / "cifar10-jpeg.tar").write_bytes(b"\x1f\x8b\0\0")
-
 
     (place / "zero").symlink_to("/dev/null")
     return place
