@@ -1,6 +1,7 @@
 """Fuzzing that lasts: python tests/fuzzing [--seconds S] [--cases N] [--seed N] [KIND …]; `make fuzz SECONDS=600`.
 
-All kinds in turn, each for its share of the time or until it has that many cases. Exit status 1 where a fault was found.
+All kinds in turn, each for its share of the time or until it has that many cases. Exit status 1 where a fault was
+found.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ VARIABLE = "HPML_FUZZ_CASES"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of input. seeds: whole inputs, made by code.  mutate: changes one.  grammar: writes an input from nothing.
+    """One kind of input. seeds: whole inputs, made by code.  mutate: changes one.  grammar: writes an input.
 
     read: takes the input's bytes and a folder of its own, as the project would; what it returns is counted.  refusals:
     the documented errors.  prepare: what must be there before memory is limited.  may: audit events that are no fault.
@@ -253,7 +253,7 @@ class _Guard:
         if path == os.devnull or os.sep not in path:
             return True
         if event in self.NAMED:  # a link in this place is itself renamed or removed
-            path = os.path.dirname(path)
+            path = str(Path(path).parent)
         return (os.path.realpath(path) + os.sep).startswith(self.inside)
 
     def _refuse(self, what: str) -> None:
@@ -275,6 +275,7 @@ def random_cases(kind: Kind, seed: int, count: float, seconds: float = math.inf)
 def fuzz(kind: Kind, run: Callable[[Trial], None], folder: Path, timeout: float) -> Counts:
     """Run cases in a fork of this process. Raises AssertionError when that dies or takes longer."""
     sent: list[bytes] = []
+    kind.seeds()  # most are kept: the next kind need not read results/ again
 
     def here(send: Send) -> None:
         trial = Trial(kind, folder)

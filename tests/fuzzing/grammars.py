@@ -15,16 +15,21 @@ Grammar = Callable[[Random], bytes]
 
 #: What steers a terminal, forges a line, leaves a folder, starts a program, opens a tag, or is no character.
 PIECES = (
-    *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\r", "\n", "\x08", "\x7f", "\0", "\t", "\x0b", "\x0c", "\x85", "\u2028"),
-    *("\u2029", "\u202e", "\u2066", "\u200b", "\ufeff", "\ufffe", "\uffff", "\ud800", "\udcff", "\U000e0001", "e\u0301"),
-    *("hpml: forged", "\nhpml: forged", "../", "../../x", "/", "\\", "~", "-", "--", "=1+1", "@SUM(1)", "$(id)", "`id`"),
+    *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\r", "\n", "\x08", "\x7f", "\0", "\t", "\x0b", "\x0c", "\x85",
+    "\u2028"),
+    *("\u2029", "\u202e", "\u2066", "\u200b", "\ufeff", "\ufffe", "\uffff", "\ud800", "\udcff", "\U000e0001",
+    "e\u0301"),
+    *("hpml: forged", "\nhpml: forged", "../", "../../x", "/", "\\", "~", "-", "--", "=1+1", "@SUM(1)", "$(id)",
+    "`id`"),
     *("${HOME}", "%s", "{}", "{0.__class__}", "%n", ";", "&", "|", ">", "<", '"', "'", "<script>alert(1)</script>"),
     *("</script>", "</title>", "<!--", "--!>", "]]>", "<![CDATA[", "<meta http-equiv=refresh content=0;url=//evil>"),
     *('" onmouseover=alert(1) x="', "javascript:alert(1)", "data:text/html,x", "//evil", "&lt;", "&#0;", "&bomb;"),
-    *("{{7*7}}", "{%x%}", "é", "漢", "🚀", "ß", "İ", "name", "time", "x", "1", " ", "nan", "inf", "1e999", "null", "#SBATCH"),
+    *("{{7*7}}", "{%x%}", "é", "漢", "🚀", "ß", "İ", "name", "time", "x", "1", " ", "nan", "inf", "1e999", "null",
+    "#SBATCH"),
 )  # fmt: skip
 NUMBERS = (
-    *("nan", "inf", "-inf", "NaN", "Infinity", "1e300", "1e999", "-1", "0", "-0", "0.0", "1", "2", "0x10", "1_000", "١"),
+    *("nan", "inf", "-inf", "NaN", "Infinity", "1e300", "1e999", "-1", "0", "-0", "0.0", "1", "2", "0x10", "1_000",
+    "١"),
     *("9" * 400, "9" * 5000, "1" + "0" * 400, "0x" + "f" * 5000, "1e-400", "", " ", "1 ", "+1", "1,5", "1.5.2", "true"),
     *(str(2**31), str(2**63), str(2**64), "1e9", "1000000001", "0.5", "3", "10", "１", "1e", "0b1", "None"),
 )  # fmt: skip
@@ -42,7 +47,7 @@ def text_bytes(random: Random) -> bytes:
 
 
 def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
-    """JSON of the shape of given documents: hostile values, keys twice, nesting, spellings that json.dumps never has."""
+    """JSON of the shape of given documents: hostile values, keys twice, nesting, spellings that json.dumps lacks."""
 
     def write(random: Random) -> bytes:
         return (_around(random, _json(random, random.choice(_parsed(trees, json.loads))))).encode(
@@ -173,8 +178,10 @@ class _Block:
             ("", "", "!!str ", "!!int ", "!!float ", "!!set ", "!!binary ", "!!timestamp ", "!x ", "!!null ")
         )
         plain = random.choice((
-            "0x" + "f" * 5000, "0777", "12:30:45", "1:" + "59:" * 300 + "0", "2026-01-01", "yes", "~", "=", "|\n  a\n  b", ">",
-            "[*a0, *a0]", "&a0 [*a0]", "? x", "'" + text(random).replace("'", "''") + "'", text(random), "- -", "{", "!!python/name:os",
+            "0x" + "f" * 5000, "0777", "12:30:45", "1:" + "59:" * 300 + "0", "2026-01-01", "yes", "~", "=",
+            "|\n  a\n  b", ">",
+            "[*a0, *a0]", "&a0 [*a0]", "? x", "'" + text(random).replace("'", "''") + "'", text(random), "- -", "{",
+            "!!python/name:os",
         ))  # fmt: skip
         return tag + (plain if random.randrange(2) else _hostile_scalar(random))
 
@@ -197,8 +204,10 @@ def _fails(self: Any, *_: Any) -> Any:
 
 
 METHODS = (
-    "__eq__", "__hash__", "__repr__", "__str__", "__len__", "__iter__", "__getitem__", "__contains__", "__float__", "__int__",
-    "__index__", "__bool__", "__lt__", "__call__", "__getattribute__", "__format__", "__add__", "__truediv__", "keys", "items",
+    "__eq__", "__hash__", "__repr__", "__str__", "__len__", "__iter__", "__getitem__", "__contains__", "__float__",
+    "__int__",
+    "__index__", "__bool__", "__lt__", "__call__", "__getattribute__", "__format__", "__add__", "__truediv__", "keys",
+    "items",
 )  # fmt: skip
 
 
@@ -217,17 +226,28 @@ BASES = {
     "tuple": "(1.0,)",
 }
 VALUES = (
-    *("None", "True", "False", "0", "1", "-1", "2", "3.5", "-0.0", "1e308", "1e-320", "math.nan", "math.inf", "-math.inf", "1j"),
-    *("2**63", "2**64", "-2**63", "10**400", "10**5000", "''", "'time'", "'n'", "'s'", "'a b'", "'x' * 101", "'x' * 10**5"),
-    *("b''", "b'time'", "bytearray(b'1')", "[]", "{}", "()", "set()", "frozenset({'fp8'})", "[None]", "[[]]", "(1, 2)", "(2, 1)"),
-    *("range(3)", "range(10**12)", "iter([1])", "itertools.count()", "itertools.repeat(1)", "object()", "object", "len", "print"),
-    *("lambda: None", "lambda *a, **k: None", "lambda a, b: ''", "lambda a, b: 1 / 0", "measure", "needs", "math", "numpy"),
-    *("numpy.float64(1)", "numpy.float64('nan')", "numpy.int64(1)", "numpy.bool_(True)", "numpy.str_('a')", "numpy.arange(3)"),
-    *("numpy.array(1.0)", "numpy.array([1.0, 2.0])", "numpy.array([])", "decimal.Decimal('1.5')", "decimal.Decimal('sNaN')"),
-    *("fractions.Fraction(1, 3)", "datetime.date(2026, 1, 1)", "Size.SMALL", "Ellipsis", "NotImplemented", "type", "{1: 2}"),
-    *("'\\ud800'", "'\\x1b[2J'", "'a\\nhpml: forged'", "'time\\n'", "'\\0'", "loop", "types.MappingProxyType({'n': [1]})"),
-    *("[1.0] * 10**4", "{'n': [1, 2]}", "{'n': list(range(400)), 'm': list(range(400))}", "{'n': ['a', 1, 1.5]}", "{3: 1}"),
-    *("{'n': [True, 1]}", "{'n': [0.0, -0.0]}", "{'n': [1, 1.0]}", "{'n': [loop]}", "('torch',)", "('../x',)", "('',)", "('a', 3)"),
+    *("None", "True", "False", "0", "1", "-1", "2", "3.5", "-0.0", "1e308", "1e-320", "math.nan", "math.inf",
+    "-math.inf", "1j"),
+    *("2**63", "2**64", "-2**63", "10**400", "10**5000", "''", "'time'", "'n'", "'s'", "'a b'", "'x' * 101",
+    "'x' * 10**5"),
+    *("b''", "b'time'", "bytearray(b'1')", "[]", "{}", "()", "set()", "frozenset({'fp8'})", "[None]", "[[]]",
+    "(1, 2)", "(2, 1)"),
+    *("range(3)", "range(10**12)", "iter([1])", "itertools.count()", "itertools.repeat(1)", "object()", "object",
+    "len", "print"),
+    *("lambda: None", "lambda *a, **k: None", "lambda a, b: ''", "lambda a, b: 1 / 0", "measure", "needs", "math",
+    "numpy"),
+    *("numpy.float64(1)", "numpy.float64('nan')", "numpy.int64(1)", "numpy.bool_(True)", "numpy.str_('a')",
+    "numpy.arange(3)"),
+    *("numpy.array(1.0)", "numpy.array([1.0, 2.0])", "numpy.array([])", "decimal.Decimal('1.5')",
+    "decimal.Decimal('sNaN')"),
+    *("fractions.Fraction(1, 3)", "datetime.date(2026, 1, 1)", "Size.SMALL", "Ellipsis", "NotImplemented", "type",
+    "{1: 2}"),
+    *("'\\ud800'", "'\\x1b[2J'", "'a\\nhpml: forged'", "'time\\n'", "'\\0'", "loop",
+    "types.MappingProxyType({'n': [1]})"),
+    *("[1.0] * 10**4", "{'n': [1, 2]}", "{'n': list(range(400)), 'm': list(range(400))}", "{'n': ['a', 1, 1.5]}",
+    "{3: 1}"),
+    *("{'n': [True, 1]}", "{'n': [0.0, -0.0]}", "{'n': [1, 1.0]}", "{'n': [loop]}", "('torch',)", "('../x',)",
+    "('',)", "('a', 3)"),
 )  # fmt: skip
 
 
@@ -279,7 +299,8 @@ def names() -> dict[str, Any]:
 
     return {
         **{each.__name__: each for each in (
-            Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, Samples, Table, Size, datetime, decimal,
+            Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, Samples, Table, Size, datetime,
+            decimal,
             fractions, itertools, math, numpy, types, measure, needs, odd,
         )},
         "loop": loop,

@@ -144,7 +144,7 @@ def any_value(random: Random) -> Any:
     kind = random.randrange(4)
     if kind == 0:
         return _raw(random.randrange(len(RAW)))
-    return random.choice(TEXTS) if kind == 1 else random.choice(PLAIN)
+    return random.choice(TEXTS) if kind == 1 else _copy(random.choice(PLAIN))
 
 
 def mutate_tree(random: Random, tree: Any) -> Any:

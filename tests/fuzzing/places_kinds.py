@@ -37,14 +37,18 @@ NAMES = (
     "order.json",
 )
 PLACES = (
-    "results/m/records/cccccccc.jsonl", "results/m/records/dddddddd.jsonl", "results/m/records", "results/m", "results/n",
+    "results/m/records/cccccccc.jsonl", "results/m/records/dddddddd.jsonl", "results/m/records", "results/m",
+    "results/n",
     "results/m/machine.json", "results/m/cccccccc-env.json", "results/m/dddddddd-env.json", "results/benchmarks.json",
-    "results/m/.lock", "into/m/records/cccccccc.jsonl", "into/m/records", "into/m/cccccccc-env.json", "into/m/machine.json",
-    "into/benchmarks.json", "into/m", "into/n", "jobs/1", "jobs/1/order.json", "jobs/1/state.json", "jobs/1/7_0_log.out",
+    "results/m/.lock", "into/m/records/cccccccc.jsonl", "into/m/records", "into/m/cccccccc-env.json",
+    "into/m/machine.json",
+    "into/benchmarks.json", "into/m", "into/n", "jobs/1", "jobs/1/order.json", "jobs/1/state.json",
+    "jobs/1/7_0_log.out",
     "results/n/machine.json", "results/n/records/cccccccc.jsonl", "into/n/machine.json", "results/m/results.json",
 )  # fmt: skip
 TARGETS = (
-    "/dev/zero", "/dev/null", "/dev/full", "/proc/self/mem", "/etc/passwd", "../secret/kept.json", "../../secret/kept.json", "../../../secret",
+    "/dev/zero", "/dev/null", "/dev/full", "/proc/self/mem", "/etc/passwd", "../secret/kept.json",
+    "../../secret/kept.json", "../../../secret",
     ".", "..", "loop", "nothing", "/", "m", "../into", "../../results", "records", "../m",
 )  # fmt: skip
 #: link, FIFO, socket, folder, sparse file, file, nothing readable, a link's ring.
@@ -62,9 +66,12 @@ def _contents() -> list[str]:
     }  # fmt: skip
     order = {"target": "t", "machine": "m", "executor": "local", "host": "h", "id": "7"}
     return [
-        f"{record}\n", f"{record}\n{record}\n", f"{record}\n{{", '{"machine": "m", "version": 1}', '{"machine": "n", "version": 1}', "",
-        json.dumps(result), json.dumps(order), json.dumps({**order, "id": "-1", "target": "\x1b[2J"}), "{}", "[" * 5000, "\0", "\udcff",
-        json.dumps({"phase": "running", "host": "h", "attempts": 1}), "[ 50.00%] \x1b[2J\n", '{"foreign": {"type": "time", "params": []}, "version": 2}',
+        f"{record}\n", f"{record}\n{record}\n", f"{record}\n{{", '{"machine": "m", "version": 1}',
+        '{"machine": "n", "version": 1}', "",
+        json.dumps(result), json.dumps(order), json.dumps({**order, "id": "-1", "target": "\x1b[2J"}), "{}",
+        "[" * 5000, "\0", "\udcff",
+        json.dumps({"phase": "running", "host": "h", "attempts": 1}), "[ 50.00%] \x1b[2J\n",
+        '{"foreign": {"type": "time", "params": []}, "version": 2}',
     ]  # fmt: skip
 
 
@@ -74,7 +81,8 @@ def _tree(random: Random) -> bytes:
         place = random.choice(PLACES)
         if not random.randrange(4):
             name = text(random, 2).replace("/", "").replace("\0", "")[:80] or "x"
-            place = f"{place.rpartition('/')[0]}/{random.choice((name, f'{name}.jsonl', f'{name}.json', random.choice(NAMES)))}"
+            name = random.choice((name, f"{name}.jsonl", f"{name}.json", random.choice(NAMES)))
+            place = f"{place.rpartition('/')[0]}/{name}"
         way = random.choice(WAYS)
         made.append([place, way, random.choice(TARGETS) if way in ("link", "hard") else random.choice(_contents())])
     return json.dumps(made).encode()
@@ -210,11 +218,14 @@ def _tar(members: list[tuple[tarfile.TarInfo, bytes]], form: int = tarfile.PAX_F
 
 
 MEMBERS = (
-    "train/cat/1.jpg", "test/cat/1.jpg", "../../escaped", "/escaped", "train/../../escaped", "train", "./train/x", "train//x", "train/\x1b[2J",
-    "train/a\nhpml: forged", "train/\udcff", "train/" + "n" * 300, "d/" * 200 + "x", "", ".", "..", "train/cat", "C:\\x", "~/x", "train/é", "cifar10-jpeg/train/cat/1.jpg",
+    "train/cat/1.jpg", "test/cat/1.jpg", "../../escaped", "/escaped", "train/../../escaped", "train", "./train/x",
+    "train//x", "train/\x1b[2J",
+    "train/a\nhpml: forged", "train/\udcff", "train/" + "n" * 300, "d/" * 200 + "x", "", ".", "..", "train/cat",
+    "C:\\x", "~/x", "train/é", "cifar10-jpeg/train/cat/1.jpg",
 )  # fmt: skip
 KINDS_OF_MEMBERS = (
-    *(tarfile.REGTYPE,) * 6, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE,
+    *(tarfile.REGTYPE,) * 6, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
+    tarfile.FIFOTYPE,
     tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.CONTTYPE, b"?", b"\0",
 )  # fmt: skip
 

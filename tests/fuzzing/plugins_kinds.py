@@ -26,14 +26,17 @@ NODE = Node(
 RIGHT: dict[str, dict[str, str]] = {
     "Metric": {"name": "'time'", "unit": "'s'", "direction": "'lower'", "description": "''", "possible": "None"},
     "Requires": {
-        "gpus": "0", "gpu_memory": "0", "data": "()", "modules": "()", "tools": "()", "cpu_fallback": "False", "also": "()",
+        "gpus": "0", "gpu_memory": "0", "data": "()", "modules": "()", "tools": "()", "cpu_fallback": "False",
+        "also": "()",
     },
     "Benchmark": {
         "name": "'toy'", "measure": "measure", "metrics": "[Metric('time', 's', 'lower')]", "grid": "{'n': [1, 2]}",
-        "requires": "Requires()", "version": "'1'", "timeout": "60.0", "description": "''", "rounds": "3", "terms": "{'n': 'size'}",
+        "requires": "Requires()", "version": "'1'", "timeout": "60.0", "description": "''", "rounds": "3",
+        "terms": "{'n': 'size'}",
     },
     "Figure": {
-        "name": "'drawn'", "title": "'Drawn'", "benchmarks": "('toy',)", "table": "lambda records: None", "chart": "None",
+        "name": "'drawn'", "title": "'Drawn'", "benchmarks": "('toy',)", "table": "lambda records: None",
+        "chart": "None",
         "caption": "''", "draw": "None",
     },
     "DataSource": {
@@ -46,18 +49,24 @@ RIGHT: dict[str, dict[str, str]] = {
         "bandwidth": "1e9", "power": "5.0", "unconfirmed": "frozenset()", "note": "''", "source": "'ACME'",
     },
     "PublishedFigure": {
-        "about": "'toy'", "what": "'its time'", "subject": "{'size': 10}", "quantity": "'time'", "value": "1.0", "unit": "'s'",
+        "about": "'toy'", "what": "'its time'", "subject": "{'size': 10}", "quantity": "'time'", "value": "1.0",
+        "unit": "'s'",
         "document": "'acme'", "source": "'a paper'",
     },
 }  # fmt: skip
 #: What stands in the place of an argument most often: near to right.
 NEAR = (
-    *("'gpus'", "'n'", "[1, 1]", "[Metric('time', 's', 'lower')] * 2", "[Metric('a', 's', None), Metric('b', 'B/s', 'higher')]"),
-    *("Requires(gpus='n')", "Requires(gpus=2)", "Requires(gpu_memory='n')", "Requires(data='n')", "Requires(modules=('os',))"),
-    *("Requires(also=(needs,))", "Requires(also=(lambda node, point: 1 / 0,))", "Requires(also=(lambda node, point: node,))"),
+    *("'gpus'", "'n'", "[1, 1]", "[Metric('time', 's', 'lower')] * 2",
+    "[Metric('a', 's', None), Metric('b', 'B/s', 'higher')]"),
+    *("Requires(gpus='n')", "Requires(gpus=2)", "Requires(gpu_memory='n')", "Requires(data='n')",
+    "Requires(modules=('os',))"),
+    *("Requires(also=(needs,))", "Requires(also=(lambda node, point: 1 / 0,))",
+    "Requires(also=(lambda node, point: node,))"),
     *("Requires(also=(lambda node, point: '\\x1b[2J\\nhpml: forged',))", "Requires(tools=('no-such-tool', '\\n'))"),
-    *("{'n': ['\\x1b[2J', '\\nhpml: forged']}", "{'n': [0.1, 1e308, -1]}", "{'n': range(10)}", "{}", "'B/s'", "'degC'", "'1'"),
-    *("None", "'higher'", "(0, 1)", "(None, 5)", "(-1, None)", "'x'", "'A description'", "1e8", "5", "1000", "('toy', 'n')"),
+    *("{'n': ['\\x1b[2J', '\\nhpml: forged']}", "{'n': [0.1, 1e308, -1]}", "{'n': range(10)}", "{}", "'B/s'",
+    "'degC'", "'1'"),
+    *("None", "'higher'", "(0, 1)", "(None, 5)", "(-1, None)", "'x'", "'A description'", "1e8", "5", "1000",
+    "('toy', 'n')"),
 )  # fmt: skip
 
 
@@ -126,12 +135,18 @@ HEAD = (
     "globals().update(NAMES())\n"
 )
 STATEMENTS = (
-    *("1 / 0", "raise BaseException('base')", "raise SystemExit('\\x1b[2J')", "raise SystemExit", "raise MemoryError", "def ("),
-    *("raise RecursionError", "import no_such_module", "raise Boom('\\nhpml: forged')", "raise ExceptionGroup('g', [ValueError(1)])"),
-    *("x = " + "(" * 300, "x = " + "-" * 3000 + "1", "x = 0x" + "f" * 5000, "raise StopIteration", "raise GeneratorExit"),
-    *("'\\N{no such}'", "# coding: no-such", "import sys; sys.path.clear()", "import os; os.environ['COLUMNS'] = '\\n'"),
-    *("raise Exception('\\ud800')", "raise Exception(10**5000)", "__getattr__ = 3", "hookimpl = None", "def __getattr__(n): return 1 / 0"),
-    *("class E(Exception):\n  def __str__(self): raise ValueError\nraise E", "import sys; sys.stdout = None", "return 3", "yield 1"),
+    *("1 / 0", "raise BaseException('base')", "raise SystemExit('\\x1b[2J')", "raise SystemExit", "raise MemoryError",
+    "def ("),
+    *("raise RecursionError", "import no_such_module", "raise Boom('\\nhpml: forged')",
+    "raise ExceptionGroup('g', [ValueError(1)])"),
+    *("x = " + "(" * 300, "x = " + "-" * 3000 + "1", "x = 0x" + "f" * 5000, "raise StopIteration",
+    "raise GeneratorExit"),
+    *("'\\N{no such}'", "# coding: no-such", "import sys; sys.path.clear()",
+    "import os; os.environ['COLUMNS'] = '\\n'"),
+    *("raise Exception('\\ud800')", "raise Exception(10**5000)", "__getattr__ = 3", "hookimpl = None",
+    "def __getattr__(n): return 1 / 0"),
+    *("class E(Exception):\n  def __str__(self): raise ValueError\nraise E", "import sys; sys.stdout = None",
+    "return 3", "yield 1"),
 )  # fmt: skip
 
 
@@ -204,18 +219,27 @@ def _registry(read: Any, path: Path) -> Any:
 
 #: What `measure` may do with its Bench; VALUE is replaced.
 ACTS = (
-    *("b.warn(VALUE)", "b.check(VALUE, VALUE)", "b.check(True, VALUE)", "b.skip(VALUE)", "b.progress(VALUE, VALUE)", "b.progress('x', VALUE)"),
-    *("b.series('s', VALUE)", "b.series('s', {'a': VALUE})", "b.series(VALUE, {'a': [1, 2]}, VALUE)", "b.series('s', {'a': [VALUE, 1.0]})"),
-    *("b.series('s', {'loss': [1.0, VALUE]}, {'loss': VALUE})", "b.work(flop=VALUE)", "b.work(bytes=VALUE, of=VALUE)", "b.work(flop=1e9, dtype=VALUE)"),
-    *("b.data(VALUE)", "b.import_module(VALUE)", "b.time(None)", "b.collected.warnings.append(VALUE)", "b.collected.checks.append(VALUE)"),
-    *("b.collected.data.update({'d': VALUE})", "b.collected.series.update(s=VALUE)", "setattr(b.collected, 'warnings', VALUE)", "b.no_such(VALUE)"),
-    *("setattr(b, 'collected', VALUE)", "b.params.update(n=VALUE)", "Samples(VALUE, VALUE)", "Samples.of(VALUE, VALUE)", "Samples((1.0,), {'s': 1}) + VALUE"),
-    *("VALUE / Samples((1.0, 2.0), {'s': 1})", "Samples.of([1.0], 's').note(how=VALUE)", "Samples.of([VALUE, 1.0], 's')", "b.remaining", "b.peaks"),
+    *("b.warn(VALUE)", "b.check(VALUE, VALUE)", "b.check(True, VALUE)", "b.skip(VALUE)", "b.progress(VALUE, VALUE)",
+    "b.progress('x', VALUE)"),
+    *("b.series('s', VALUE)", "b.series('s', {'a': VALUE})", "b.series(VALUE, {'a': [1, 2]}, VALUE)",
+    "b.series('s', {'a': [VALUE, 1.0]})"),
+    *("b.series('s', {'loss': [1.0, VALUE]}, {'loss': VALUE})", "b.work(flop=VALUE)", "b.work(bytes=VALUE, of=VALUE)",
+    "b.work(flop=1e9, dtype=VALUE)"),
+    *("b.data(VALUE)", "b.import_module(VALUE)", "b.time(None)", "b.collected.warnings.append(VALUE)",
+    "b.collected.checks.append(VALUE)"),
+    *("b.collected.data.update({'d': VALUE})", "b.collected.series.update(s=VALUE)",
+    "setattr(b.collected, 'warnings', VALUE)", "b.no_such(VALUE)"),
+    *("setattr(b, 'collected', VALUE)", "b.params.update(n=VALUE)", "Samples(VALUE, VALUE)",
+    "Samples.of(VALUE, VALUE)", "Samples((1.0,), {'s': 1}) + VALUE"),
+    *("VALUE / Samples((1.0, 2.0), {'s': 1})", "Samples.of([1.0], 's').note(how=VALUE)",
+    "Samples.of([VALUE, 1.0], 's')", "b.remaining", "b.peaks"),
 )  # fmt: skip
 RETURNED = (
-    "VALUE", "{'time': VALUE}", "{'time': VALUE, 'ratio': VALUE}", "{'time': 1.0, 'ratio': 0.5}", "{'time': 1.0, 'ratio': VALUE}",
+    "VALUE", "{'time': VALUE}", "{'time': VALUE, 'ratio': VALUE}", "{'time': 1.0, 'ratio': 0.5}",
+    "{'time': 1.0, 'ratio': VALUE}",
     "{'time': Samples(VALUE, {'s': 1}), 'ratio': 0.5}", "{'time': Samples.of([1.0, VALUE], 's'), 'ratio': 1}",
-    "{'time': Samples((1.0, 2.0), {'s': 1}, boost=VALUE), 'ratio': None}", "{'time': Samples.of([1.0], 's', how=VALUE), 'ratio': 0.5}",
+    "{'time': Samples((1.0, 2.0), {'s': 1}, boost=VALUE), 'ratio': None}",
+    "{'time': Samples.of([1.0], 's', how=VALUE), 'ratio': 0.5}",
     "{'time': Samples.of([1.0], VALUE), 'ratio': 0.5}", "{'time': 1.0, 'ratio': 0.5, VALUE: 1.0}",
 )  # fmt: skip
 
@@ -305,5 +329,12 @@ KINDS = (
         grammar=lambda r: _declared(r).encode("utf-8", "surrogatepass"),
     ),
     Kind("plugin file", _toy, _mutate_text, _read_plugin, grammar=_write_plugin),
-    Kind("result of measure", _nothing, functools.partial(_mutate_text, write=_finite), _read_measure, (UnicodeDecodeError,), grammar=_write_measure),
+    Kind(
+        "result of measure",
+        _nothing,
+        functools.partial(_mutate_text, write=_finite),
+        _read_measure,
+        (UnicodeDecodeError,),
+        grammar=_write_measure,
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import json
 import os
 import shutil
@@ -48,21 +49,23 @@ def a_record(told: str, **more: Any) -> Any:
     names = dict.fromkeys(("plugin", "version", "output", "run"), told)
     metric = MetricSamples("s", "lower", [1.0, 2.0], {"timer": told, told: told})
     about: dict[str, Any] = {
-        "benchmark": told, **names, "params": {"how": told, told: 1}, "status": "ok", "metrics": {"time": metric, told: metric},
+        "benchmark": told, **names, "params": {"how": told, told: 1}, "status": "ok", "metrics": {"time": metric,
+        told: metric},
         "checks": [told], "warnings": [told], "machine": "m", "commit": COMMIT, "started": 1.0, "duration": 1.0,
         "node": {"gpu_problem": told, "os": told, "cpu": told, "python": told, "gpus": [{"name": told, "memory": 1.0}]},
-        "packages": {told: told, "torch": told}, "source": {told: told, "distribution": told, "path": told}, "data": {told: {told: told}},
+        "packages": {told: told, "torch": told}, "source": {told: told, "distribution": told, "path": told},
+        "data": {told: {told: told}},
         "environment": "env",
     }  # fmt: skip
     return Record(**(about | more))
 
 
 def _read_text(data: bytes, folder: Path) -> str:
+    from hpml_plugins.cli import print_json, show_findings
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.formatting import format_point
     from hpml_plugins.model.work import Roof
-    from hpml_plugins.cli import print_json, show_findings
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
     from hpml_plugins.terminal import one_line, printable, printable_json, say, warn
 
@@ -194,11 +197,14 @@ VARIABLES = (
 )
 #: Not `doctor` and `publish`, which look at the machine and run asv: seconds each.
 COMMANDS = (
-    "list", "run", "new", "check", "table", "plot", "compare", "export", "bundle", "data", "submit", "jobs", "merge", "retract", "schema",
+    "list", "run", "new", "check", "table", "plot", "compare", "export", "bundle", "data", "submit", "jobs", "merge",
+    "retract", "schema",
 )  # fmt: skip
 PLACES = (
-    "registry.yaml", "empty.yaml", "bad.yaml", "results", "other", "cluster.yaml", "node.json", "zero", "nothing", "sub/x",
-    ".", "", "results/m/records/cccccccc.jsonl", "m", "time", "toy", COMMIT, "cifar10-jpeg.tar", "mnist-copy", "x" * 300, "registry.yaml/x",
+    "registry.yaml", "empty.yaml", "bad.yaml", "results", "other", "cluster.yaml", "node.json", "zero", "nothing",
+    "sub/x",
+    ".", "", "results/m/records/cccccccc.jsonl", "m", "time", "toy", COMMIT, "cifar10-jpeg.tar", "mnist-copy",
+    "x" * 300, "registry.yaml/x",
 )  # fmt: skip
 
 
@@ -255,7 +261,7 @@ def _write_command(random: Random) -> bytes:
         behind.append([random.choice(("--help", "-h", "--", "--no-such", "-", "--=", "-\x1b"))])
     random.shuffle(behind)
     set_ = {random.choice(VARIABLES): _word(random) for _ in range(random.choice((0, 0, 1, 2)))}
-    return json.dumps({"words": words + sum(behind, []), "set": set_}).encode()
+    return json.dumps({"words": [*words, *itertools.chain(*behind)], "set": set_}).encode()
 
 
 def _commands() -> Sequence[bytes]:
