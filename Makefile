@@ -10,11 +10,12 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # hashes: `make bench HASHES=--no-verify-hashes`.
 HASHES := --require-hashes
 
-.PHONY: help bench test test-all lint tools pins licences audit sbom clean
+.PHONY: help bench test test-all fuzz lint tools pins licences audit sbom clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
+	@echo "make fuzz      hostile inputs of every kind for SECONDS=60 in all; SEED=N repeats a run"
 	@echo "make pins      the newest versions of all packages, with their hashes, into constraints.txt"
 	@echo "make licences  the licence of each pinned package"
 	@echo "make audit     known vulnerabilities of the pinned packages"
@@ -52,6 +53,10 @@ test: lint tools
 
 test-all: lint tools
 	$(BIN)/python -m pytest
+
+SECONDS := 60
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzzing --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Programs that tests need and Python packages do not provide, as system-wide Debian packages. INSTALL: ask, yes or no.
 tools: $(STAMP)

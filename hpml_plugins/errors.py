@@ -20,6 +20,8 @@ from hpml_plugins.terminal import one_line, printable
 LONGEST = 1e9
 #: Names that a message lists.
 MOST_NAMES = 12
+#: Characters of the longest error: a name or a value that it quotes may be of any length.
+LONGEST_ERROR = 5000
 _HERE, _LIBRARY = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
@@ -30,7 +32,7 @@ class HpmlError(Exception):
     """
 
     def __init__(self, what: str, where: str = "") -> None:
-        self.what = one_line(what)
+        self.what = one_line(what if len(what) <= LONGEST_ERROR else f"{what[:LONGEST_ERROR]} …")
         self.where = printable(where)
         super().__init__(f"{self.where}: {self.what}" if where else self.what)
 

@@ -48,7 +48,7 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
     def __post_init__(self) -> None:
-        check_fields(self, f"GPU type {self.name!r}")
+        check_fields(self, "GPU type", self.name)
         for pattern in self.patterns:
             try:
                 re.compile(pattern)

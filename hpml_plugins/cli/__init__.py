@@ -135,6 +135,8 @@ def _explain(error: Exception) -> str:
         return str(found)
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return str(HpmlError(error.strerror or describe(error), os.fsdecode(error.filename)))
+    if isinstance(error, UnicodeEncodeError):
+        return str(HpmlError(f"{error.object[error.start : error.end]!r} is not UTF-8; rename what is called so"))
     return f"{describe(error)}; this is a fault of hpml-plugins, and hpml --debug shows where it is"
 
 

@@ -54,7 +54,9 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
             answers = plugin.offered(hook, kind)
             for each in answers:
                 check(each)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             fault, where = explain(error)
             problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {fault}", where or plugin.where)))
             return []
@@ -117,7 +119,9 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
     """Name → data set, of those that a plugin brings; none where asking raises."""
     try:
         return {source.name: source for source in plugin.offered("hpml_data", LoadableData)}
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return {}  # named when the plugins were asked
 
 

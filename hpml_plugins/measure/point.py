@@ -143,16 +143,16 @@ def _measure_here(
         reason = describe_failure(error)
     clock = cpu_clock()  # before the CPU rests
     end_compilers()
-    measured = replace(
-        record,
-        conditions=record.conditions | ({"cpu_clock": clock} if clock else {}),
-        status=status,
-        reason=reason,
-        metrics=metrics,
-        packages=package_versions(),
-        **vars(bench.collected),
-    )
     try:
+        measured = replace(
+            record,
+            conditions=record.conditions | ({"cpu_clock": clock} if clock else {}),
+            status=status,
+            reason=reason,
+            metrics=metrics,
+            packages=package_versions(),
+            **vars(bench.collected),
+        )
         message = msgspec.json.encode(measured)
         _DECODER.decode(message)  # as the calling process will: what fails must fail here
     except Exception as error:

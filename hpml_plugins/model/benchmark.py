@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.model.declaring import check_fields, takes
+from hpml_plugins.model.declaring import check_fields, spell, takes
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.units import unit
 
@@ -52,12 +52,12 @@ class Metric:
 
     def __post_init__(self) -> None:
         check_name("metric", self.name)
-        if not self.unit:
+        if isinstance(self.unit, str) and not self.unit:
             raise DefinitionError(f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'")
-        if self.direction not in ("lower", "higher", None):
+        if isinstance(self.direction, str) and self.direction not in ("lower", "higher"):
             what = f"direction is {self.direction!r}, not 'lower', 'higher' or None"
             raise DefinitionError(f"metric {self.name!r}: {what}")
-        check_fields(self, f"metric {self.name!r}")
+        check_fields(self, "metric", self.name)
         unit(self.unit)
         low, high = self.bounds
         if not low < high:
@@ -125,11 +125,14 @@ class Benchmark:
     def __post_init__(self) -> None:
         check_name("benchmark", self.name)
         if isinstance(self.grid, Mapping):  # other sequences, such as range, become lists
-            grid = {name: list(each) if _is_list(each) else each for name, each in self.grid.items()}
+            grid = {
+                name: list(itertools.islice(each, MOST_POINTS + 1)) if _is_list(each) else each
+                for name, each in self.grid.items()
+            }
             object.__setattr__(self, "grid", grid)
         for fault in _grid_faults(self.grid):
             raise DefinitionError(f"benchmark {self.name!r}: {fault}")
-        check_fields(self, f"benchmark {self.name!r}")
+        check_fields(self, "benchmark", self.name)
         for fault in _faults(self):
             raise DefinitionError(f"benchmark {self.name!r}: {fault}")
 
@@ -183,17 +186,18 @@ def _grid_faults(grid: Any) -> Iterator[str]:
     """What cannot be a grid."""
     if not isinstance(grid, Mapping):
         yield f"grid is a {type(grid).__name__}, not a dict of parameter → list of values"
-    for name, values in grid.items():
+    for key, values in grid.items():
+        name = spell(key)
         if not _is_list(values):
-            yield f"grid of {name!r} is not a list of values"
+            yield f"grid of {name} is not a list of values"
         if not values:
-            yield f"grid of {name!r} is empty; give at least one value"
+            yield f"grid of {name} is empty; give at least one value"
         for value in values:
             if type(value) not in (str, int, float, bool):  # no subclass: NumPy's scalars and enums cannot be stored
-                yield f"grid value {value!r} of {name!r} is a {type(value).__name__}, not text, a number or a bool"
+                yield f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a number or a bool"
             if isinstance(value, float) and not math.isfinite(value):
-                yield f"grid value {value!r} of {name!r} is not finite"
-        yield from _repeated(f"grid of {name!r} has value", values)
+                yield f"grid value {value!r} of {name} is not finite"
+        yield from _repeated(f"grid of {name} has value", values)
     if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
         yield f"its grid has {points:.3g} points; at most {MOST_POINTS} are possible"
 
@@ -211,7 +215,7 @@ def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:
     seen = set()
     for value in values:
         if value in seen:
-            yield f"{what} {value!r} twice"
+            yield f"{what} {spell(value)} twice"
         seen.add(value)
 
 

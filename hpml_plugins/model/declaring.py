@@ -9,6 +9,7 @@ import re
 import reprlib
 import typing
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,14 +21,15 @@ from hpml_plugins.terminal import one_line
 _PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
 
 
-def check_fields(value: Any, what: str) -> None:
+def check_fields(value: Any, what: str, name: object = None) -> None:
     """Hold each field of a frozen dataclass or Struct against its annotation; see `check_value`.
 
-    what: names the value in errors.
+    what, name: the value in errors.
     """
     put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
-    for name, kind in _hints(value.__class__).items():
-        put(value, name, check_value(getattr(value, name), kind, f"{what}: {name}"))
+    what += "" if name is None else f" {spell(name)}"
+    for field, kind in _hints(value.__class__).items():
+        put(value, field, check_value(getattr(value, field), kind, f"{what}: {field}"))
 
 
 def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> Any:
@@ -38,19 +40,27 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
     try:
         converted = msgspec.convert(given, kind, dec_hook=_instance)
         _refuse_made(given, converted)
-        msgspec.msgpack.encode(converted, enc_hook=lambda each: None)
+        msgspec.msgpack.encode(converted, enc_hook=_refuse_subclass)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         # msgspec's word for a dataclass is that for a dict
         if values := [each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)]:
             message = message.replace("Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`")
         message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
-        shown = reprlib.repr(given) if isinstance(given, str | bytes | int | float | None) else type(given).__name__
         at = f" at {place.rstrip('`')}" if place else ""
-        raise DefinitionError(f"{what}={shown}: {message[0].lower()}{message[1:]}{at}", where) from None
-    except (ValueError, OverflowError) as error:  # half a character, a whole number of more than 64 bits
+        raise DefinitionError(f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where) from None
+    # Half a character, a whole number of more than 64 bits, a list that holds itself
+    except (ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
     return converted
+
+
+def spell(value: object) -> str:
+    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of others the type."""
+    with suppress(ValueError):  # int's repr, of thousands of digits
+        if type(value) in (str, bytes, int, float, bool, type(None)):
+            return reprlib.repr(value)
+    return type(value).__name__
 
 
 def ask_reason(question: Callable[[], object], what: str) -> str:
@@ -60,7 +70,9 @@ def ask_reason(question: Callable[[], object], what: str) -> str:
     """
     try:
         reason = question() or ""
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return f"{what} raised {describe(error)}"
     if not isinstance(reason, str):
         return f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
@@ -88,6 +100,12 @@ def _refuse_made(given: Any, converted: Any) -> None:
     for old, new in pairs:
         if dataclasses.is_dataclass(new) and new is not old:
             raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
+
+
+def _refuse_subclass(value: object) -> None:
+    """Functions and classes need not be stored; a subclass of text, such as NumPy's, cannot be."""
+    if isinstance(value, str | bytes | int | float | list | tuple | dict):
+        raise ValueError(f"{type(value).__name__} is not a plain type of Python")
 
 
 def _instance(kind: Any, value: object) -> object:

@@ -171,7 +171,7 @@ class Figure:
         check_name("figure", self.name)
         if self.chart is not None and not isinstance(self.chart, dict):
             raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
-        check_fields(self, f"figure {self.name!r}")
+        check_fields(self, "figure", self.name)
         for fault in self._faults():
             raise DefinitionError(f"figure {self.name!r}{fault}")
         if not self.caption and self.table.__doc__:

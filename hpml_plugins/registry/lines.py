@@ -94,7 +94,10 @@ class YamlLines:
         if tag == _TEXT:
             return text
         construct = _SCALARS.yaml_constructors.get(tag, _SCALARS.yaml_constructors[None])
-        value = construct(_SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark))
+        try:
+            value = construct(_SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark))
+        except (LookupError, AttributeError, ArithmeticError):  # PyYAML's, of `!!int ""`, `!!timestamp x`
+            raise self._fault(f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event) from None
         if isinstance(value, int) and value.bit_length() > 63:
             raise self._fault("a whole number of more than 64 bits", event)
         return value

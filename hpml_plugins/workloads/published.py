@@ -31,7 +31,7 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     note: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self, f"published figure {self.what!r}")
+        check_fields(self, "published figure", self.what)
         unit(self.unit)
         if not self.source:
             raise DefinitionError(f"published figure {self.what!r} has no source")

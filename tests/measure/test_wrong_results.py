@@ -176,8 +176,8 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: setattr(b.collected, "series", []), "its result cannot be stored: "),
     (lambda b: b.series("s", {HALF: [1]}), "its result cannot be stored: "),
     (lambda b: b.series("s", {"a": [HALF]}), "its result cannot be stored: "),
-    (lambda b: b.warn(HALF), "its result cannot be stored: "),
-    (lambda b: b.check(True, HALF), "its result cannot be stored: "),
+    (lambda b: b.warn(HALF), "warn's text cannot be stored: "),
+    (lambda b: b.check(True, HALF), "check's message cannot be stored: "),
 ]
 NUMBERS = [
     *(0, 0.0, 1, 10**15, 1e-300, numpy.float32(1), numpy.int64(1), numpy.array(1.0), decimal.Decimal("1.5")),

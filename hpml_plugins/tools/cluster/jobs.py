@@ -73,7 +73,7 @@ def read_file(folder: Path, kind: type[T], on_damage: Callable[[str], None] | No
     except HpmlError as error:
         if on_damage:
             on_damage(str(error))
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError):  # msgspec's errors, text that is not UTF-8
         pass
     return None
 

@@ -58,7 +58,7 @@ class DataSource:
     extra_roots: Callable[[], tuple[Path, ...]] = tuple
 
     def __post_init__(self) -> None:
-        check_fields(self, f"data source {self.name!r}")
+        check_fields(self, "data source", self.name)
 
     def path(self) -> Path | None:
         """Where the data set is on this machine, or None."""
