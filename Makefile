@@ -1,18 +1,25 @@
 # The two commands of the README: `make bench` and `make test`. Both make .venv first if need be.
 
 PYTHON ?= python3
+INSTALL ?= ask
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
+# Nothing is installed whose SHA-256 is not in constraints.txt. A torch from another index (of another CUDA, say) has other
+# hashes: `make bench HASHES=--no-verify-hashes`.
+HASHES := --require-hashes
 
-.PHONY: help bench test test-all lint tools pins licences audit clean
+.PHONY: help bench test test-all fuzz lint tools pins licences audit sbom clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
-	@echo "make test      lint, types and every test but the slow ones"
+	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
-	@echo "make pins      the newest versions of all packages into constraints.txt"
+	@echo "make fuzz      hostile inputs of every kind for SECONDS=60 in all; SEED=N repeats a run"
+	@echo "make pins      the newest versions of all packages, with their hashes, into constraints.txt"
 	@echo "make licences  the licence of each pinned package"
 	@echo "make audit     known vulnerabilities of the pinned packages"
+	@echo "make sbom      a software bill of materials of .venv, build/sbom.cdx.json (CycloneDX)"
 	@echo "make clean     remove .venv, env, html and caches (never results/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -20,8 +27,11 @@ $(STAMP): pyproject.toml constraints.txt
 		{ echo "make: Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv -c constraints.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[test]'
+	@sed -n '/^uv==/,/[^\\]$$/p' constraints.txt >$(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
+	@echo "Installing the packages of constraints.txt into $(VENV): about 6.6 GB, which takes minutes."
+	$(UV_INSTALL) $(HASHES) --build-constraints constraints.txt -r constraints.txt
+	$(UV_INSTALL) --quiet --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
 # A failed point must not keep the others from the page: publish first, fail afterwards.
@@ -44,9 +54,13 @@ test: lint tools
 test-all: lint tools
 	$(BIN)/python -m pytest
 
-# Programs that tests drive and Python packages do not bring. What cannot be had is said, and its tests are skipped.
+SECONDS := 60
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzzing --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Programs that tests need and Python packages do not provide, as system-wide Debian packages. INSTALL: ask, yes or no.
 tools: $(STAMP)
-	@sh tests/get-tools.sh $(BIN)/python
+	@sh tests/get-tools.sh $(BIN)/python $(INSTALL)
 
 # The next `make test` installs them and says what they break.
 pins: $(STAMP)
@@ -59,6 +73,12 @@ licences: $(STAMP)
 # --strict: a package of which the database says nothing fails, or silence would be taken for clean.
 audit: $(STAMP)
 	$(BIN)/uv tool run --quiet pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt
+
+sbom: $(STAMP)
+	@mkdir -p build
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py environment --pyproject pyproject.toml \
+		--output-reproducible --of JSON -o build/sbom.cdx.json $(BIN)/python
+	@echo "build/sbom.cdx.json"
 
 clean:
 	rm -rf $(VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Series as Series
     from hpml_plugins.model import Table as Table
     from hpml_plugins.model.figure import interval_columns as interval_columns
+    from hpml_plugins.model.program_output import ProgramOutput as ProgramOutput
     from hpml_plugins.published import GpuType as GpuType
     from hpml_plugins.published import find_gpu as find_gpu
     from hpml_plugins.published import gpu_types as gpu_types
@@ -54,6 +55,7 @@ _NAMES = {
     "measure": ("Bench", "Rank"),
     "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
     "model.figure": ("interval_columns",),
+    "model.program_output": ("ProgramOutput",),
     "published": ("GpuType", "find_gpu", "gpu_types"),
     "report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
     "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import errno
+import linecache
 import os
 import re
 import shutil
-from collections.abc import Iterable
+import sys
+import textwrap
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import FrameType
+
+from hpml_plugins.terminal import one_line, printable
+
+#: s; no time limit is longer, and none is infinite. 31 years.
+LONGEST = 1e9
+#: Names that a message lists.
+MOST_NAMES = 12
+#: Characters of the longest error: a name or a value that it quotes may be of any length.
+LONGEST_ERROR = 5000
+_HERE, _LIBRARY = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
 class HpmlError(Exception):
@@ -16,9 +32,9 @@ class HpmlError(Exception):
     """
 
     def __init__(self, what: str, where: str = "") -> None:
-        self.what = one_line(what)
-        self.where = where
-        super().__init__(f"{where}: {self.what}" if where else self.what)
+        self.what = one_line(what if len(what) <= LONGEST_ERROR else f"{what[:LONGEST_ERROR]} …")
+        self.where = printable(where)
+        super().__init__(f"{self.where}: {self.what}" if where else self.what)
 
 
 class RegistryError(HpmlError):
@@ -26,7 +42,13 @@ class RegistryError(HpmlError):
 
 
 class DefinitionError(HpmlError):
-    """A Benchmark, Metric, Requires or a plugin is declared wrongly."""
+    """A Benchmark, Metric, Requires or a plugin is declared wrongly.
+
+    where: the line of the plugin that made the value, unless given.
+    """
+
+    def __init__(self, what: str, where: str | None = None) -> None:
+        super().__init__(what, _calling_line() if where is None else where)
 
 
 class UsageError(HpmlError):
@@ -72,29 +94,87 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
     return Unwritable(f"cannot be written: {error.strerror}; free space or fix permissions", where)
 
 
-def one_line(text: str) -> str:
-    """The text with its line breaks and runs of blanks turned into single blanks, and all printable.
-
-    What a file says is quoted in errors: an escape sequence must not reach a terminal, nor half a character a stream.
-    """
-    text = " ".join(text.split())
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+def environment_number(variable: str, default: float) -> float:
+    """The positive number that an environment variable holds, or the default. Raises UsageError for anything else."""
+    text = os.environ.get(variable, "")
+    with suppress(ValueError):
+        if 0 < (value := float(text or default)) <= LONGEST:
+            return value
+    raise UsageError(f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` with the nearest name, or the list of the known ones."""
+    """`did you mean …?` with the nearest name, or the first of the known ones."""
     import difflib  # only errors need it
 
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line: a user's error as it is, anything else with its type."""
     if isinstance(error, HpmlError):
         return str(error)
-    text = one_line(str(error))
+    try:
+        text = one_line(str(error))
+    except Exception as another:  # a plugin's exception may itself be broken
+        text = f"(its text cannot be shown: {type(another).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def explain(error: BaseException) -> tuple[str, str]:
+    """(what, where) of an exception: it in one line with the expression that failed, and `file:line` of the plugin.
+
+    where is empty where no frame of a plugin is in the traceback. What an HpmlError says is not added to.
+    """
+    if isinstance(error, HpmlError):
+        return error.what, error.where
+    if isinstance(error, SyntaxError) and error.filename:
+        return describe(error), f"{error.filename}:{error.lineno}"
+    where, expression = failing_line(error)
+    return describe(error) + (f" ({expression})" if expression else ""), where
+
+
+def failing_line(error: BaseException) -> tuple[str, str]:
+    """The plugin's line in which an exception was raised, as `file:line`, and the expression; empty where none was."""
+    frames = traceback.extract_tb(error.__traceback__)
+    index = plugin_frame([frame.filename for frame in frames])
+    if index is None:
+        return "", ""
+    frame = frames[index]
+    expression = linecache.getline(frame.filename, frame.lineno or 0)
+    if frame.end_lineno == frame.lineno and frame.colno is not None:  # offsets are in bytes
+        expression = expression.encode()[frame.colno : frame.end_colno].decode(errors="replace")
+    return f"{frame.filename}:{frame.lineno}", textwrap.shorten(one_line(expression), 80, placeholder=" …")
+
+
+def plugin_frame(files: Sequence[str]) -> int | None:
+    """The index of the innermost frame that belongs to a plugin; None where none does.
+
+    files: the file of each frame, outermost first. Installed packages do not count, unless all files outside Python's
+    library and this package are in some: then the plugin is the outermost package.
+    """
+    packages = [_package(file) for file in files]
+    plugin = "" if "" in packages else next((each for each in packages if each not in (None, "pluggy")), None)
+    return len(packages) - 1 - packages[::-1].index(plugin) if plugin is not None else None
+
+
+def _package(file: str) -> str | None:
+    """The installed package that a file is in, "" for any other file, None in Python's library and in this package."""
+    if file.startswith(_HERE):
+        return "" if file.startswith(f"{_HERE}plugins{os.sep}") else None
+    if installed := re.search(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)", file):
+        return installed[1]
+    return None if file.startswith(("<", _LIBRARY)) else ""
+
+
+def _calling_line() -> str:
+    """`file:line` of the innermost call from outside this package and Python's library; empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and _package(frame.f_code.co_filename) is None:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from hpml_plugins.errors import DefinitionError
+from hpml_plugins.model.declaring import check_fields
 
 T = TypeVar("T")
+Amount = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,25 +26,34 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the card has them (`note` says where not);
     float64_tensor stands beside the plain float64.  memory: B.  bandwidth: of the memory, B/s.  nvlink: both
     directions together, B/s.  power: W.  unconfirmed: fields for which no second source was found.
+    Raises DefinitionError for a value of another type, a number that is not above 0, and a pattern that is none.
     """
 
     name: str
     patterns: tuple[str, ...]
-    float64: float | None
-    float64_tensor: float | None
-    float32: float | None
-    tf32: float | None
-    float16: float | None
-    bfloat16: float | None
-    fp8: float | None
-    int8: float | None
-    memory: float
-    bandwidth: float
-    nvlink: float | None
-    power: float
+    float64: Amount | None
+    float64_tensor: Amount | None
+    float32: Amount | None
+    tf32: Amount | None
+    float16: Amount | None
+    bfloat16: Amount | None
+    fp8: Amount | None
+    int8: Amount | None
+    memory: Amount
+    bandwidth: Amount
+    nvlink: Amount | None
+    power: Amount
     unconfirmed: frozenset[str]
     note: str
     source: str
+
+    def __post_init__(self) -> None:
+        check_fields(self, "GPU type", self.name)
+        for pattern in self.patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise DefinitionError(f"GPU type {self.name!r}: pattern {pattern!r} is not valid: {error}") from None
 
     def peak(self, dtype: object) -> float | None:
         """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no such precision.

@@ -1,9 +1,10 @@
 #!/bin/sh
-# get-tools.sh PYTHON: fetch what tests need and Python packages do not bring, where this machine lets us: the browser
-# that the page tests drive, axe-core, which they ask about accessibility, Slurm, Open MPI, and Fashion-MNIST. What cannot be
-# had is said.
+# get-tools.sh PYTHON [ask|yes|no]: fetch what tests need and Python packages do not provide: Slurm, Open MPI, Fashion-MNIST and
+# Chromium as Debian packages, installed system-wide, and axe-core into .tools/. System-wide packages are named first; on
+# a terminal the script asks (`yes` does not ask, `no` installs none). The tests of what is missing are skipped, and
+# named here.
 set -u
-python=$1
+python=$1 wanted=${2:-ask}
 
 have_browser() {
     for name in chromium chromium-browser google-chrome; do command -v "$name" >/dev/null && return 0; done
@@ -33,28 +34,30 @@ can_install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
 }
 
-install() {
-    apt-get update -qq >/dev/null 2>&1
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1
-}
-
-if ! have_fashion_mnist && can_install; then
-    echo "installing Fashion-MNIST for the tests of data sets (apt-get)"
-    install dataset-fashion-mnist
+packages=""
+have_fashion_mnist || packages="$packages dataset-fashion-mnist"
+have_slurm || packages="$packages slurm-wlm munge"
+have_mpi || packages="$packages openmpi-bin"
+have_browser || packages="$packages chromium"
+if [ -n "$packages" ] && [ "$wanted" != no ] && can_install; then
+    echo "Some tests need Debian packages, installed system-wide:$packages (\`make test INSTALL=no\` does without)."
+    if [ "$wanted" = ask ] && [ -t 0 ]; then
+        printf "Install them with apt-get? [y/N] "
+        read -r answer
+    else
+        answer=y
+    fi
+    case $answer in
+    [yY]*)
+        apt-get update -qq >/dev/null 2>&1
+        for package in $packages; do # one that is not to be had leaves the others
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1
+        done
+        ;;
+    esac
 fi
 have_fashion_mnist || echo "NO FASHION-MNIST: its test will be skipped. Install it: apt-get install dataset-fashion-mnist"
-
-if ! have_slurm && can_install; then
-    echo "installing Slurm for the tests of clusters (apt-get)"
-    install slurm-wlm
-    install munge
-fi
 have_slurm || echo "NO SLURM: the tests on a real Slurm will be skipped. Install it: apt-get install slurm-wlm munge"
-
-if ! have_mpi && can_install; then
-    echo "installing Open MPI for the tests of ranks that mpirun starts (apt-get)"
-    install openmpi-bin
-fi
 have_mpi || echo "NO MPIRUN: the tests of ranks over MPI will be skipped. Install it: apt-get install openmpi-bin"
 
 axe=.tools/axe.min.js
@@ -66,11 +69,9 @@ fi
 [ -e "$axe" ] || echo "NO AXE-CORE: the accessibility tests will be skipped. They need npm, and its registry, once"
 
 have_browser && exit 0
-if can_install; then
-    echo "installing Chromium for the page tests (apt-get)"
-    install chromium && have_browser && exit 0
+if [ "$wanted" != no ]; then
+    echo "fetching Chromium for the page tests (playwright, into its cache in the home directory)"
+    "$python" -m playwright install chromium >/dev/null 2>&1 && have_browser && exit 0
 fi
-echo "fetching Chromium for the page tests (playwright)"
-"$python" -m playwright install chromium >/dev/null 2>&1 && have_browser && exit 0
 echo "NO CHROMIUM: the page tests will be skipped. Install it: apt-get install chromium, or $python -m playwright install chromium"
 exit 0

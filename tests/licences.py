@@ -18,7 +18,11 @@ _LOOKED_AT = re.compile(
     re.IGNORECASE,
 )
 #: Packages whose metadata does not say it: what they say elsewhere.
-STATED_ELSEWHERE = {"atheris": "Apache-2.0 (its LICENSE)", "torchao": "BSD-3-Clause (its LICENSE)"}
+STATED_ELSEWHERE = {
+    "atheris": "Apache-2.0 (its LICENSE)",
+    "cuda-toolkit": "NVIDIA (names the packages of a CUDA release and holds no files)",
+    "torchao": "BSD-3-Clause (its LICENSE)",
+}
 _LONG = 60
 
 
@@ -43,7 +47,7 @@ def licence(name: str) -> str:
 
 def pinned(path: Path) -> list[str]:
     """The names in a file of constraints."""
-    return [line.partition("==")[0] for line in path.read_text().splitlines() if "==" in line]
+    return [line.partition("==")[0] for line in path.read_text().splitlines() if re.match(r"[A-Za-z0-9._-]+==", line)]
 
 
 def main(path: Path) -> int:

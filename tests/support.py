@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
-from collections.abc import Sequence
+import sysconfig
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from hpml_plugins.model.record import Record
 
@@ -91,3 +95,31 @@ def _runs(number: int) -> bool:
         return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """These distributions and all that they require here."""
+    found: set[str] = set()
+    ahead = [str(canonicalize_name(name)) for name in names]
+    while ahead:
+        name = ahead.pop()
+        if name in found:
+            continue
+        found.add(name)
+        wanted = [Requirement(text) for text in importlib.metadata.requires(name) or ()]
+        ahead += [
+            str(canonicalize_name(each.name))
+            for each in wanted
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        ]
+    return found
+
+
+def link_packages(names: Iterable[str], site: Path) -> None:
+    """Links in the folder `site` to what these distributions installed beside this Python."""
+    own = Path(sysconfig.get_path("purelib"))
+    for name in names:
+        for file in importlib.metadata.distribution(name).files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not top.endswith(".pth") and not (site / top).exists():
+                (site / top).symlink_to(own / top)

@@ -12,14 +12,18 @@ from pathlib import Path
 
 import pytest
 from asv.commands import make_argparser
+from click import Context
 from click.testing import CliRunner
 from support import ROOT
 
 from hpml_plugins.cli import group
+from hpml_plugins.model import quantity
 from hpml_plugins.model.record import decode
+from hpml_plugins.store import read_file
 
 README = (ROOT / "README.md").read_text()
-BLOCKS = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", README, re.MULTILINE)]
+PAGES = README + (ROOT / "docs" / "commands.md").read_text()
+BLOCKS = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGES, re.MULTILINE)]
 COMMANDS = [
     line.partition("#")[0].split()
     for block in BLOCKS
@@ -56,6 +60,30 @@ def test_every_command_of_the_readme_is_one(command: list[str]) -> None:
 
 def test_the_readme_has_its_commands() -> None:
     assert {tuple(command) for command in COMMANDS} >= {("make", "bench"), ("make", "test"), ("asv", "publish")}
+    assert {command[1] for command in COMMANDS if command[0] == "hpml"} == set(group.list_commands(Context(group)))
+
+
+def test_the_machines_of_the_readme_are_compared_from_the_results_here() -> None:
+    (command,) = {tuple(command) for command in COMMANDS if command[:2] == ["hpml", "compare"]}
+    registry = ["--registry", str(ROOT / "registry.yaml"), "compare", "--results", str(ROOT / "results")]
+    done = CliRunner().invoke(group, [*registry, *command[2:]], standalone_mode=False)
+    assert done.exception is None and "roof_copy" in done.output
+
+
+def test_the_readme_fits_a_screen_and_a_half_with_a_small_picture() -> None:
+    assert len(README.splitlines()) <= 90
+    (picture,) = re.findall(r"!\[.*\]\((.*)\)", README)
+    assert (ROOT / picture).stat().st_size < 150_000
+
+
+def test_the_results_of_the_readme_are_those_of_records() -> None:
+    rows = re.findall(r"^\| .* \| (\S+ \S+) ± .* \| `(\w+)`, (\S+), (\w{8}) \|$", README, re.MULTILINE)
+    assert len(rows) == 3
+    for value, benchmark, machine, commit in rows:
+        records = read_file(ROOT / "results" / machine / "records" / f"{commit}.jsonl")
+        found = [each for each in records if each.benchmark == benchmark and each.status == "ok"]
+        medians = {quantity(metric.median, metric.unit) for each in found for metric in each.metrics.values()}
+        assert value in medians, (value, sorted(medians))
 
 
 def test_every_file_that_the_docs_link_to_is_there() -> None:

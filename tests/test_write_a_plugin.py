@@ -25,6 +25,7 @@ BLOCKS = [textwrap.dedent(block).strip("\n") for block in re.findall(r"(?:^    .
 (REGISTRY,) = [block for block in BLOCKS if block.startswith("version: 1")]
 (SMALLEST,) = [block for block in BLOCKS if '"smallest"' in block and "@hookimpl" in block]
 (AXPY,) = [block for block in BLOCKS if '"axpy"' in block]
+(COPYING,) = [block for block in BLOCKS if "run_program" in block]
 (MORE,) = [block for block in BLOCKS if "hpml_node_facts" in block]
 TESTS = [block for block in BLOCKS if "def test_" in block]
 
@@ -32,7 +33,7 @@ Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_every_python_block_is_one_of_those_run_here() -> None:
-    assert [block for block in BLOCKS if "def " in block] == [SMALLEST, AXPY, MORE, *TESTS]
+    assert [block for block in BLOCKS if "def " in block] == [SMALLEST, AXPY, COPYING, MORE, *TESTS]
 
 
 def test_the_smallest_plugin_has_at_most_twenty_lines() -> None:
@@ -40,7 +41,13 @@ def test_the_smallest_plugin_has_at_most_twenty_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "points"), [("smallest", SMALLEST, 2), ("axpy", AXPY, 2), ("parity", MORE, 2)]
+    ("name", "text", "points"),
+    [
+        ("smallest", SMALLEST, 2),
+        pytest.param("axpy", AXPY, 2, marks=pytest.mark.slow),
+        ("copying", COPYING, 2),
+        ("parity", MORE, 2),
+    ],
 )
 def test_a_plugin_of_the_page_is_measured(
     write: Callable[[str, str], Path], hpml: Hpml, name: str, text: str, points: int

@@ -39,7 +39,9 @@ def read_configuration(path: Path) -> Config:
     except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:  # what asv lets through
         raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
     if PLUGIN not in conf.plugins:
-        raise UsageError(f'"plugins" does not name "{PLUGIN}" (with its dot): asv would work without us', str(path))
+        raise UsageError(
+            f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load hpml-plugins', str(path)
+        )
     return conf
 
 

@@ -7,7 +7,6 @@ parameters, ends with a line that names it.
 from __future__ import annotations
 
 import functools
-import gc
 import inspect
 import itertools
 import json
@@ -28,15 +27,16 @@ from asv.console import log
 
 from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, describe, one_line, unwritable
+from hpml_plugins.errors import HpmlError, describe, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
-from hpml_plugins.store import Locked, atomic_write, lock_declarations, project, read_object_or_empty
+from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
 from hpml_plugins.store.projection import MACHINE, measured_here
-from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE
+from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
+from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
@@ -60,6 +60,7 @@ class Replaced:
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
     """What happens around each command."""
+    escape_unencodable()
     try:
         return _run_command(original, cls, conf, args, options)
     except (HpmlError, OSError) as error:
@@ -67,7 +68,9 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         if refused is None:
             raise
         log.flush()
-        print(f"hpml: {refused}", file=sys.stderr)
+        warn(refused)
+        if file := os.environ.get(REFUSAL_VARIABLE):
+            atomic_write(Path(file), str(refused).encode())
         sys.exit(LOCKED if isinstance(error, Locked) else 2)
 
 
@@ -79,7 +82,9 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     if command not in _MEASURING:
         _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
-            _before_publishing(conf)
+            # asv's own list of regressions takes a rising throughput for one
+            conf.hpml_regressions_first_commits = conf.regressions_first_commits
+            conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
         return original(cls, conf, args, **options)
     prepared = prepare(conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False))
@@ -89,7 +94,7 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     finally:
         log.flush()
         for line in prepared.report.summary(Path(conf.results_dir)):
-            print(line, flush=True)
+            say(line)
 
 
 def _project_if_possible(results: Path) -> None:
@@ -101,17 +106,6 @@ def _project_if_possible(results: Path) -> None:
         if refused is None:
             raise
         log.warning(f"{refused}; asv's own pages and commands may lack the newest results")
-
-
-def _before_publishing(conf: Any) -> None:
-    """Switch off asv's own list of regressions, which takes a rising throughput for one, and the collector.
-
-    Python's garbage collector would look at millions of numbers, all alive, again and again: 60.8 s instead of 58.4 s
-    for 1.02 M values on 2 cores. The process ends with the command.
-    """
-    conf.hpml_regressions_first_commits = conf.regressions_first_commits
-    conf.regressions_first_commits = {".*": None}
-    gc.disable()
 
 
 def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any) -> Any:
@@ -129,6 +123,8 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
 
 def save_results(original: Any, self: Any, result_dir: str) -> None:
     """Store what asv has, then the projection of the machine's Records over it."""
+    if _prepared and _prepared[0].lock:
+        _prepared[0].lock.check()
     original(self, result_dir)
     project(Path(result_dir), machine=str(self.params.get("machine")), force=True)
 
@@ -168,7 +164,7 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
     if text := _prepared[0].report.finish_benchmark(width):
         log.info(text, color="default")
     if errors and show_stderr:
-        log.error(errors)
+        log.error("\n".join(map(printable, errors.splitlines())))
 
 
 def format_value(original: Any, value: Any, unit: str, err: float | None = None) -> str:
@@ -218,12 +214,15 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
     atomic_write(target, text.encode(), durable=lasting)
 
 
-def load_json(original: Any, path: str, api_version: int | None = None, *arguments: Any, **options: Any) -> Any:
+def load_json(original: Any, path: str, api_version: int | None = None, js_comments: bool = False) -> Any:
     """Name any file that is not what asv takes it for: asv expects text that is no JSON, and nothing else."""
     file = Path(path)
+    own = js_comments or file.name.startswith(".")  # asv.conf.json and ~/.asv-machine.json, which may be links
     try:
-        found = original(path, api_version, *arguments, **options)
-        refuse_lone_surrogates(file.read_bytes(), found)
+        with file.open("rb") if own else open_result(file) as opened:
+            text = opened.read()
+        found = original(path, api_version, js_comments)
+        refuse_lone_surrogates(text, found)
         if file.name == DECLARATIONS:
             return _valid_declarations(path, found)
         if file.name == MACHINE and (not isinstance(found, dict) or found.get("machine") != file.parent.name):
@@ -231,13 +230,14 @@ def load_json(original: Any, path: str, api_version: int | None = None, *argumen
         if (file.parent / MACHINE).exists() and file.name != MACHINE and not is_result_file(found):
             raise ValueError("not an asv result file")
         return found
-    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError, HpmlError) as error:
         if file.name == MACHINE and api_version is None:  # `asv publish` would end at one machine's damaged file
-            log.warning(f"{path} is not a machine's facts; shown by the name of its folder")
+            log.warning(one_line(f"{path} is not a machine's facts; shown by the name of its folder"))
             return {"machine": file.parent.name}
         if isinstance(error, util.UserError):
             raise
-        raise util.UserError(f"Error loading '{path}': {describe(error)}") from None
+        problem = error.what if isinstance(error, HpmlError) else describe(error)
+        raise util.UserError(f"Error loading '{path}': {problem}") from None
 
 
 def _valid_declarations(path: str, found: Any) -> Any:

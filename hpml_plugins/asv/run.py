@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from asv.machine import MachineCollection
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.host import Declared, make_host
+from hpml_plugins.isolation import end_leftovers, scratch_folder
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode
@@ -25,7 +25,7 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport, measure_rounds
-from hpml_plugins.store import lock_machine, past_rounds, read_object_or_empty
+from hpml_plugins.store import Lock, lock_machine, machine_folder, past_rounds, read_object_or_empty
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -36,6 +36,7 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 from hpml_plugins.suite.functions import UNWRITABLE
+from hpml_plugins.terminal import one_line, say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
@@ -56,6 +57,7 @@ class Prepared:
 
     scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and environment under way.
     outcomes: (name, number of the point) → what the process of the last round gave asv, and the Record of all rounds.
+    lock: of the machine's folder; None where nothing is stored.
     """
 
     scratch: Path
@@ -64,6 +66,7 @@ class Prepared:
     tasks: list[Task] = field(default_factory=list)
     spawner: Any = None
     outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = field(default_factory=dict)
+    lock: Lock | None = None
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -77,19 +80,25 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     node = detect_node()
     args.machine = machine = getattr(args, "machine", None) or machine_name(node)
     results = Path(conf.results_dir)
-    if writes:
-        atexit.register(lock_machine(results, machine).release)
+    folder = machine_folder(results, machine)
+    lock = lock_machine(results, machine) if writes else None
+    if lock:
+        atexit.register(lock.release)
     os.environ[MACHINE_VARIABLE] = machine
-    scratch = _make_scratch()
+    stack = ExitStack()
+    scratch = stack.enter_context(scratch_folder("run"))
+    atexit.register(stack.close)
+    for left in end_leftovers() if writes else ():
+        log.warning(left)
     host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        log.warning(str(problem))
+        log.warning(one_line(str(problem)))
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
-    record_machine(facets(node, machine, read_object_or_empty(results / machine / MACHINE)))
-    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)))
+    record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
+    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)), lock=lock)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
@@ -133,6 +142,8 @@ def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], 
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
+        if prepared.lock:
+            prepared.lock.check()
         results[number] = measure(task.entry, task.number)
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
@@ -166,7 +177,7 @@ def keep_shard(benchmarks: Benchmarks) -> None:
     weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
     mine = shard(weights, int(count))[int(index)]
     if weights and not mine:
-        print(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        say(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):
         del benchmarks[name]
@@ -213,9 +224,7 @@ def record_machine(facts: dict[str, str]) -> None:
 
     asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home, one would be lost.
     """
-    from filelock import FileLock
-
-    with FileLock(f"{MachineCollection.get_machine_file_path()}.lock", timeout=MACHINE_FILE_TIMEOUT):
+    with Lock(Path(f"{MachineCollection.get_machine_file_path()}.lock"), MACHINE_FILE_TIMEOUT):
         MachineCollection.save(facts["machine"], facts)
 
 
@@ -224,14 +233,3 @@ def _reused_statuses(args: Any) -> list[str]:
     everything = getattr(args, "skip_existing", False) or getattr(args, "skip_existing_commits", False)
     successful = ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
     return successful + (["failed"] if everything or getattr(args, "skip_existing_failed", False) else [])
-
-
-def _make_scratch() -> Path:
-    """A folder for this command alone; those of commands that were killed are removed."""
-    for left in Path(tempfile.gettempdir()).glob("hpml-[0-9]*-*"):
-        owner = left.name.split("-")[1]
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"hpml-{os.getpid()}-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    return scratch

@@ -11,8 +11,10 @@ from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store import read_object_or_empty
+from hpml_plugins.store import machine_folders, read_object_or_empty
 from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.projection import MACHINE
+from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
 #: What only a repository can answer.
@@ -93,25 +95,31 @@ def _refuse(*_: object) -> None:
 
 def show_missing_commits(conf: Any) -> None:
     """Let asv publish also the results of commits that the repository lacks, and say how many they are."""
-    dates = _stored_dates(Path(conf.results_dir))
+    results = Path(conf.results_dir)
+    folders = machine_folders(results)
+    files = [path for folder in folders for path in sorted(folder.glob("*.json")) if path.name != MACHINE]
     try:
         repository = get_repo(conf)
+        shown = {commit[:8] for branch in conf.branches for commit in repository.get_branch_commits(branch)}
+        if all(path.name[:8] in shown for path in files):  # asv names each after its commit: none has to be read
+            return
+        dates = _stored_dates(files)
         missing = dates.keys() - repository.get_revisions(set(dates)).keys()
     except (UserError, ProcessError) as error:
-        log.warning(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}")
-        repository, missing = None, dates.keys()
-        conf.branches = [None]
+        log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
+        repository, dates = None, _stored_dates(files)
+        missing, conf.branches = dates.keys(), [None]
     if missing:
         if repository is not None:
-            names = ", ".join(sorted(commit[:8] for commit in missing)[:5]) + ", …" * (len(missing) > 5)
+            names = one_line(", ".join(sorted(commit[:8] for commit in missing)[:5])) + ", …" * (len(missing) > 5)
             log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS
 
 
-def _stored_dates(results: Path) -> dict[str, int]:
+def _stored_dates(files: Iterable[Path]) -> dict[str, int]:
     dates: dict[str, int] = {}
-    for path in sorted(results.glob("*/*.json")):
+    for path in files:
         found = read_object_or_empty(path)  # what is damaged is named when asv reads it
         if is_result_file(found):
             dates.setdefault(found["commit_hash"], int(found["date"]))

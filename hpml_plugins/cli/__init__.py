@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import importlib
+import math
+import os
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from hpml_plugins import __version__
-from hpml_plugins.errors import HpmlError, unwritable
+from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
+from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Finding
@@ -48,6 +52,18 @@ class Settings:
 
     registry: Path
     debug: bool = False
+
+
+class Positive(click.FloatRange):
+    """A positive number up to a maximum (default: the longest time, s); never NaN, which click admits."""
+
+    def __init__(self, most: float = LONGEST) -> None:
+        super().__init__(0, most, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; ends the command with a usage error for anything else."""
+        found: float = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
 
 
 class LazyGroup(click.Group):
@@ -96,9 +112,9 @@ def show_findings(findings: Iterable[Finding], as_json: bool, facts: Mapping[str
     for finding in findings:
         shown.append(finding)
         if not as_json:
-            print(f"{finding.sign} {finding.subject:14}  {finding.what}", flush=True)
+            say(f"{finding.sign} {finding.subject:14}  {finding.what}")
             if finding.fix:
-                print(f"{'':18}fix: {finding.fix}", flush=True)
+                say(f"{'':18}fix: {finding.fix}")
     if as_json:
         print_json({**facts, "findings": shown} if facts else shown)
     return sum(finding.state == "broken" for finding in shown)
@@ -108,27 +124,50 @@ def print_json(value: object) -> None:
     """Print a value as JSON for people."""
     import msgspec
 
-    print(msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode())
+    text = msgspec.json.encode(value, enc_hook=lambda path: printable(str(path)))  # a file's name need not be UTF-8
+    say(*printable_json(msgspec.json.format(text).decode()).split("\n"))
+
+
+def _explain(error: Exception) -> str:
+    """An error in one line: a user's as it is, with the file's name in front where there is one."""
+    found = unwritable(error) if isinstance(error, OSError) else error
+    if isinstance(found, HpmlError):
+        return str(found)
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
+        return str(HpmlError(error.strerror or describe(error), os.fsdecode(error.filename)))
+    if isinstance(error, UnicodeEncodeError):
+        return str(HpmlError(f"{error.object[error.start : error.end]!r} is not UTF-8; rename what is called so"))
+    return f"{describe(error)}; this is a fault of hpml-plugins, and hpml --debug shows where it is"
+
+
+def _end_cleanly(number: int, _: object) -> NoReturn:
+    """End this process as an exception does: temporary folders are removed, programs that it started are ended."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt that
+    raise SystemExit(128 + number)
 
 
 def main() -> NoReturn:
-    """Run the command. An error of the user's ends in one line on stderr and exit status 2."""
+    """Run the command. An error ends in one line on stderr and exit status 2; `--debug` shows its traceback."""
+    escape_unencodable()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end_cleanly)
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:
-        error.show()
+        command = getattr(error, "ctx", None) or click.Context(group, info_name="hpml")
+        warn(f"{one_line(error.format_message()).rstrip('.')}; see {command.command_path} --help")
         status = 2
     except (click.Abort, KeyboardInterrupt):
-        print("hpml: interrupted", file=sys.stderr)
+        warn("interrupted")
         status = 130
     except BrokenPipeError:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
         sys.exit(0)
-    except (HpmlError, OSError) as error:
-        refused = unwritable(error) if isinstance(error, OSError) else error
-        if refused is None or "--debug" in sys.argv:
+    except Exception as error:
+        if "--debug" in sys.argv:
             raise
-        print(f"hpml: {refused}", file=sys.stderr)
+        warn(_explain(error))
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()

@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 import functools
-import sys
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import click
 
 from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
+from hpml_plugins.terminal import say, warn
 
 
 @click.command("list")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-v", "--verbose", is_flag=True, help="Show metrics, parameters and why points are skipped here.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
 @click.option("--available", "only_available", is_flag=True, help="Show installed plugins that no entry enables.")
 @click.option("--changed", is_flag=True, help="Show also which plugins' code differs from that of their last Records.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def command(settings: Settings, profile: str, only_available: bool, changed: bool, as_json: bool) -> int:
-    """Show plugins, benchmarks and points, and what this node would skip."""
+def command(
+    settings: Settings,
+    names: tuple[str, ...],
+    verbose: bool,
+    profile: str,
+    only_available: bool,
+    changed: bool,
+    as_json: bool,
+) -> int:
+    """Show plugins, benchmarks and points, and how many of them this node can measure.
+
+    NAME: a plugin, a benchmark, or a pattern such as 'roof_*'; all of them without one.
+    """
     registry = read_registry(settings.registry)
     if only_available:
         return _print_available(registry, as_json)
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
-    rows = _listing(host)
+    rows = _chosen(_listing(host), names)
     found = changes(host.plugins, registry.folder / "results") if changed else {}
     if as_json:
         rows = [row | ({"changed": found[row["plugin"]]} if row["plugin"] in found else {}) for row in rows]
         print_json(rows)
     else:
-        _print(rows, host, node, profile)
+        _print(rows, host, node, profile, verbose=verbose)
         for name, change in found.items():
-            print(f"changed since its last run: {name}: {change}")
+            say(f"changed since its last run: {name}: {change}")
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     return 2 if host.broken else 0
 
 
@@ -54,10 +71,10 @@ def _print_available(registry: Registry, as_json: bool) -> int:
         print_json(rows)
         return 0
     for name, module, distribution, version in found:
-        print(f"{name}  {distribution} {version}, {module}".rstrip())
-        print(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
+        say(f"{name}  {distribution} {version}, {module}".rstrip())
+        say(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
     if not found:
-        print(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
+        say(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
     return 0
 
 
@@ -80,28 +97,65 @@ def _listing(host: Host) -> list[dict[str, Any]]:
     return rows + broken
 
 
-def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str) -> None:
+def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows whose plugin or benchmark one of these names or patterns (`roof_*`) means; all without names.
+
+    Raises UsageError, with the nearest name, for one that means nothing.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for wanted in names:
+        places = [
+            place for place, row in enumerate(rows)
+            if any(fnmatchcase(row.get(key, ""), wanted) for key in ("plugin", "benchmark"))
+        ]  # fmt: skip
+        if not places:
+            known = dict.fromkeys(row[key] for row in rows for key in ("plugin", "benchmark") if key in row)
+            raise UsageError(f"no plugin or benchmark {wanted!r}; {nearest(wanted, known)}")
+        found |= {place: rows[place] for place in places}
+    return [found[place] for place in sorted(found)] if names else rows
+
+
+def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, verbose: bool) -> None:
     # Plain columns, not a rich table: importing rich takes a third of what this command may take.
-    width = max([len("benchmark"), *(len(row.get("benchmark", "")) for row in rows)])
-    plugins = max([len("plugin"), *(len(row["plugin"]) for row in rows)])
-    print(f"{'plugin':{plugins}}  {'benchmark':{width}}  points  metrics")
+    width = shutil.get_terminal_size().columns
+    for line in _long(rows, width) if verbose else _short(rows):
+        say(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
+    gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
+    this = f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}"
+    more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
+    say("", *wrap(this + more, width))
+
+
+def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each benchmark. here: how many of its points this node can measure."""
+    heads = ("plugin", "benchmark", "points", "here")
+    plugins, width = (max(len(name), *(len(row.get(name, "")) for row in rows), 0) for name in heads[:2])
+    yield f"{heads[0]:{plugins}}  {heads[1]:{width}}  points  here  description"
     for row in rows:
         if "broken" in row:
-            print(f"{row['plugin']:{plugins}}  BROKEN: {row['broken']}")
+            yield f"{row['plugin']:{plugins}}  BROKEN"
             continue
+        here = row["points"] - sum(row["skipped"].values())
+        yield (
+            f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {here:4}  {row['description']}"
+        ).rstrip()
+
+
+def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+    """All about each benchmark, in paragraphs of this width."""
+    for row in rows:
+        if "broken" in row:
+            yield f"{row['plugin']}  BROKEN"
+            continue
+        yield from wrap(f"{row['plugin']}  {row['benchmark']}  {row['points']} points: {row['description']}", width)
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
-        print(f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {metrics}")
-        for name, values in row["grid"].items():
-            print(f"{'':{plugins}}  {'':{width}}          {name}: {_shorten(values)}")
-        for reason, count in row["skipped"].items():
-            print(f"{'':{plugins}}  {'':{width}}          skipped here: {count} of {row['points']}, {reason}")
-    gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
-    print(f"\nthis node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}")
-
-
-def _shorten(values: list[Any]) -> str:
-    shown = [str(value) for value in values]
-    return ", ".join(shown) if len(shown) <= 12 else f"{', '.join(shown[:10])}, … {len(shown) - 10} more"
+        details = [
+            f"metrics: {metrics}",
+            *(f"{name}: {', '.join(map(str, values))}" for name, values in row["grid"].items()),
+        ]
+        details += [f"skipped here: {count} of {row['points']}, {why}" for why, count in row["skipped"].items()]
+        for text in details:
+            yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
 def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
@@ -113,16 +167,14 @@ def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
 
     from hpml_plugins.store import past_rounds
 
-    last = {each.plugin: each for each in past_rounds(results) if each.source}
+    last = {each.plugin: each for each in past_rounds(results, on_damage=warn) if each.source}
     found = {}
     for plugin in plugins:
         run = last.get(plugin.entry.name)
-        if run and plugin.declared and (difference := _difference(run.source, plugin.source)):
+        if run and plugin.declared and run.source != plugin.source:
+            before, now = run.source, plugin.source
+            keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+            difference = "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in keys)
             day = datetime.datetime.fromtimestamp(run.started, datetime.UTC).date()
             found[run.plugin] = f"{difference} (last run {day})"
     return found
-
-
-def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    return "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in changed)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import itertools
-import sys
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Record
+    from hpml_plugins.report.compare import Compared, RefusedComparison
     from hpml_plugins.report.figures import Drawable
 
-_RESULTS = click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
+_RESULTS = click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder of results."
+)
 _FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "markdown", "csv"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv"]),
+    default="text",
+    show_default=True,
+    help="How to write the tables.",
 )
 
 
@@ -29,29 +39,42 @@ _FORMAT = click.option(
 @_RESULTS
 @click.pass_obj
 def table(settings: Settings, name: str, form: str, results: Path) -> int:
-    """Print the tables of plugin NAME, or of one figure (NAME or PLUGIN.NAME), from the newest Records."""
+    """Print the tables of plugin NAME.
+
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(_find_drawables(settings, name, results)):
         if form != "csv":
-            print("\n" * (number > 0) + f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}\n")
+            say(*[""] * (number > 0), f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
         elif number:
-            print()
-        print(formatter(drawable.table), end="")
+            say()
+        say(*formatter(drawable.table).splitlines())
         if drawable.note and form != "csv":
-            print(f"\n{drawable.note}")
+            say("", drawable.note)
     return 0
 
 
 @click.command()
 @click.argument("name")
-@click.option("--format", "form", type=click.Choice(["svg", "png", "pdf"]), default="png", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["svg", "png", "pdf"]),
+    default="png",
+    show_default=True,
+    help="Type of the files.",
+)
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to.")
 @_RESULTS
 @click.pass_obj
 def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
-    """Draw the charts of plugin NAME, or one of them (NAME or PLUGIN.NAME), from the newest Records."""
+    """Write the charts of plugin NAME as files.
+
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    """
     from hpml_plugins.report.figures import render
 
     found = _find_drawables(settings, name, results)
@@ -61,12 +84,12 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
-            print(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
+            say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
         path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
         folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
-        print(path)
+        say(path)
     return 0
 
 
@@ -76,57 +99,91 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
 @_FORMAT
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--machine", help="Only Records of this machine.")
+@click.option("--all", "everything", is_flag=True, help="Show also what is the same or undecided.")
 @_RESULTS
 @click.pass_obj
 def compare(
-    settings: Settings, a: str, b: str, form: str, benchmark: str | None, machine: str | None, results: Path
+    settings: Settings,
+    a: str,
+    b: str,
+    form: str,
+    benchmark: str | None,
+    machine: str | None,
+    everything: bool,
+    results: Path,
 ) -> int:
-    """Compare B with A, each a machine, a commit (or what git calls it) or an environment, from their Records.
+    """Compare the Records of B with those of A.
 
-    Uses each side's current Record of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the
-    number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another
-    card. Benchmarks whose version, and metrics whose unit or direction, differ between the sides are not compared.
+    A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
+    of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME
+    is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another card. Benchmarks whose
+    version, and metrics whose unit or direction, differ between the sides are not compared. Shows
+    significant differences only, without --all; CSV has every row.
     """
     from hpml_plugins.model.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_side, list_confounders, notes
-    from hpml_plugins.report.tables import as_csv, as_markdown, as_text
-    from hpml_plugins.store import ask_git, commit_order
+    from hpml_plugins.report.compare import as_table, compare, find_side
+    from hpml_plugins.report.tables import as_csv
+    from hpml_plugins.store import ask_git, commit_order, read_records
 
     repository = settings.registry.resolve().parent
-    everything = list(_read(results))
-    records = [each for each in everything if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
+    stored = list(read_records(results, warn))
+    records = [each for each in stored if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
     def named(name: str) -> str | None:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(everything))
+    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(stored))
     if not found and refused:
         raise UsageError("; ".join(map(str, refused)))
     if not found:
         raise UsageError(f"{a!r} and {b!r} have no measured point in common")
     if form == "csv":
-        print(as_csv(as_table(found, formatted=False, refused=refused)), end="")
+        say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return 0
-    print(f"A: {sides[0].kind} {sides[0].name}\nB: {sides[1].kind} {sides[1].name}\n")
-    print((as_markdown if form == "markdown" else as_text)(as_table(found, formatted=True)), end="")
-    if told := notes(found, refused):
-        print("", *(f"- {note}" if form == "markdown" else note for note in told), sep="\n")
-    if confounders := list_confounders(found):
-        bullet = "- " if form == "markdown" else "  "
-        print("\nWhat else differs, A → B:\n", *(f"{bullet}{line}" for line in confounders), sep="\n")
+    say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
+    _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return 0
+
+
+def _print_comparison(
+    found: Sequence[Compared], refused: Sequence[RefusedComparison], *, everything: bool, markdown: bool
+) -> None:
+    """For readers: the counts, the rows, then the reasons and confounders."""
+    from hpml_plugins.report.compare import as_lines, as_table, changed, list_confounders, notes, summarise
+    from hpml_plugins.report.tables import as_markdown
+
+    shown = found if everything else changed(found)
+    width = shutil.get_terminal_size().columns
+    say(summarise(found, "" if everything else "--all"))
+    if shown:
+        table = as_markdown(as_table(shown, formatted=True)).splitlines() if markdown else as_lines(shown, width)
+        say("", *table)
+
+    def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:
+        if markdown:
+            return [f"- {line}" for line in lines]
+        return [text for line in lines for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")]
+
+    if reasons := notes(found, refused):
+        say("", *paragraphs(reasons, ""))
+    if confounders := list_confounders(found):
+        say("", "What else differs, A → B:", "", *paragraphs(confounders, "  "))
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_RESULTS
 def export(file: Path, results: Path) -> int:
-    """Write every Record to FILE as Parquet, for DuckDB, pandas and their like. A row is one metric of one Record."""
-    from hpml_plugins.report.export import write_parquet
+    """Write all Records to FILE as Parquet.
 
-    print(f"{file}: {write_parquet(_read(results), file)} rows")
+    DuckDB, pandas and similar tools read it. A row is one metric of one Record.
+    """
+    from hpml_plugins.report.export import write_parquet
+    from hpml_plugins.store import read_records
+
+    say(f"{file}: {write_parquet(read_records(results, warn), file)} rows")
     return 0
 
 
@@ -141,7 +198,9 @@ def export(file: Path, results: Path) -> int:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
-    """Add the results of each DIR, a results folder or a project with one: Records, and asv's JSON.
+    """Add the results of each DIR to those of this project.
+
+    DIR is a results folder or a project that has one. Records and asv's JSON files are merged.
 
     The order of the folders does not matter, and merging twice changes nothing. Where two folders have a result for the
     same point, the newer one counts. Exit status 1 when files were skipped because they are damaged or not results.
@@ -150,13 +209,13 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
 
     report = merge_results(folders, into, dry_run=dry_run)
     for conflict in report.conflicts:
-        print(f"hpml: {conflict}", file=sys.stderr)
+        warn(conflict)
     for skipped in report.skipped:
-        print(f"hpml: skipped: {skipped}", file=sys.stderr)
+        warn(f"skipped: {skipped}")
     for machine, count in sorted(report.records.items()):
-        print(f"{machine}  {count} new record{'s' * (count != 1)}")
+        say(f"{machine}  {count} new record{'s' * (count != 1)}")
     files = dict.fromkeys(report.files)
-    print(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
     return 1 if report.skipped else 0
 
 
@@ -181,7 +240,7 @@ def retract(
     dry_run: bool,
     results: Path,
 ) -> int:
-    """Retract a measured Record of benchmark NAME that is known to be wrong.
+    """Retract a Record of benchmark NAME that is known to be wrong.
 
     Its numbers are no longer shown or compared; the history of the point gives the reason. The Record is kept, and a
     line with the reason is appended. A retraction cannot be taken back: measure the point again, for example with
@@ -202,13 +261,13 @@ def retract(
         )
     if dry_run or not measured:
         for _, record in measured or found:
-            print(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
+            say(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
         return 0
     for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
         with lock_machine(results, folder):
             for path, record in records:
                 append_record(path, retraction_of(record, reason))
-                print(f"retracted: {_describe(record)}")
+                say(f"retracted: {_describe(record)}")
             project(results, machine=folder)
     return 0
 
@@ -255,16 +314,6 @@ def _find_records(
     return found
 
 
-def _read(results: Path) -> Iterator[Record]:
-    from hpml_plugins.store import read_records
-
-    return iter(read_records(results, _warn))
-
-
-def _warn(damage: str) -> None:
-    print(f"hpml: {damage}", file=sys.stderr)
-
-
 def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
     """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have anything to show.
 
@@ -293,7 +342,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     order = commit_order(settings.registry.resolve().parent)
-    records = read_history(results, host, {}, order, {}, _warn).current()
+    records = read_history(results, host, {}, order, {}, warn).current()
     with host.offers.in_force():
         found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shutil
-import sys
-import tempfile
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import msgspec
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Positive, Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared, Host, make_host
+from hpml_plugins.host import Declared, Host, Unmet, make_host, merge
+from hpml_plugins.isolation import end_leftovers, scratch_folder
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record, encode
-from hpml_plugins.node import detect_node, machine_name
-from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.node import detect_node, machine_name, unmet
+from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport, measure_rounds
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.declaration import declare
 from hpml_plugins.suite.functions import record_of
+from hpml_plugins.terminal import printable_json, say, warn
 
 Task = tuple[Declared, Params]
 
 
 @click.command("run")
-@click.argument("name")
+@click.argument("name", metavar="NAME|FILE.py")
 @click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
-@click.option(
-    "--precision", type=click.FloatRange(0, 1, min_open=True), help="Sample to this precision; 0.005 is ±0.5 %."
-)
-@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Maximum sampling time of a step, in seconds.")
+@click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
+@click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
@@ -52,8 +52,12 @@ def command(
     record: Path | None,
     as_json: bool,
 ) -> int:
-    """Measure benchmark (or plugin) NAME now. Exit status 1 when a point failed."""
-    host = make_host(read_registry(settings.registry), facts=True, profile=profile)
+    """Measure NAME now: a benchmark, a plugin, or a plugin's file. Exit status 1 when a point failed.
+
+    FILE.py need not be in the registry.
+    """
+    node = detect_node()
+    host, found = _find(settings, name, profile, functools.partial(unmet, node=node))
     tasks = [
         (
             msgspec.structs.replace(
@@ -64,20 +68,22 @@ def command(
             ),
             params,
         )
-        for declared, params in _tasks(host, name, choices, profile)
+        for declared, params in _tasks(found, name, choices, profile)
     ]
-    node = detect_node()
     machine = machine_name(node)
     for problem in host.offers.problems:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    if len(tasks) > 1:
-        import_before_fork(module for declared, _ in tasks for module in declared.modules)
-    past = past_rounds(settings.registry.parent / "results", machine)
-    report = RunReport([declared.key(params) for declared, params in tasks for _ in range(declared.rounds)], past)
-    with tempfile.TemporaryDirectory(prefix="hpml-") as scratch:
+    points = [declared.key(params) for declared, params in tasks for _ in range(declared.rounds)]
+    report = RunReport(points, past_rounds(settings.registry.parent / "results", machine))
+    if len(points) > 1:
+        measurable = [declared for declared, params in tasks if params not in declared.unmet_points()]
+        import_before_fork(module for declared in measurable for module in declared.modules)
+    for left in end_leftovers():
+        warn(left)
+    with scratch_folder("run") as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:
@@ -86,37 +92,60 @@ def command(
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
-                point = f"{declared.benchmark} {format_point(params)}"
-                print(f"failed {point}: {done.reason}\n{done.output}", file=sys.stderr)
+                # its reason stands below the table
+                say(f"printed by {declared.benchmark} {format_point(params)}:", *done.output.splitlines(), error=True)
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report)
     _print([done for done in measured if done], report, as_json=as_json)
-    failed = sum(done.status == "failed" for done in report.records)
-    if failed:
-        print(f"hpml: {failed} of {len(tasks)} points failed", file=sys.stderr)
+    if failed := sum(done.status == "failed" for done in report.records):
+        warn(f"{failed} of {len(tasks)} points failed")
     return 1 if failed else 0
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON; on stderr, of which plugin the files changed."""
+    """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of the run."""
     for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
         for done in of_benchmark:
             report.add(done)
             if as_json:
-                print(encode(done).decode(), flush=True)
+                say(printable_json(encode(done).decode()))
         if not as_json:
-            print(f"{name}\n{report.finish_benchmark(shutil.get_terminal_size().columns)}", flush=True)
-    for line in report.code_changes:
-        print(f"hpml: {line}", file=sys.stderr)
+            say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
+    for line in [*report.code_changes, *report.busy]:
+        warn(line)
 
 
-def _tasks(host: Host, name: str, choices: Iterable[str], profile: str) -> list[Task]:
+def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Host, list[Declared]]:
+    """The host, and the benchmarks that NAME means: of the registry, or of a file, with the registry's data sets.
+
+    Raises UsageError for a file that does not exist, and whatever `Host.find` raises.
+    """
+    load = functools.partial(make_host, facts=True, unmet=unmet, profile=profile)
+    if not name.endswith(".py"):
+        host = load(read_registry(settings.registry))
+        return host, host.find(name)
+    file = Path(name)
+    if not file.is_file():
+        raise UsageError(f"{name}: no such file")
+    registry = read_registry(settings.registry) if settings.registry.is_file() else None
+    if registry and (entry := registry.entry_of(file)):
+        host = load(registry)
+        return host, host.of_plugin(entry.name)
+    alone = registry_of(file, settings.registry)
+    (entry,) = alone.plugins
+    host = load(alone)
+    if registry:
+        offers = merge([(entry.name, host.offers), (str(registry.path), make_host(registry).offers)])
+        host = replace(host, offers=offers)
+    return host, host.of_plugin(entry.name)
+
+
+def _tasks(found: Sequence[Declared], name: str, choices: Iterable[str], profile: str) -> list[Task]:
     """The points to measure, in order, all of one plugin.
 
     Raises UsageError when the choice names no parameter, no value or no point.
     """
-    found = host.find(name)
     wanted = dict(split_choice(choice) for choice in choices)
     known = {key for benchmark in found for key in benchmark.grid}
     chosen: dict[str, list[str]] = {}

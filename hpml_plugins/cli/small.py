@@ -6,12 +6,12 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import click
 
 from hpml_plugins.cli import print_json
+from hpml_plugins.terminal import say, warn
 
 
 @click.command()
@@ -19,7 +19,10 @@ from hpml_plugins.cli import print_json
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
 @click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
-    """Record this node in ~/.asv-machine.json, with `gpu` and `num_gpu`; `asv run` does the same by itself."""
+    """Record this node in ~/.asv-machine.json, with its GPUs.
+
+    `asv run` does the same.
+    """
     from hpml_plugins.asv.run import facets, record_machine
     from hpml_plugins.node import detect_node, machine_name
 
@@ -31,13 +34,13 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
         print_json({**facts, "node": node})
         return 0
     for key, value in facts.items():
-        print(f"{key:8} {value}")
+        say(f"{key:8} {value}")
     for gpu in node.gpus:
-        print(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
+        say(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
     if node.driver:
-        print(f"driver   {node.driver}, CUDA {node.cuda}")
+        say(f"driver   {node.driver}, CUDA {node.cuda}")
     if node.gpu_problem:
-        print(f"problem  {node.gpu_problem}")
+        say(f"problem  {node.gpu_problem}")
     return 0
 
 
@@ -53,7 +56,7 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
 )
 @click.argument("words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED)
 def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> None:
-    """Write the site: `asv publish`, with its options.
+    """Write the site, as `asv publish` does, with its options.
 
     With --results neither asv.conf.json nor a git repository is needed: commits that the repository lacks are placed by
     their dates.
@@ -61,14 +64,15 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
     from asv.main import main
 
     from hpml_plugins.asv.configuration import read_configuration, write_configuration
+    from hpml_plugins.isolation import scratch_folder
     from hpml_plugins.store import merge_results
     from hpml_plugins.suite import ASV_RESULTS_VARIABLE
 
-    with tempfile.TemporaryDirectory(prefix="hpml-publish-") as scratch:
+    with scratch_folder("publish") as scratch:
         if folders:
             together = Path(scratch, "results")
             for skipped in merge_results(folders, together).skipped:
-                print(f"hpml: skipped: {skipped}", file=sys.stderr)
+                warn(f"skipped: {skipped}")
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
                 config = str(write_configuration(Path(scratch), html=Path("html").absolute()))
@@ -84,5 +88,5 @@ def schema(cluster: bool) -> int:
     from hpml_plugins.registry import json_schema
 
     schema = json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster) if cluster else json_schema()
-    print(json.dumps(schema, indent=2, sort_keys=True))
+    say(*json.dumps(schema, indent=2, sort_keys=True).splitlines())
     return 0

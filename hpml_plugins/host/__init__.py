@@ -1,7 +1,7 @@
 """The pluggy host: asks the plugins that a registry declares what they offer, and loads the one that is to run."""
 
 from hpml_plugins.host.declared import Declared
-from hpml_plugins.host.host import Host, make_host
+from hpml_plugins.host.host import Host, Unmet, make_host
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.host.locating import GROUP, available, locate
-from hpml_plugins.host.offers import Offers, ask, load_sources, own_sources
+from hpml_plugins.host.offers import Offers, ask, load_sources, merge, own_sources

@@ -16,7 +16,8 @@ class Declared(msgspec.Struct, frozen=True):
 
     grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the profile, as a choice
     of values.  left_out: the profile has none of them.  precision, budget: how long to sample, where the registry says
-    it.  rounds: of each point.  unmet: index of a point → why it cannot be measured on this node, where that was asked.
+    it.  rounds: of each point.  needs_gpu, terms: as the Benchmark says.  unmet: index of a point → why it cannot be
+    measured on this node, where that was asked.
     """
 
     plugin: PluginSource
@@ -32,6 +33,8 @@ class Declared(msgspec.Struct, frozen=True):
     precision: float | None = None
     budget: float | None = None
     rounds: int = 1
+    needs_gpu: bool = True
+    terms: dict[str, str] = {}
     unmet: dict[int, str] = {}
 
     @classmethod
@@ -50,6 +53,8 @@ class Declared(msgspec.Struct, frozen=True):
             chosen=chosen or {},
             left_out=chosen is None,
             rounds=benchmark.rounds if benchmark.rounds == 1 else entry.sampling.rounds or benchmark.rounds,
+            needs_gpu=bool(benchmark.requires.gpus),
+            terms=dict(benchmark.terms),
             precision=entry.sampling.precision,
             budget=entry.sampling.budget,
         )
@@ -71,6 +76,10 @@ class Declared(msgspec.Struct, frozen=True):
             for index, params in enumerate(() if self.left_out else self.points())
             if all(is_one_of(params[name], values) for name, values in chosen)
         }
+
+    def unmet_points(self) -> list[Params]:
+        """The points that cannot be measured on this node, where that was asked."""
+        return [params for index, params in enumerate(self.points()) if index in self.unmet] if self.unmet else []
 
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hpml_plugins.errors import HpmlError, UsageError, describe, nearest
+from hpml_plugins.errors import HpmlError, UsageError, describe, environment_number, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
 from hpml_plugins.host.offers import Offers, ask, merge, own_sources
-from hpml_plugins.isolation import Send, run_isolated
+from hpml_plugins.isolation import Send, run_isolated, write_stack_before
 from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.data_source import LoadableData, use_sources, why_missing
 from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
 
 #: Seconds that a plugin may take to be imported and asked; another number by the variable.
@@ -60,15 +61,19 @@ class Host:
 
         Raises the plugin's own error where it is broken, UsageError with the nearest names where there is none.
         """
-        for plugin in self.broken:
-            if plugin.entry.name == name and plugin.error:
-                raise plugin.error
         every = list(self.benchmarks())
-        found = [each for each in every if each.name == name] or [each for each in every if each.plugin.name == name]
+        found = [each for each in every if each.name == name] or self.of_plugin(name)
         if not found:
             known = sorted({name for each in every for name in (each.plugin.name, each.name)})
             raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
         return found
+
+    def of_plugin(self, name: str) -> list[Declared]:
+        """The benchmarks of the plugin of this name. Raises its error where it is broken."""
+        for plugin in self.broken:
+            if plugin.entry.name == name and plugin.error:
+                raise plugin.error
+        return [each for each in self.benchmarks() if each.plugin.name == name]
 
     def load_all(self) -> list[LoadedPlugin]:
         """Import every plugin into this process, for their figures, and restore what they change of it."""
@@ -132,7 +137,7 @@ def _load_in_fork(
     registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare
 ) -> dict[str, _Report]:
     """Plugin → what it offers. One that ends or blocks the process is broken, and the others are loaded again."""
-    limit = float(os.environ.get(LIMIT_VARIABLE) or LIMIT)
+    limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
     since = time.monotonic()
 
@@ -145,7 +150,7 @@ def _load_in_fork(
         stuck = time.monotonic() - since > limit
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
-    load = functools.partial(_load_all, registry, entries, facts, declare)
+    load = functools.partial(_load_all, registry, entries, facts, declare, limit)
     fault = run_isolated(load, _FOREVER, on_message, watch).fault or "ended with exit status 0 before it reported"
     if len(messages) == 2 * len(entries):
         reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
@@ -156,20 +161,29 @@ def _load_in_fork(
     return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, facts, declare)}
 
 
-def _load_all(registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare, send: Send) -> None:
+def _load_all(
+    registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare, limit: float, send: Send
+) -> None:
     """Send an empty message when a plugin is loaded, and when all are, for their data sets to be known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offers]] = []
+    sources: dict[str, LoadableData] = {}
+    missing: dict[str, str] = {}
+    printed = os.dup(2)  # a plugin may close its own
     for entry in entries:
+        write_stack_before(limit, printed)
         with restored():
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin, facts=facts)))
+            for name, source in own_sources(plugin).items():
+                if sources.setdefault(name, source) is source:  # asked here, where a fault is its own plugin's
+                    missing[name] = why_missing(source)
         send(b"")
     offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
-    sources = {name: each for plugin, _ in reversed(loaded) for name, each in own_sources(plugin).items()}
-    with offers.in_force(sources):
+    with offers.in_force(), use_sources(sources, missing):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
+            write_stack_before(limit, printed)
             with restored():
                 report = _report(entry, plugin, own, declare)
             send(report)
@@ -186,8 +200,11 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
         if plugin.error:
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
+            trace = trace.encode(errors="backslashreplace").decode()
             report = _Report(declared, offers, plugin.error.what, plugin.error.where, trace)
-        return msgspec.msgpack.encode(report)
-    except (TypeError, OverflowError, ValueError) as error:
+        encoded = msgspec.msgpack.encode(report)
+        msgspec.msgpack.decode(encoded, type=_Report)  # as the calling process will: what fails must fail here
+        return encoded
+    except Exception as error:
         what = f"plugin {entry.name!r} declares a value that cannot be stored: {describe(error)}"
         return msgspec.msgpack.encode(_Report(fault=what, where=plugin.where))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +18,15 @@ from typing import Any
 import pluggy
 
 from hpml_plugins import hookspecs
-from hpml_plugins.errors import DefinitionError, HpmlError, RegistryError, describe, nearest
+from hpml_plugins.errors import DefinitionError, HpmlError, RegistryError, explain, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, PluginSource, Registry
 from hpml_plugins.registry.reader import ProfileChoice, is_one_of
+
+#: Values that a hook may return: an iterator without end would otherwise fill the memory.
+MOST_OFFERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,32 @@ class LoadedPlugin:
         return {**self.entry.sources, **{key: value for key, value in found.items() if value}}
 
     def offered(self, hook: str, kind: Any) -> list[Any]:
-        """What its hook returned, piece by piece, of a mapping its pairs; nothing where it is not in this process.
+        """What its hook returned, as a list; nothing where it has none or is not in this process.
 
-        kind: of the pieces. Raises DefinitionError for another, and whatever the plugin raises.
+        kind: of each value; `tuple` for a hook that returns a mapping, of which these are the pairs. Raises
+        DefinitionError, with the line of the hook, for another value, and whatever the plugin raises.
         """
-        answers = getattr(self.hooks, hook)() if self.hooks else ()
-        found = [each for answer in answers for each in (answer.items() if isinstance(answer, Mapping) else answer)]
-        if strange := [type(each).__name__ for each in found if not isinstance(each, kind)]:
-            raise DefinitionError(f"returned {strange[0]}, not {kind.__name__} values")
-        return found
+        caller = getattr(self.hooks, hook) if self.hooks else None
+        if caller is None or not (implementations := caller.get_hookimpls()):
+            return []
+        found: list[Any] = []
+        strange: list[Any] = []
+        for given in caller() or [None]:  # pluggy leaves None out
+            if isinstance(given, Mapping) if kind is tuple else _is_list(given):
+                found += itertools.islice(given.items() if kind is tuple else given, MOST_OFFERED + 1)
+            else:
+                strange.append(given)
+        strange += [each for each in found if not isinstance(each, kind)]
+        if not strange and len(found) <= MOST_OFFERED:
+            return found
+        what = type(strange[0]).__name__ if strange else f"more than {MOST_OFFERED} values"
+        words = "a dict" if kind is tuple else f"a list of {kind.__name__} values"
+        code = implementations[0].function.__code__
+        raise DefinitionError(f"returned {what}, not {words}", f"{code.co_filename}:{code.co_firstlineno}")
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
@@ -73,9 +94,12 @@ def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlu
             plugin = LoadedPlugin(entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder)))
             return replace(plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark)))
     except HpmlError as error:
-        fault = error if error.where else HpmlError(f"plugin {entry.name!r}: {error.what}", where)
-    except (Exception, SystemExit) as error:
-        fault = HpmlError(f"plugin {entry.name!r} cannot be loaded: {describe(error)}", where)
+        fault = HpmlError(f"plugin {entry.name!r}: {error.what}", error.where or where)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        what, line = explain(error)
+        fault = HpmlError(f"plugin {entry.name!r} cannot be loaded: {what}", line or where)
         fault.__cause__ = error
     return LoadedPlugin(entry, folder, where, error=fault)
 

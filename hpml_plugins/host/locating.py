@@ -160,11 +160,9 @@ def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _same_version(wanted: str, found: str) -> bool:
-    if wanted == found or not found:
-        return wanted == found
     from packaging.version import Version
 
     try:
         return Version(wanted) == Version(found)
     except ValueError:  # InvalidVersion is one
-        return False
+        return wanted == found

@@ -6,19 +6,23 @@ order; if two offer the same name, the first one is used and a problem names bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from hpml_plugins.errors import DefinitionError, HpmlError, describe
+from hpml_plugins.errors import DefinitionError, HpmlError, explain
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.data_source import LoadableData, use_sources
+from hpml_plugins.model.declaring import check_value
 from hpml_plugins.published import GpuType, gpu_types, use_published
 from hpml_plugins.registry import PluginSource
+
+_Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 class Offers(msgspec.Struct, frozen=True):
@@ -44,21 +48,25 @@ def ask(plugin: LoadedPlugin, *, facts: bool) -> Offers:
     """Call the plugin's hooks. What one of them raises is a problem that names plugin and hook; the others count."""
     problems: list[str] = []
 
-    def call(hook: str, kind: type) -> list[Any]:
+    def call(hook: str, kind: type, check: Callable[[Any], None] = lambda each: None) -> list[Any]:
+        """What the hook returned. check: called with each value; raises for one that is not valid."""
         try:
             answers = plugin.offered(hook, kind)
-            if hook == "hpml_node_facts":
-                _check_facts(answers)
-        except (Exception, SystemExit) as error:
-            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {describe(error)}", plugin.where)))
+            for each in answers:
+                check(each)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            fault, where = explain(error)
+            problems.append(str(HpmlError(f"{hook} of plugin {plugin.entry.name!r}: {fault}", where or plugin.where)))
             return []
         return answers
 
     return Offers(
         gpu_types=call("hpml_gpu_types", GpuType),
-        published=call("hpml_published", msgspec.Struct),
-        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData)},
-        facts=dict(call("hpml_node_facts", tuple)) if facts else {},
+        published=call("hpml_published", msgspec.Struct, _check_published),
+        data={each.name: plugin.entry.source for each in call("hpml_data", LoadableData, _check_source)},
+        facts=dict(call("hpml_node_facts", tuple, _check_fact)) if facts else {},
         problems=problems,
     )
 
@@ -111,11 +119,21 @@ def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
     """Name → data set, of those that a plugin brings; none where asking raises."""
     try:
         return {source.name: source for source in plugin.offered("hpml_data", LoadableData)}
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return {}  # named when the plugins were asked
 
 
-def _check_facts(facts: list[Any]) -> None:
-    for key, value in facts:
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise DefinitionError(f"fact {key!r} is {type(value).__name__}, not text, a number or a bool")
+def _check_fact(fact: tuple[object, object]) -> None:
+    check_value(fact[0], str, "a fact's name", where="")
+    check_value(fact[1], str | int | _Finite | bool, f"fact {fact[0]!r}", where="")
+
+
+def _check_source(source: LoadableData) -> None:
+    check_value(source.name, str, "a data source's name", where="")
+
+
+def _check_published(figure: msgspec.Struct) -> None:
+    if not {"about", "subject", "quantity", "value", "unit", "source"} <= {*figure.__struct_fields__}:
+        raise DefinitionError(f"a {type(figure).__name__} is no PublishedFigure", "")

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import itertools
+import json
 import multiprocessing
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from hpml_plugins.errors import environment_number
+from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
+from hpml_plugins.isolation.stack import describe_stack, write_stack_before
 
 if TYPE_CHECKING:
     import psutil
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 _PR_SET_CHILD_SUBREAPER = 36
 #: `send(message)`: what the isolated function reports with, any number of times.
 Send = Callable[[bytes], None]
-#: How much of what the process printed is kept when it dies, B.
+#: How much of what the process printed is kept when it dies, in characters.
 OUTPUT_TAIL = 8000
 #: s between two looks at whether the process lives: waking more often would disturb what it measures.
 LISTENING = 0.5
@@ -36,15 +44,27 @@ LISTENING = 0.5
 NEXT_IN_LINE = 1.0
 #: How many processes a point may have at once: eight ranks with sixteen loaders each are 137. Another limit is set by:
 MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
+#: s from SIGTERM to SIGKILL for what is to end; and s that the supervisor has to end all and to report.
+GRACE, PATIENCE = 2.0, 20.0
+#: B of the longest message. Each has its length in front, in so many bytes.
+MOST_MESSAGE, _HEADER = 1 << 30, 8
+#: What ends a run: a terminal, a lost connection, Slurm.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals of which the name says too little.
+_MEANINGS = {
+    "SIGSEGV": " (segmentation fault)",
+    "SIGKILL": " (killed, perhaps for want of memory)",
+    "SIGABRT": " (aborted)",
+}
 #: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, in words.  output: tail.
+    """How it ended. fault: empty when the function returned; else why it did not, and where it crashed or hung.
 
-    left: whether it left processes behind, which were ended.
+    output: the end of what it printed.  left: whether it left processes behind, which were ended.
     """
 
     fault: str
@@ -58,90 +78,197 @@ def run_isolated(
     on_message: Callable[[bytes], None],
     watch: Callable[[], str] = lambda: "",
 ) -> ProcessOutcome:
-    """Run `function(send)` in a forked process with its own process group.
+    """Run `function(send)` in a process of its own, and end that and all that it started, however this process ends.
 
-    timeout: s, after which the whole group is ended.  on_message: called in this process with each `send`. The fork
-    keeps what was imported before it; the function must be the first to touch CUDA. Nothing of the group is left.
-    watch: called in this process again and again while it waits; a fault that it returns ends the group.
+    timeout: s, after which it is ended.  on_message: called in this process with each `send`.  watch: called in this
+    process again and again while it waits; a fault that it returns ends the function. The processes are forks and keep
+    what was imported before; the function must be the first to touch CUDA.
+
+    Between the two a supervisor adopts what the function starts, so that daemons are found too. It lives in a process
+    group of its own, outlives this process, and ends the function when this process asks it to or is gone.
     """
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    with suppress(OSError, AttributeError):  # Linux: daemons become children of this process, and can be found
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    most = environment_number(LIMIT_VARIABLE, MOST_PROCESSES)
+    ours, theirs = socket.socketpair()
+    receiver, sender = os.pipe()
+    _adopt_orphans()  # of a supervisor that is killed
     with tempfile.TemporaryFile() as output:
-        process = multiprocessing.get_context("fork").Process(
-            target=_child, args=(function, receiver, sender, output.fileno(), os.getpid())
-        )
-        process.start()
-        sender.close()
+        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid(), timeout, most)
+        supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
+        supervisor.start()
+        theirs.close()
+        os.close(sender)
         try:
-            fault = _listen(process, receiver, timeout, on_message, watch)
+            fault = _listen(ours, receiver, timeout, on_message, watch)
         finally:
-            left = _end_all(process)
-            receiver.close()
-        return ProcessOutcome(fault, _tail(output), left and not fault)
+            report = _end(supervisor, ours)
+            os.close(receiver)
+        printed = _tail(output)
+        if report is None:
+            fault, left = fault or "its supervising process was killed or stopped", False
+        else:
+            code, left, limit = report
+            if not (fault or limit) and code == -signal.SIGTERM:
+                time.sleep(NEXT_IN_LINE)
+            fault = fault or limit or describe_exit(code)
+        if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
+            fault = f"{fault} {stack}"
+        return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
 
 
-def _child(
-    function: Callable[[Send], None], receiver: Connection, sender: Connection, output: int, parent: int
+def _adopt_orphans() -> None:
+    """Linux: what a child of this process leaves behind becomes a child of this one, and not of process 1."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _supervise(
+    function: Callable[[Send], None],
+    of_parent: socket.socket,
+    receiver: int,
+    channel: socket.socket,
+    sender: int,
+    output: int,
+    parent: int,
+    timeout: float,
+    most: float,
 ) -> None:
+    """Fork the function's process, wait for its end, or for that of the run, end what is left, report, and exit.
+
+    channel: its end means to end the function.  parent: the run's process.
+    """
+    try:
+        of_parent.close()
+        os.close(receiver)
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        os.setpgid(0, 0)  # a signal to the run's whole group is not for the one who cleans up after it
+        _adopt_orphans()
+        supervisor, before = os.getpid(), _count_processes()
+        if not (child := os.fork()):
+            channel.close()
+            _run(function, sender, output, supervisor, timeout)
+        os.close(sender)
+        code, limit = _await(child, channel, parent, before, most)
+        left = _end_all(child if code is None else None)
+        channel.sendall(json.dumps((code or 0, left, limit)).encode())
+    finally:
+        os._exit(0)
+
+
+def _await(child: int, channel: socket.socket, parent: int, before: int, most: float) -> tuple[int | None, str]:
+    """The exit code of the function's process, None while it runs on; and the limit that it went beyond.
+
+    before: how many processes the machine had.  most: how many the function may have.
+    """
+    watched: list[socket.socket | int] = [channel]
+    with suppress(OSError, AttributeError):  # before Linux 5.3 there are none
+        watched.append(os.pidfd_open(child))
+    while True:
+        ready = wait(watched, LISTENING if len(watched) > 1 else LISTENING / 10)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), ""
+        if channel in ready or os.getppid() != parent:
+            return None, ""
+        # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
+        if _count_processes() - before > most and _count_descendants() > most:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)  # all at once, before they are more
+            return None, f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)"
+
+
+def _run(function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float) -> None:
+    """Call the function, in its process, and exit."""
     os.setsid()
     with suppress(OSError):  # Linux: where memory runs out, this process and its children are ended before any other
         Path("/proc/self/oom_score_adj").write_text("1000")
-    end_with_parent(parent)  # who is killed outright ends nobody
-    for number in (signal.SIGINT, signal.SIGTERM):
+    end_with_parent(supervisor)  # who is killed outright ends nobody
+    for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
-    receiver.close()
+    leave_mark(supervisor)
     os.dup2(output, 1)
     os.dup2(output, 2)
     # Python's own streams may have been replaced by whoever called (a test runner, asv): back to the descriptors.
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable(2)
-    function(sender.send_bytes)
-    sender.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    write_stack_before(timeout, output)
+    status = 0
+    try:
+        function(functools.partial(_send, sender))
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
     # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a kernel left broken.
-    os._exit(0)
+    os._exit(status & 0xFF)
+
+
+def _send(descriptor: int, message: bytes) -> None:
+    rest = memoryview(len(message).to_bytes(_HEADER, "big") + message)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _take_messages(content: bytearray) -> Iterator[bytes]:
+    """The messages that are complete, taken out of what was received."""
+    while len(content) >= _HEADER and len(content) >= (end := _HEADER + int.from_bytes(content[:_HEADER], "big")):
+        message = bytes(content[_HEADER:end])
+        del content[:end]
+        yield message
 
 
 def _listen(
-    process: multiprocessing.process.BaseProcess,
-    receiver: Connection,
+    channel: socket.socket,
+    receiver: int,
     timeout: float,
     on_message: Callable[[bytes], None],
     watch: Callable[[], str],
 ) -> str:
-    deadline = time.monotonic() + timeout
-    given = os.environ.get(LIMIT_VARIABLE, "")
-    most = int(given) if given.isdecimal() else MOST_PROCESSES
-    before = _count_processes()
+    """Take messages until the supervisor reports or is gone. Returns why the function is to be ended before that.
+
+    Never waits for the function, which may close its end of the pipe and run on, or leave a message half written.
+    """
+    deadline, ended, content = time.monotonic() + timeout, False, bytearray()
+    os.set_blocking(receiver, False)
+    watched: list[socket.socket | int] = [channel, receiver]
     while True:
-        # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
-        if _count_processes() - before > most and _count_descendants() > most:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid or 0, signal.SIGKILL)  # all at once, before they are more
-            return f"more than {most} processes at once ({LIMIT_VARIABLE} sets another limit)"
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
+        received = b""
+        with suppress(BlockingIOError):
+            if not (received := os.read(receiver, 1 << 20)):
+                watched = [channel]
+        content += received
+        for message in _take_messages(content):
+            on_message(message)
+        if ended and not received:
+            return ""
+        if len(content) > MOST_MESSAGE:
+            return f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB"
+        if (remaining := deadline - time.monotonic()) <= 0 and not ended:
             return f"timed out after {timeout:g} s"
-        if fault := watch():
+        if not ended and (fault := watch()):
             return fault
-        try:
-            if not receiver.poll(min(remaining, LISTENING)):
-                # A grandchild may hold the pipe open after the process died: its death is what counts.
-                if process.exitcode is not None and not receiver.poll(0):
-                    return _fault(process.exitcode)
-                continue
-            message = receiver.recv_bytes()
-        except (EOFError, OSError):
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.exitcode is None:
-                return f"timed out after {timeout:g} s"
-            return _fault(process.exitcode)
-        on_message(message)
+        ended = ended or channel in wait(watched, min(remaining, LISTENING))
+
+
+def _end(supervisor: BaseProcess, channel: socket.socket) -> tuple[int, bool, str] | None:
+    """Have the supervisor end what still runs. Its report; None where it was killed or stopped itself."""
+    report = b""
+    channel.settimeout(PATIENCE)
+    with channel, suppress(OSError):
+        channel.shutdown(socket.SHUT_WR)
+        report = channel.recv(4096)
+    supervisor.kill()
+    supervisor.join()
+    if report:
+        code, left, limit = json.loads(report)
+        return code, left, limit
+    _end_all(None)
+    return None
 
 
 def _count_processes() -> int:
@@ -154,62 +281,44 @@ def _count_descendants() -> int:
     return len(psutil.Process().children(recursive=True))
 
 
-def _fault(code: int) -> str:
-    if code == -signal.SIGTERM:
-        time.sleep(NEXT_IN_LINE)
-    return describe_exit(code)
-
-
 def describe_exit(code: int) -> str:
     """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
-    if code == 0:
-        return ""
-    if code < 0:
+    if code >= 0:
+        return f"ended with exit status {code} before it reported" if code else ""
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    return f"died of {name}{_MEANINGS.get(name, '')}"
+
+
+def _end_all(leader: int | None) -> bool:
+    """End every process of the point below this one, whichever session it went to. Returns whether any still ran.
+
+    leader: the function's process, while it runs.
+    """
+    if leader is None:
         try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        meaning = {
-            "SIGSEGV": " (segmentation fault)",
-            "SIGKILL": " (killed, perhaps for want of memory)",
-            "SIGABRT": " (aborted)",
-        }
-        return f"died of {name}{meaning.get(name, '')}"
-    return f"ended with exit status {code} before it reported"
-
-
-def _end_all(leader: multiprocessing.process.BaseProcess) -> bool:
-    """End every process of the point, whichever session it went to. Returns whether any but the leader still ran."""
-    if leader.exitcode is not None and not _has_children():
-        return False
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
     import psutil  # takes a tenth of the start of a command, and is seldom needed
 
-    found, patience = False, time.monotonic() + 10
+    found, patience = False, time.monotonic() + PATIENCE / 2
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
         # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
-        _, living = psutil.wait_procs(_isolated(but=leader), 0)
-        if (not living and leader.exitcode is not None) or time.monotonic() > patience:
+        _, living = psutil.wait_procs(_isolated(), 0)
+        if not living or time.monotonic() > patience:
             break
-        found = found or bool(living)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader.pid or 0, number)  # all at once
+        found = True
+        if leader and leader in [process.pid for process in living]:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, number)  # all at once
         for process in living:
             with suppress(psutil.Error):
                 process.send_signal(number)
-        leader.join(2.0)
-        psutil.wait_procs(living, 2.0)
+        psutil.wait_procs(living, GRACE)
     return found
 
 
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
+def _isolated() -> list[psutil.Process]:
     """The children of this process in sessions other than its own, and all that descend from them."""
     import psutil
 
@@ -218,10 +327,10 @@ def _isolated(but: multiprocessing.process.BaseProcess) -> list[psutil.Process]:
         with suppress(OSError, psutil.Error):
             if os.getsid(child.pid) != session:
                 found += [child, *child.children(recursive=True)]
-    return [process for process in found if process.pid != but.pid]
+    return found
 
 
 def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - 4 * OUTPUT_TAIL))
-    return _MODULES.sub(b"", output.read())[-OUTPUT_TAIL:].decode("utf-8", "replace").strip()
+    return _MODULES.sub(b"", output.read()).decode("utf-8", "replace").strip()

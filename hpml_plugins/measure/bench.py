@@ -8,16 +8,18 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from hpml_plugins.errors import CheckFailed, DefinitionError, Skipped, UsageError
+from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, Skipped, UsageError
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import available_sources, why_no_data
+from hpml_plugins.model.declaring import check_value
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.published import GpuType, find_gpu
 
@@ -27,10 +29,22 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import Cache, Launch
     from hpml_plugins.measure.meter import Meter
     from hpml_plugins.measure.ranks.group import Backend, Launcher
+    from hpml_plugins.model.program_output import ProgramOutput
 
 T = TypeVar("T")
-#: Told of progress: a text, and the share that is done where known.
+#: Receives progress: a text, and the share that is done where known.
 Progress = Callable[[str, float | None], None]
+
+
+@dataclass
+class Collected:
+    """What a Bench collects for the Record; the fields are the Record's."""
+
+    checks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
+    work: dict[str, DeclaredWork] = field(default_factory=dict)
 
 
 class Bench:
@@ -40,6 +54,7 @@ class Bench:
     facts.  params: the point.  seed: what random inputs are made from, so that a run can be repeated.  deadline: when
     the point will be ended, s of the monotonic clock.  telemetry: of the point's GPUs, None where nobody watches them.
     shared: a folder of the point that its rounds share, None where there is one round.  starts_ranks: False on a rank.
+    collected: what goes into the Record beside the metrics.
     """
 
     def __init__(
@@ -66,11 +81,7 @@ class Bench:
         self.telemetry = telemetry
         self._shared = shared
         self._starts_ranks = starts_ranks
-        self.checks: list[str] = []
-        self.warnings: list[str] = []
-        self.attached: dict[str, Series] = {}
-        self.used_data: dict[str, dict[str, str | float]] = {}
-        self.declared_work: dict[str, DeclaredWork] = {}
+        self.collected = Collected()
         self.corrupt: Callable[[Any], Any] | None = None
         self._report = report or (lambda text, share: None)
 
@@ -115,7 +126,7 @@ class Bench:
 
             samples = time_on_cpu(step, plan)
         if not quiet:
-            self.warnings += remarks(samples, plan, name)
+            self.collected.warnings += remarks(samples, plan, name)
         return samples
 
     def time_alternately(
@@ -130,6 +141,26 @@ class Bench:
         from hpml_plugins.measure.alternating import time_alternately
 
         return time_alternately(self, steps, seconds, budget)
+
+    def run_program(
+        self,
+        command: Sequence[str],
+        outputs: Mapping[str, ProgramOutput],
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> dict[str, Samples]:
+        """Samples of numbers that an external program prints, one of each output per run.
+
+        The program is run until its duration is stable, then again until the 95 % interval of the first output's median
+        is narrow enough or the budget ends, as `time` samples a step; each output gets the warnings that `time` gives.
+
+        command: the program and its arguments; no shell takes part.  outputs: name → how to find the number.
+        environment: variables for the program beside this process's; it runs in the C locale.
+        Raises HpmlError with the end of its output where it cannot be run, fails or prints something else.
+        """
+        from hpml_plugins.measure.program import run_program
+
+        return run_program(self, command, outputs, environment or {})
 
     def energy(self, step: Callable[[], object]) -> Samples | None:
         """Samples of the energy of one call of `step`, J; None with a warning where no counter tells.
@@ -183,14 +214,18 @@ class Bench:
         flop: operations, 2 a multiply-add, on all GPUs of the point.  bytes: read from and written to their memory.
         dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step looks for the machine's highest rate.
         """
-        self.declared_work[of] = DeclaredWork(flop, bytes, str(dtype).removeprefix("torch."), self.gpus, roof)
+        flop, bytes = as_number(flop, "work's flop"), as_number(bytes, "work's bytes")
+        if not (0 <= flop < math.inf and 0 <= bytes < math.inf):
+            raise DefinitionError(f"work of flop={flop:g}, bytes={bytes:g}: both must be finite and not below 0")
+        dtype = str(dtype).removeprefix("torch.")
+        self.collected.work[check_value(of, str, "work's of")] = DeclaredWork(flop, bytes, dtype, self.gpus, bool(roof))
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
         """Warn of samples that `time` did not take where it would have: imprecise, unstable, many outliers.
 
         samples: their info may say why sampling `stopped`.  name: what warnings call them.
         """
-        self.warnings += remarks(samples, self.plan, name)
+        self.collected.warnings += remarks(samples, self.plan, name)
 
     def ranks(
         self,
@@ -237,9 +272,10 @@ class Bench:
 
         The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept in the Record.
         """
+        text = check_value(message, str, "check's message")
         if not ok:
-            raise CheckFailed(f"check failed: {message}")
-        self.checks.append(message)
+            raise CheckFailed(f"check failed: {text}")
+        self.collected.checks.append(text)
 
     def result(self, value: T) -> T:
         """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then fail.
@@ -265,17 +301,18 @@ class Bench:
             value: T = msgspec.json.decode(file.read_bytes())
             return value
         value = compute()
+        encoded = msgspec.json.encode(value)  # of a single round too, where nobody reads it: the value must fit
         if file:
-            atomic_write(file, msgspec.json.encode(value), durable=False)
+            atomic_write(file, encoded, durable=False)
         return value
 
     def skip(self, reason: str) -> NoReturn:
         """End this point as skipped, with the reason."""
-        raise Skipped(reason)
+        raise Skipped(check_value(reason, str, "skip's reason"))
 
     def warn(self, text: str) -> None:
         """Put a warning into the Record: the number stands, but a reader should know this."""
-        self.warnings.append(text)
+        self.collected.warnings.append(check_value(text, str, "warn's text"))
 
     def series(
         self, name: str, columns: Mapping[str, Sequence[float | str]], units: Mapping[str, str] | None = None
@@ -283,19 +320,13 @@ class Bench:
         """Attach columns of equal length, such as accuracy over epochs or a histogram, to the Record.
 
         columns: name → numbers, or name → text (the names of layers).  units: column of numbers → symbol.
-        Raises DefinitionError for unequal lengths, and for a column that mixes text and numbers.
+        A number that is not finite is stored as None, such as the loss of a training that diverged.
+        Raises DefinitionError for unequal lengths, a column that mixes text and numbers, and an unknown unit.
         """
-        lengths = {column: len(values) for column, values in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise DefinitionError(f"series {name!r}: columns of different length: {lengths}")
-        plain = {
-            column: [str(value) if isinstance(value, str) else float(value) for value in values]
-            for column, values in columns.items()
-        }
         try:
-            self.attached[name] = Series(plain, dict(units or {}))
-        except ValueError as error:
-            raise DefinitionError(f"series {name!r}: {error}") from None
+            self.collected.series[check_value(name, str, "a series' name")] = Series.of(columns, units)
+        except (ValueError, TypeError, AttributeError, ResultError) as error:
+            raise DefinitionError(f"series {name!r}: {error}") from error
 
     @property
     def remaining(self) -> float:
@@ -320,12 +351,14 @@ class Bench:
         loaded = available_sources()[name].load(lambda text: self._report(text, None))
         if train is not None or test is not None:
             loaded = loaded.take(train, test, seed)
-        self.used_data[name] = loaded.facts()
+        self.collected.data[name] = loaded.facts()
         return loaded
 
     def progress(self, text: str, share: float | None = None) -> None:
-        """Say what a long point is doing. share: how much is done, 0 to 1, where known."""
-        self._report(text, share)
+        """Say what a long point is doing. share: how much is done, 0 to 1, where known; beyond is cut off."""
+        number = None if share is None else as_number(share, "progress' share")
+        shown = None if number is None or math.isnan(number) else min(max(number, 0.0), 1.0)
+        self._report(check_value(text, str, "progress' text"), shown)
 
     def import_module(self, name: str) -> Any:
         """Import a module that `Requires` could not know of; a missing one skips the point with the reason."""

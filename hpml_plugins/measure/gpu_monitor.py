@@ -319,9 +319,9 @@ class Sampler:
 
 def _series(rows: Sequence[Mapping[str, float | None]]) -> Series:
     """The rows as columns. What the card did not tell every time is left out: a zero would be a measurement."""
-    columns: dict[str, list[float | str]] = {}
+    columns: dict[str, list[float | str | None]] = {}
     for name in UNITS:
-        values: list[float | str] = [value for row in rows if (value := row[name]) is not None]
+        values: list[float | str | None] = [value for row in rows if (value := row[name]) is not None]
         if len(values) == len(rows):
             columns[name] = values
     return Series(columns, {name: UNITS[name] for name in columns})

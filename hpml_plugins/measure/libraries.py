@@ -7,14 +7,22 @@ import importlib.util
 import re
 import runpy
 import sys
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from hpml_plugins.errors import DefinitionError, HpmlError, ResultError, UsageError, describe, failing_line
+
 #: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is imported in the
 #: processes of its own points only, for importing may change what others measure, or open CUDA, as torchao's does.
 SHARED = ("torch", "torchvision", "numba", "numpy", "scipy", "sklearn", "fvcore", "triton", "cupy", "matplotlib", "asv")
+#: Where numba keeps the tables of a target.
+_NUMBA_TARGETS = {
+    "numba": ("numba.core.registry", "cpu_target"),
+    "numba.cuda": ("numba.cuda.descriptor", "cuda_target"),
+}
 #: Looked at only when loaded, so that a point names what it used and not what happens to be installed.
 _PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
 _SCALE = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -32,10 +40,10 @@ def import_before_fork(modules: Iterable[str]) -> None:
     for module in dict.fromkeys(wanted):
         with suppress(Exception):
             importlib.import_module(module)
-            if module == "numba.cuda":
-                # numba fills its tables of CUDA functions at the first launch: 0.7 s, most of it importing SciPy. Not a
-                # documented interface; where it has moved, the first launch costs what it did before.
-                target = importlib.import_module("numba.cuda.descriptor").cuda_target
+            if place := _NUMBA_TARGETS.get(module):
+                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s for CUDA; no API:
+                # where they have moved, the first call costs what it did before.
+                target = getattr(importlib.import_module(place[0]), place[1])
                 target.typing_context.refresh()
                 target.target_context.refresh()
 
@@ -72,12 +80,25 @@ def end_compilers() -> None:
             pool.shutdown_compile_workers()
 
 
+def describe_failure(error: BaseException) -> str:
+    """Why a point or a rank failed, with the plugin's line and the expression that raised. Prints the traceback."""
+    if not isinstance(error, HpmlError):
+        what = f"exited: {error.code}" if isinstance(error, SystemExit) else out_of_gpu_memory(error) or describe(error)
+    else:
+        what = error.what
+        if not isinstance(error, DefinitionError | ResultError | UsageError):  # says itself what to look at
+            return what
+    traceback.print_exception(error)
+    line, expression = failing_line(error)
+    return f"{what} ({Path(line).name}: {expression})" if line else what
+
+
 def out_of_gpu_memory(error: BaseException) -> str:
     """`out of GPU memory: asked 200.0 GiB, free 138.9 GiB` where that is what the error means, else empty.
 
     torch names what was asked for; of numba's errors the frames tell.
     """
-    text = str(error)
+    text = describe(error)
     is_torch = type(error).__name__ == "OutOfMemoryError"
     if not (is_torch or "CUDA_ERROR_OUT_OF_MEMORY" in text or "cudaErrorMemoryAllocation" in text):
         return ""

@@ -5,27 +5,31 @@ from __future__ import annotations
 import math
 import os
 import time
-import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from hpml_plugins.errors import HpmlError, ResultError, Skipped, describe
+from hpml_plugins.errors import ResultError, Skipped, describe
 from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
-from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory, package_versions
+from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
-from hpml_plugins.model.work import DeclaredWork
-from hpml_plugins.node import gpus_used, unmet
+from hpml_plugins.model.work import DeclaredWork, Limit
+from hpml_plugins.node import CpuWatch, cpu_clock, gpus_used, unmet
+from hpml_plugins.published import PRECISIONS
+
+#: A share of the published peak above which a number is doubted: peaks hold at the highest clock, and timers are noisy.
+HIGHEST_SHARE = 1.05
+_DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,21 @@ def measure_point(
     """
     clock = time.monotonic()
     record = unmeasured(benchmark.name, benchmark.version, params, context)
-    if reasons := unmet(benchmark, params, context.node):
+    if reasons := unmet(benchmark, params, context.node, ask=False):
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
+    others = CpuWatch()
 
     def on_message(message: bytes) -> None:
-        told = msgspec.json.decode(message, type=Record | tuple[str, float | None])
-        if isinstance(told, Record):
-            answers.append(told)
+        try:
+            received = _DECODER.decode(message)
+        except (ValueError, RecursionError) as error:  # what a plugin wrote into the pipe itself
+            received = replace(record, reason=f"it sent what cannot be read: {describe(error)}")
+        if isinstance(received, Record):
+            answers.append(received)
         elif progress:
-            progress(*told)
+            progress(*received)
 
     limit = timeout or benchmark.timeout
     deadline = clock + limit
@@ -88,7 +96,7 @@ def measure_point(
             on_message,
             monitor.check,
         )
-        fault = outcome.fault or ("" if answers else "reported nothing")
+        fault = outcome.fault or ("" if answers else "ended with exit status 0 before it reported")
         measured = replace(record, reason=fault) if fault else answers[-1]
         if outcome.left:
             measured.warnings.append("the benchmark left processes behind; they were ended")
@@ -96,7 +104,8 @@ def measure_point(
     finally:
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
-    return replace(measured, output=output, duration=time.monotonic() - clock)
+    conditions = measured.conditions | others.conditions()
+    return replace(measured, output=output, conditions=conditions, duration=time.monotonic() - clock)
 
 
 def _measure_here(
@@ -123,29 +132,32 @@ def _measure_here(
     status: Status = "failed"
     reason = ""
     try:
+        if reasons := unmet(benchmark, params, context.node):
+            bench.skip("; ".join(reasons))
         returned = benchmark.measure(bench, **params)
-        metrics, status = to_metrics(benchmark, returned, bench.declared_work), "ok"
+        metrics, status = to_metrics(benchmark, returned, bench.collected.work), "ok"
+        bench.collected.warnings += _impossible_rates(bench, metrics)
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
-    except HpmlError as error:
-        reason = error.what
     except Exception as error:
-        traceback.print_exc()
-        reason = out_of_gpu_memory(error) or describe(error)
+        reason = describe_failure(error)
+    clock = cpu_clock()  # before the CPU rests
     end_compilers()
-    record = replace(
-        record,
-        status=status,
-        reason=reason,
-        metrics=metrics,
-        series=bench.attached,
-        checks=bench.checks,
-        warnings=bench.warnings,
-        packages=package_versions(),
-        data=bench.used_data,
-        work=bench.declared_work,
-    )
-    send(msgspec.json.encode(record))
+    try:
+        measured = replace(
+            record,
+            conditions=record.conditions | ({"cpu_clock": clock} if clock else {}),
+            status=status,
+            reason=reason,
+            metrics=metrics,
+            packages=package_versions(),
+            **vars(bench.collected),
+        )
+        message = msgspec.json.encode(measured)
+        _DECODER.decode(message)  # as the calling process will: what fails must fail here
+    except Exception as error:
+        message = msgspec.json.encode(replace(record, reason=f"its result cannot be stored: {describe(error)}"))
+    send(message)
 
 
 def to_metrics(
@@ -173,8 +185,14 @@ def to_metrics(
         samples = _as_samples(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
-        if bad := [number for number in samples.values + samples.boost if not math.isfinite(number)]:
-            raise ResultError(f"metric {name!r} is not finite: {bad[0]}")
+        low, high = metric.bounds
+        for number in samples.values + samples.boost:
+            if not math.isfinite(number):
+                raise ResultError(f"metric {name!r} is not finite: {number}")
+            if not low <= number <= high:
+                bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+                value = f"{number:g} {unit(metric.unit).label}".rstrip()
+                raise ResultError(f"metric {name!r} is {value}; possible is {bounds}")
         if samples.dimension and not samples.in_unit(unit(metric.unit)):
             raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
         values, boost = list(samples.values), list(samples.boost)
@@ -199,6 +217,22 @@ def _rates(
     return found
 
 
+def _impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
+    """A warning for each rate above the published peak of the point's GPUs."""
+    if not bench.gpus or not (peaks := bench.peaks):
+        return
+    limits = {of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth)) for of, work in bench.collected.work.items()}
+    for of, (work, limit) in limits.items():
+        share = work.share(metrics[of].median, limit) if of in metrics else None
+        if share and share > HIGHEST_SHARE:
+            cause = "the data stay in a cache, or " if work.bytes else ""
+            yield f"{of}: the work is {share:.3g} times what {peaks.name} can do: {cause}work or time is wrong"
+    highest = max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0) * bench.gpus
+    for name, metric in metrics.items():
+        if metric.unit == "FLOP/s" and metric.median > HIGHEST_SHARE * highest > 0:
+            yield f"{name}: {metric.median / highest:.3g} times the highest published peak of {peaks.name}"
+
+
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
     warnings = record.warnings + seen.warnings
@@ -220,8 +254,8 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
 
 def _as_samples(name: str, value: object) -> Samples:
     try:
-        return value if isinstance(value, Samples) else Samples((float(value),))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        return value if isinstance(value, Samples) else Samples((as_number(value, ""),))
+    except ResultError:
         raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
 
 

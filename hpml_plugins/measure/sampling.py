@@ -81,25 +81,27 @@ def sample(
     batch: int,
     least: float = 0.0,
     interrupted: Callable[[], bool] = lambda: False,
+    symbol: str = "s",
 ) -> Samples:
     """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped.
 
     info: what else the samples say of themselves.  batch: how many steps one number is the mean of.  least: s, the
     shortest time over which samples are spread, within the budget.  interrupted: ends the sampling once it is true.
+    symbol: the unit of the numbers, where they are not seconds.
     """
     values: list[float] = []
     started = time.perf_counter()
     check_at = plan.fewest
     while True:
-        taken = _checked(list(take()))
-        values += taken
+        taken = list(take())
+        values += _checked(taken) if symbol == "s" else taken
         count = len(values)
         if interrupted():
             stopped = "interrupted"
             break
-        # A step over a second repeats less: ten of them would be a long wait for what three show.
-        enough = count >= (3 if values[0] * batch >= 1.0 else plan.fewest)
         elapsed = time.perf_counter() - started
+        # A step over a second repeats less: ten of them would be a long wait for what three show.
+        enough = count >= (3 if elapsed >= count else plan.fewest)
         if count >= check_at and elapsed >= min(least, plan.budget):
             if Samples(tuple(values)).relative_precision <= plan.precision:
                 stopped = "converged"
@@ -111,16 +113,17 @@ def sample(
         if elapsed >= plan.budget and enough:
             stopped = "budget"
             break
-    done = Samples.of(values, "s")
-    all_info: dict[str, str | float] = {
-        **info,
-        "batch": batch,
-        "stopped": stopped,
-        "effective": done.effective_count,
-        "variation": done.coefficient_of_variation,
-        "outliers": done.outliers,
+    done = Samples.of(values, symbol, **info, batch=batch, stopped=stopped)
+    return done.note(**summarise(done))
+
+
+def summarise(samples: Samples) -> dict[str, float]:
+    """What the info of samples says of their spread."""
+    return {
+        "effective": samples.effective_count,
+        "variation": samples.coefficient_of_variation,
+        "outliers": samples.outliers,
     }
-    return replace(done, info=all_info)
 
 
 def _checked(taken: list[float]) -> list[float]:

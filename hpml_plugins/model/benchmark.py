@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from hpml_plugins.errors import DefinitionError
+from hpml_plugins.model.declaring import check_fields, spell, takes
+from hpml_plugins.model.node import Node
 from hpml_plugins.model.units import unit
-
-if TYPE_CHECKING:
-    from hpml_plugins.model.node import Node
 
 Value = str | int | float | bool
 Params = dict[str, Value]
 Grid = Mapping[str, Sequence[Value]]
 Direction = Literal["lower", "higher"]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
+Memory = Annotated[float, Meta(ge=0, le=1e18)]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+#: Units whose values may be negative; all others are of what there cannot be less than none of.
+_SIGNED = ("1", "degC")
+#: Points of a grid: asv writes each of them into each of its files.
+MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -28,23 +38,36 @@ class Metric:
     """One number of a point: its name, unit and which direction is better.
 
     unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher" is better; None
-    where neither is, as of a chosen batch size: such a metric is shown, never ranked.
-    Raises DefinitionError for a missing or unknown unit, or another direction.
+    where neither is, as of a chosen batch size: such a metric is shown, never ranked.  possible: the lowest and the
+    highest possible value, in the unit; None where there is no bound. A point with a value outside fails. Left out:
+    0 and more, except for the units "1" and "degC", which have no bounds.
+    Raises DefinitionError for a missing or unknown unit, another direction, or bounds that leave nothing.
     """
 
     name: str
     unit: str
     direction: Direction | None
     description: str = ""
+    possible: tuple[float | None, float | None] | None = None
 
     def __post_init__(self) -> None:
         check_name("metric", self.name)
-        if not self.unit:
+        if isinstance(self.unit, str) and not self.unit:
             raise DefinitionError(f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'")
-        unit(self.unit)
-        if self.direction not in ("lower", "higher", None):
+        if isinstance(self.direction, str) and self.direction not in ("lower", "higher"):
             what = f"direction is {self.direction!r}, not 'lower', 'higher' or None"
             raise DefinitionError(f"metric {self.name!r}: {what}")
+        check_fields(self, "metric", self.name)
+        unit(self.unit)
+        low, high = self.bounds
+        if not low < high:
+            raise DefinitionError(f"metric {self.name!r}: possible={self.possible} leaves no value possible")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest possible value; infinite where there is no bound."""
+        low, high = self.possible or (None if self.unit in _SIGNED else 0.0, None)
+        return -math.inf if low is None else low, math.inf if high is None else high
 
 
 @dataclass(frozen=True)
@@ -57,15 +80,22 @@ class Requires:
     tools: programs on the PATH.  cpu_fallback: a node without any GPU measures the point on its CPU instead.
     also: requirements of the plugin's own: each called with the node and the point, returns why it cannot be measured
     there, or "".
+    Raises DefinitionError for a value of another type.
     """
 
-    gpus: int | str = 0
-    gpu_memory: float | str = 0
+    gpus: Count | str = 0
+    gpu_memory: Memory | str = 0
     data: str | tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+    modules: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
+    tools: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
     cpu_fallback: bool = False
     also: tuple[Callable[[Node, Params], str], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, "Requires")
+        for function in self.also:
+            if not takes(function, 2):
+                raise DefinitionError(f"Requires: also: {_name_of(function)} must take two arguments, node and point")
 
 
 @dataclass(frozen=True)
@@ -73,11 +103,12 @@ class Benchmark:
     """A measurement over a grid of parameters.
 
     name: unique over all plugins, a Python identifier in lower case.  measure: called as `measure(bench, **point)`;
-    returns {metric name: Samples or number}.  grid: parameter → values; its keys are exactly measure's keyword
-    arguments.  version: changes when the definition does, not when the code gets faster.  timeout: s, one round of a
-    point.  rounds: how often a point is measured, each time in a fresh process; 1 for what is counted, and for long
-    trainings, whose runs are their rounds.
-    Raises DefinitionError with the place of `measure` when any of this does not hold.
+    returns {metric name: Samples or number}.  grid: parameter → values; its keys are measure's keyword arguments, of
+    which those with a default may be left out.  version: changes when the definition does, not when the code gets
+    faster.  timeout: s, one round of a point.  rounds: how often a point is measured, each time in a fresh process; 1
+    for what is counted, and for long trainings, whose runs are their rounds.  terms: what a parameter
+    (`recipe`) or one of its values (`recipe=lab`) means, where the name does not say it; shown beside the point.
+    Raises DefinitionError with the line of the plugin when any of this does not hold.
     """
 
     name: str
@@ -86,16 +117,24 @@ class Benchmark:
     grid: Grid = field(default_factory=dict)
     requires: Requires = field(default_factory=Requires)
     version: str = "1"
-    timeout: float = 60.0
+    timeout: Annotated[float, Meta(gt=0, lt=1e9)] = 60.0
     description: str = ""
-    rounds: int = 3
+    rounds: Annotated[int, Meta(ge=1, le=1000)] = 3
+    terms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        code = getattr(self.measure, "__code__", None)
-        where = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
-        check_name("benchmark", self.name, where)
+        check_name("benchmark", self.name)
+        if isinstance(self.grid, Mapping):  # other sequences, such as range, become lists
+            grid = {
+                name: list(itertools.islice(each, MOST_POINTS + 1)) if _is_list(each) else each
+                for name, each in self.grid.items()
+            }
+            object.__setattr__(self, "grid", grid)
+        for fault in _grid_faults(self.grid):
+            raise DefinitionError(f"benchmark {self.name!r}: {fault}")
+        check_fields(self, "benchmark", self.name)
         for fault in _faults(self):
-            raise DefinitionError(f"benchmark {self.name!r}: {fault}", where)
+            raise DefinitionError(f"benchmark {self.name!r}: {fault}")
 
     def points(self) -> Iterator[Params]:
         """Every point of the grid, in the order in which asv counts them."""
@@ -116,47 +155,72 @@ def points_of(grid: Grid) -> Iterator[Params]:
 
 
 def _faults(benchmark: Benchmark) -> Iterator[str]:
-    """What does not hold."""
+    """What does not hold, of fields that have the right types."""
     if not benchmark.metrics:
         yield "declares no metric"
     yield from _repeated("metric", [metric.name for metric in benchmark.metrics])
-    if not benchmark.timeout > 0:
-        yield f"timeout is {benchmark.timeout} s, not above 0"
-    if not isinstance(benchmark.rounds, int) or benchmark.rounds < 1:
-        yield f"{benchmark.rounds!r} rounds; give a whole number from 1"
-    yield from _grid_faults(benchmark.measure, benchmark.grid)
-    for need in (benchmark.requires.gpus, benchmark.requires.gpu_memory, benchmark.requires.data):
+    for term in benchmark.terms:
+        if term.partition("=")[0] not in benchmark.grid:
+            yield f"terms explain {term!r}, whose parameter its grid lacks"
+    keys, parameters = list(map(str, benchmark.grid)), []
+    with suppress(TypeError, ValueError):  # a built-in function without a signature
+        parameters = list(inspect.signature(benchmark.measure).parameters.values())[1:]
+    function, names = _name_of(benchmark.measure), [each.name for each in parameters]
+    if unknown := [key for key in keys if key not in names]:
+        yield f"grid key {unknown[0]!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
+    if missing := [each.name for each in parameters if each.name not in keys and each.default is each.empty]:
+        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
+    if not takes(benchmark.measure, 1, keys):
+        yield f"{function} must take the bench first, and its other parameters by name"
+    for field_name, kind in {"gpus": Count, "gpu_memory": Memory, "data": str}.items():
+        need = getattr(benchmark.requires, field_name)
         if isinstance(need, str) and need not in benchmark.grid:
             yield f"Requires names parameter {need!r}, which its grid lacks"
+        try:
+            msgspec.convert(benchmark.grid[need] if isinstance(need, str) else [], list[kind])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            yield f"Requires({field_name}={need!r}) does not fit the grid of {need!r}: {error}"
 
 
-def _grid_faults(measure: Callable[..., Any], grid: Grid) -> Iterator[str]:
-    """The faults of a grid, compared with the signature of `measure`."""
-    function = f"{measure.__module__}.{measure.__qualname__}"
-    parameters = list(inspect.signature(measure).parameters.values())
-    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        yield f"the first parameter of {function} must be the bench"
-    names = [parameter.name for parameter in parameters[1:]]
-    for name, values in grid.items():
-        if name not in names:
-            yield f"grid key {name!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
-        if isinstance(values, str) or not isinstance(values, Sequence):
-            yield f"grid of {name!r} is not a list of values"
+def _grid_faults(grid: Any) -> Iterator[str]:
+    """What cannot be a grid."""
+    if not isinstance(grid, Mapping):
+        yield f"grid is a {type(grid).__name__}, not a dict of parameter → list of values"
+    for key, values in grid.items():
+        name = spell(key)
+        if not _is_list(values):
+            yield f"grid of {name} is not a list of values"
         if not values:
-            yield f"grid of {name!r} is empty; give at least one value"
+            yield f"grid of {name} is empty; give at least one value"
         for value in values:
-            if not isinstance(value, str | int | float | bool):
-                yield f"grid value {value!r} of {name!r} is not a string, number or bool"
-        yield from _repeated(f"grid of {name!r} has value", values)
-    if missing := [name for name in names if name not in grid]:
-        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
+            if type(value) not in (str, int, float, bool):  # no subclass: NumPy's scalars and enums cannot be stored
+                yield f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a number or a bool"
+            if isinstance(value, float) and not math.isfinite(value):
+                yield f"grid value {value!r} of {name} is not finite"
+        yield from _repeated(f"grid of {name} has value", values)
+    if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
+        yield f"its grid has {points:.3g} points; at most {MOST_POINTS} are possible"
+
+
+def _is_list(values: object) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview)
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return f"{getattr(function, '__module__', '')}.{name}".lstrip(".")
 
 
 def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:
-    yield from (f"{what} {value!r} twice" for i, value in enumerate(values) if value in values[:i])
+    seen = set()
+    for value in values:
+        if value in seen:
+            yield f"{what} {spell(value)} twice"
+        seen.add(value)
 
 
-def check_name(kind: str, name: str, where: str = "") -> None:
+def check_name(kind: str, name: object) -> None:
     """Raise DefinitionError for what cannot be a name."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DefinitionError(f"{kind} name {name!r} must be lower-case letters, digits and _ (asv's names)", where)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
+        shown = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
+        raise DefinitionError(f"{kind} name {shown} must be up to 100 lower-case letters, digits and _ (asv's names)")

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from hpml_plugins.errors import nearest
+from hpml_plugins.model.declaring import ask_reason
 
 
 @runtime_checkable
@@ -43,9 +44,12 @@ def available_sources() -> Sources:
 
 
 @contextmanager
-def use_sources(sources: Sources) -> Iterator[None]:
-    """Let these be known too while the block runs, here and in processes forked in it."""
-    token = _KNOWN.set(({**available_sources(), **sources}, {}))
+def use_sources(sources: Sources, missing: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let these be known too while the block runs, here and in processes forked in it.
+
+    missing: name → what `why_missing` answered, of sources that were asked before.
+    """
+    token = _KNOWN.set(({**available_sources(), **sources}, dict(missing or {})))
     try:
         yield
     finally:
@@ -57,8 +61,13 @@ def why_no_data(name: str) -> str:
     sources, reasons = _KNOWN.get()
     if name in sources:
         if name not in reasons:  # looked for once, asked for by every point
-            reasons[name] = sources[name].why_missing()
+            reasons[name] = why_missing(sources[name])
         return reasons[name]
     if not sources:
         return f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
     return f"no data set {name!r}; {nearest(name, sources)}"
+
+
+def why_missing(source: LoadableData) -> str:
+    """What the source's `why_missing` answers, or what is wrong with it."""
+    return ask_reason(source.why_missing, f"data set {source.name}: why_missing")

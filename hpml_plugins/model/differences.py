@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 
+#: CPU clocks that differ by more than this share are named.
+CLOCK_STEP = 0.1
 #: Load per core above which threads wait for a core. The load of a point's own run alone reaches it on few cores, so
 #: that two sides differ only where one lies above it, and LOAD_STEP above the other.
 FULL_LOAD, LOAD_STEP = 1.0, 0.5
@@ -69,6 +72,8 @@ def unusual_conditions(record: Record) -> list[str]:
     found = []
     if (load := record.conditions.get("load", 0.0)) > FULL_LOAD:
         found.append(f"load per core {load:.1f}")
+    if record.is_busy:
+        found.append(f"other processes used {_other_cpus(record)}")
     if others := record.conditions.get("other_processes"):
         found.append(f"processes of others on the GPU: {others:g}")
     if (neighbours := _neighbours(record)).startswith("in use"):
@@ -96,9 +101,18 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
         low, high = sorted(load for load in loads if load is not None)
         if low <= FULL_LOAD < high and high - low >= LOAD_STEP:
             yield Confounder("load per core", *(f"{load:.1f}" for load in loads))
+    if a.is_busy != b.is_busy and all("other_cpus" in each.conditions for each in (a, b)):
+        yield Confounder("CPUs used by other processes", _other_cpus(a), _other_cpus(b))
+    clocks = [each.conditions.get("cpu_clock", 0.0) for each in (a, b)]
+    if 0 < min(clocks) < max(clocks) / (1 + CLOCK_STEP):
+        yield Confounder("CPU clock", *(quantity(clock, "Hz") for clock in clocks))
     neighbours = [_neighbours(each) for each in (a, b)]
     if all(neighbours) and len({text.startswith("idle") for text in neighbours}) > 1:
         yield Confounder("other GPUs of the host", *neighbours)
+
+
+def _other_cpus(record: Record) -> str:
+    return f"{record.conditions['other_cpus']:.1f} of {record.conditions.get('cores', 0):g} CPUs"
 
 
 def _neighbours(record: Record) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.benchmark import check_name
+from hpml_plugins.model.declaring import check_fields, takes
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
-
-if TYPE_CHECKING:
-    from hpml_plugins.model.record import Record
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -155,7 +156,7 @@ class Figure:
     out. chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
     make one). caption: how to read it, in plain words; by default the docstring of `table`. draw: free drawing instead
     of a chart, called with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
-    has both.
+    has both, and for a value of another type.
     """
 
     name: str
@@ -168,11 +169,24 @@ class Figure:
 
     def __post_init__(self) -> None:
         check_name("figure", self.name)
-        if not self.benchmarks:
-            raise DefinitionError(f"figure {self.name!r} names no benchmark whose Records it shows")
-        if not self.caption and self.table.__doc__:
-            object.__setattr__(self, "caption", " ".join(self.table.__doc__.split()))
         if self.chart is not None and not isinstance(self.chart, dict):
             raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
+        check_fields(self, "figure", self.name)
+        for fault in self._faults():
+            raise DefinitionError(f"figure {self.name!r}{fault}")
+        if not self.caption and self.table.__doc__:
+            object.__setattr__(self, "caption", " ".join(self.table.__doc__.split()))
+
+    def _faults(self) -> Iterator[str]:
+        if not self.benchmarks:
+            yield " names no benchmark whose Records it shows"
+        if not takes(self.table, 1):
+            yield ": table must take one argument, the Records"
+        if self.draw is not None and not takes(self.draw, 2):
+            yield ": draw must take two arguments, a matplotlib Figure and the table"
         if self.chart is not None and self.draw is not None:
-            raise DefinitionError(f"figure {self.name!r} has a chart and draws freely; give one of the two")
+            yield " has a chart and draws freely; give one of the two"
+        try:
+            msgspec.json.encode(self.chart)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            yield f": chart is not JSON: {error}"

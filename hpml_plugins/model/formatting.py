@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,9 @@ DIGITS: Final = 4
 MINUS: Final = "\u2212"
 THIN_SPACE: Final = "\u202f"
 
+#: A number with the prefix of a unit, or what stands between numbers.
+_PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")
+_SCALES: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 _PREFIXES: Final = dict(zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True))
 
 
@@ -41,6 +45,8 @@ def estimate(found: Estimate, unit: str) -> str:
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
         return text
     percent = (high - low) / 2 / abs(value) * 100
+    if percent >= 100:  # the interval is not symmetric then, and its width says no more than this
+        return f"{text} ± >100 %"
     return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
 
 
@@ -72,6 +78,15 @@ def unquoted(value: str) -> str:
 def spell_choice(value: object) -> str:
     """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def natural_key(value: object) -> list[tuple[bool, float, str]]:
+    """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the rest as text."""
+    found = []
+    for number, prefix, text in _PIECES.findall(str(value)):
+        scale = _SCALES.get(prefix[:1], 0) * math.log(1024 if prefix[1:] else 1000)
+        found.append((not number, float(number or 0) * math.exp(scale), text))
+    return found
 
 
 def _power(value: float, shown: Unit) -> int:

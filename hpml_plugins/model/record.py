@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import statistics
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 THROTTLED = "the GPU held its clocks down"
+#: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with others: on two CPUs,
+#: which are often two threads of one core, half a CPU of others' work.
+BUSY_SHARE = 0.25
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
@@ -108,24 +114,47 @@ def _medians(samples: list[float], rounds: list[int]) -> list[float]:
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit.
 
-    A column is all numbers or all text (names of layers); text has no unit.
+    A column is all numbers or all text (names of layers); text has no unit. None stands for a number that is not
+    finite, such as the loss of a training that diverged.
     """
 
     # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
-    columns: dict[str, list[float | str]]
+    columns: dict[str, list[float | str | None]]
     units: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None) -> Series:
+        """A series of a plugin's columns.
+
+        Raises ResultError for a cell that is neither text nor a number, ValueError for unequal lengths, an unknown
+        unit, and a column that mixes text and numbers.
+        """
+        plain = {str(name): [_cell(name, cell) for cell in cells] for name, cells in columns.items()}
+        lengths = {name: len(cells) for name, cells in plain.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of different length: {lengths}")
+        if unknown := [symbol for symbol in (units or {}).values() if symbol not in UNITS]:
+            raise ValueError(f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}")
+        return cls(plain, dict(units or {}))
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
-            if len(kinds := set(map(type, values))) > 1 and str in kinds:
+            if len(kinds := set(map(type, values)) - {type(None)}) > 1 and str in kinds:
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
     def numbers(self, column: str) -> list[float]:
-        """A column of numbers. Raises KeyError for a column that is not there, TypeError for one of text."""
-        values = [value for value in self.columns[column] if not isinstance(value, str)]
+        """A column of numbers, NaN for None. Raises KeyError for a column that is not there, TypeError for text."""
+        values = [math.nan if each is None else each for each in self.columns[column] if not isinstance(each, str)]
         if len(values) < len(self.columns[column]):
             raise TypeError(f"column {column!r} of the series is text")
         return values
+
+
+def _cell(column: str, cell: Any) -> float | str | None:
+    if isinstance(cell, str):
+        return str(cell)
+    number = float(cell) if isinstance(cell, bool) else as_number(cell, f"column {column!r}: a value")
+    return number if math.isfinite(number) else None
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -135,7 +164,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
     came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
     else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
-    this process may use; `other_processes`, how many processes of others were on the point's GPUs when it began or
+    this process may use; `other_cpus`, how many of these other processes used on average while the
+    point was measured; `other_users`, how many other users' processes were among them; `cpu_clock`, of the fastest CPU
+    when the point ended, Hz; `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
     work: of one call of what a metric times, by the metric's name.
@@ -184,6 +215,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def is_throttled(self) -> bool:
         """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
         return any(text.startswith(THROTTLED) for text in self.warnings)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other processes used the CPUs while this was measured: its times on the CPU are not judged."""
+        return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get("cores", math.inf)
 
     @property
     def is_complete(self) -> bool:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record
 
-_DIGITS = re.compile(r"[\d.]+")
+_DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
 
 
@@ -115,12 +115,14 @@ def combine(rounds: Sequence[Record]) -> Record:
 
 
 def _join_warnings(rounds: Sequence[Record]) -> list[str]:
-    """Each warning once; the numbers in it are those of the first round that has it."""
+    """Each warning once, as the round with the largest numbers has it: the interval of the Record covers that round."""
     found: dict[str, list[str]] = {}
     for record in rounds:
         for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
             found.setdefault(key, []).append(text)
-    return [texts[0] for texts in found.values()]
+    return [
+        max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)]) for texts in found.values()
+    ]
 
 
 def _total(rounds: Sequence[Record]) -> float:

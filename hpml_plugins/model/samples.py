@@ -9,7 +9,9 @@ import operator
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hpml_plugins.errors import DefinitionError, ResultError
 from hpml_plugins.model.units import Dimension, Unit, unit
@@ -30,6 +32,8 @@ class Samples:
     (bytes moved, FLOP done) took part.  info: how the samples came about (timer, batch, why sampling stopped).
     boost: of a step that the GPU's power regulator holds down, the values before it acts; `values` are then those at
     the settled clocks, the regime `sustained`.
+    Raises ResultError for values that are not numbers, and for info that is neither text nor a number. In info, a
+    number that is not finite becomes the text "nan", "inf" or "-inf": JSON has no such numbers.
     """
 
     values: tuple[float, ...]
@@ -38,13 +42,24 @@ class Samples:
     info: Mapping[str, str | float] = field(default_factory=dict)
     boost: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.dimension, Mapping) or not isinstance(self.info, Mapping):
+            raise ResultError(
+                "Samples need a dict for dimension and info; Samples.of(values, 's') makes them of a unit"
+            )
+        for name in ("values", "boost"):
+            values = getattr(self, name)
+            if type(values) is not tuple or set(map(type, values)) - {float}:
+                object.__setattr__(self, name, tuple(as_number(value, "a sample") for value in values))
+        object.__setattr__(self, "info", {str(name): _as_info(name, value) for name, value in self.info.items()})
+
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
         """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no value at all."""
-        numbers = tuple(float(value) for value in values)
-        if not numbers:
+        samples = cls(tuple(values), dict(unit(symbol).dimension), False, info)
+        if not samples.values:
             raise DefinitionError("Samples need at least one value")
-        return cls(numbers, dict(unit(symbol).dimension), False, info)
+        return samples
 
     def note(self, **info: str | float) -> Samples:
         """The same samples with more said of how they came about; replaces what their info has of the same name."""
@@ -154,6 +169,28 @@ class Samples:
         # Of two quantities one of which has no boost, or another number of them, there is none.
         boost = tuple(map(operate, self.boost, other.boost)) if len(self.boost) == len(other.boost) else ()
         return Samples(values, dimension, declared, {**other.info, **self.info}, boost)
+
+
+def as_number(value: Any, what: str) -> float:
+    """A number as a float: also NumPy's scalars, tensors of one element, Decimal.
+
+    Raises ResultError for anything else, text and truth values included: they are not measured.
+    """
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    counts = hasattr(value, "__float__") or hasattr(value, "__index__")  # of text, float would make a number too
+    if counts and not isinstance(value, bool | str | bytes) and not dtype.startswith(("bool", "complex")):
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(value)
+    raise ResultError(f"{what} is a {dtype or type(value).__name__}, not a number")
+
+
+def _as_info(name: object, value: Any) -> str | float:
+    if isinstance(value, str):
+        return str(value)
+    number = as_number(value, f"info {name!r} of Samples")
+    if not math.isfinite(number):
+        return str(number)
+    return value if type(value) is int else number
 
 
 @functools.lru_cache(maxsize=4096)

@@ -26,7 +26,7 @@ ERROR_RATE = 0.05
 MARGIN = 0.02
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
-_COUNTED, _FOREIGN, _THROTTLED = "counted", "asv", "throttled"
+_COUNTED, _FOREIGN, _THROTTLED, _BUSY = "counted", "asv", "throttled", "busy"
 #: A value that was counted comes again exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 
@@ -64,6 +64,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
             boost=metric.boost_median, kind=kind_of(record, metric), code=code_of(record),
             card=card_of(record), started=record.started, regime=metric.regime, rounds=_variance_by_rounds(metric),
         )  # fmt: skip
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it was timed on CPUs that other processes used too (`Record.is_busy`)."""
+        return self.kind.endswith(_BUSY)
 
     @property
     def own(self) -> Estimate:
@@ -189,7 +194,7 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     if not (a.value > 0 and b.value > 0):
         return Difference("AMBIGUOUS")
     ratio = b.value / a.value
-    if a.spread is None or b.spread is None or not have_common_regime(a, b):
+    if a.spread is None or b.spread is None or why_not_judged(a, b):
         return Difference("AMBIGUOUS", ratio, direction=direction)
     if a.spread == b.spread == EXACT:
         return Difference("AMBIGUOUS", ratio, ratio, ratio, 0.0, direction=direction)
@@ -210,9 +215,15 @@ def _judged(found: Difference, adjusted: float) -> Difference:
     return dataclasses.replace(found, verdict=verdict)
 
 
-def have_common_regime(a: MeasuredValue, b: MeasuredValue) -> bool:
-    """Whether the two may be compared: a value sampled while the card throttled is neither boost nor sustained."""
-    return (_THROTTLED in a.kind) == (_THROTTLED in b.kind)
+def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
+    """Why there is no verdict on the two, or "".
+
+    A value sampled while the card throttled is neither boost nor sustained; how much other processes slowed one down is
+    not known.
+    """
+    if a.is_busy or b.is_busy:
+        return "other processes used the CPUs meanwhile"
+    return "one side throttled" if (_THROTTLED in a.kind) != (_THROTTLED in b.kind) else ""
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
@@ -295,7 +306,9 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
         how = f"kernel, {regime}" if regime else "kernel"
     else:
         how = "wall clock" if timer else "derived"
-    return f"{where}, {how}, {'rounds' if metric.rounds else 'one round'}"
+    # Kernels are timed on the GPU and launched ahead: what uses the CPUs meanwhile does not slow them down.
+    busy = f", {_BUSY}" if record.is_busy and not how.startswith("kernel") else ""
+    return f"{where}, {how}, {'rounds' if metric.rounds else 'one round'}{busy}"
 
 
 def card_of(record: Record) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-from collections.abc import Callable
 
-from hpml_plugins.errors import describe
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import why_no_data
+from hpml_plugins.model.declaring import ask_reason
 from hpml_plugins.model.node import Node
 
 
@@ -30,8 +29,11 @@ def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
     return (str(params[need]),) if isinstance(need, str) else need
 
 
-def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
-    """Why this point cannot be measured here, each reason with its fix where there is one; empty when it can."""
+def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True) -> list[str]:
+    """Why this point cannot be measured here, each reason with its fix where there is one; empty when it can.
+
+    ask: whether to run code of plugins too, which may exit or hang: their own requirements and their data sources.
+    """
     requires = benchmark.requires
     reasons = []
     gpus = gpus_used(benchmark, params, node)
@@ -44,17 +46,13 @@ def unmet(benchmark: Benchmark, params: Params, node: Node) -> list[str]:
     if gpus and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
         reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
     reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
-    reasons += [reason for name in data_used(benchmark, params) if (reason := why_no_data(name))]
     reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
-    return reasons + [reason for question in requires.also if (reason := _ask(question, params, node))]
-
-
-def _ask(requirement: Callable[[Node, Params], str], params: Params, node: Node) -> str:
-    """A requirement of a plugin's own; one that raises is not met, and is named."""
-    try:
-        return str(requirement(node, dict(params)) or "")
-    except Exception as error:
-        return f"requirement {getattr(requirement, '__name__', requirement)} raised {describe(error)}"
+    if ask:
+        reasons += map(why_no_data, data_used(benchmark, params))
+        for question in requires.also:
+            name = getattr(question, "__name__", type(question).__name__)
+            reasons.append(ask_reason(functools.partial(question, node, dict(params)), f"requirement {name}"))
+    return [reason for reason in reasons if reason]
 
 
 @functools.cache  # asked for every point

@@ -211,10 +211,8 @@ def _read_gpus() -> Found:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return Found()  # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
-    try:
-        import pynvml
-    except ImportError:
-        return Found(problem="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
+    import pynvml
+
     try:
         pynvml.nvmlInit()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
@@ -235,9 +233,8 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
     """
     with suppress(Exception):
         cards = open_cards(gpus)
-        return [user for card in cards for user in card.users() or ()], list(
-            filter(None, [card.health() for card in cards])
-        )
+        users = [user for card in cards for user in card.users() or ()]
+        return users, [health for card in cards if (health := card.health())]
     return [], []
 
 

@@ -10,4 +10,5 @@ from hpml_plugins.registry.reader import (
     json_schema,
     plugin_name,
     read_registry,
+    registry_of,
 )

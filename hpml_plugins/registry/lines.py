@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,10 @@ Place = tuple[str | int, ...]
 DEEPEST = 30
 #: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Resolves and constructs scalars: `yes` is True, `1e-3` text (YAML 1.1).
+_SCALARS: Any = yaml.SafeLoader("")
+_TEXT = "tag:yaml.org,2002:str"
+_PLAIN_COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class YamlLines:
@@ -31,12 +36,7 @@ class YamlLines:
         self.document: Any = None
         self._lines: dict[Place, int] = {}
         try:
-            _check_events(text, name)  # before composing: libyaml's composer exhausts the stack on deep nesting
-            loader = _LOADER(text)
-            root = loader.get_single_node()
-            if root is not None:
-                self._walk(root, ())
-                self.document = loader.construct_document(root)
+            self._build(iter(yaml.parse(text, Loader=_LOADER)))
         except yaml.MarkedYAMLError as error:
             where = f"{name}:{error.problem_mark.line + 1}" if error.problem_mark else name
             raise RegistryError(f"not valid YAML: {error.problem or error}", where) from None
@@ -50,18 +50,68 @@ class YamlLines:
                 return f"{self.name}:{self._lines[path[:end]]}"
         return self.name
 
-    def _walk(self, node: yaml.Node, path: Place) -> None:
-        self._lines.setdefault(path, node.start_mark.line + 1)
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                child = (*path, str(key.value))
-                if child in self._lines:
-                    raise RegistryError(f"key {key.value!r} is given twice", _at(self.name, key))
-                self._lines[child] = key.start_mark.line + 1
-                self._walk(value, child)
-        elif isinstance(node, yaml.SequenceNode):
-            for index, value in enumerate(node.value):
-                self._walk(value, (*path, index))
+    def _build(self, events: Iterator[Any]) -> None:
+        """Build the document from the parser's events: nodes between them would cost ten times as much."""
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if self._lines:
+                    raise self._fault("a second document; a file has one", event)
+                if not isinstance(event := next(events), yaml.DocumentEndEvent):
+                    self.document = self._value(event, events, ())
+
+    def _value(self, event: Any, events: Iterator[Any], path: Place) -> Any:
+        self._lines.setdefault(path, event.start_mark.line + 1)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if isinstance(event, yaml.AliasEvent):
+            raise self._fault("aliases (*name) are not allowed; write the value out", event)
+        if len(path) >= DEEPEST:
+            raise self._fault(f"nested more than {DEEPEST} deep, which no registry is", event)
+        if event.tag not in _PLAIN_COLLECTIONS:
+            raise self._fault(f"not valid YAML: could not determine a constructor for the tag {event.tag!r}", event)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return [self._value(each, events, (*path, index)) for index, each in enumerate(_until_end(events))]
+        mapping: dict[Any, Any] = {}
+        for key in _until_end(events):
+            if not hasattr(key, "value"):
+                raise self._fault("a key must be text", key)
+            child = (*path, key.value)
+            if child in self._lines:
+                raise self._fault(f"key {key.value!r} is given twice", key)
+            self._lines[child] = key.start_mark.line + 1
+            mapping[self._scalar(key)] = self._value(next(events), events, child)
+        return mapping
+
+    def _scalar(self, event: Any) -> Any:
+        tag, text = event.tag, event.value
+        if tag is None or tag == "!":
+            tag = _SCALARS.resolve(yaml.ScalarNode, text, event.implicit)
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise self._fault("half a character, which is no text", event) from None
+        if tag == _TEXT:
+            return text
+        construct = _SCALARS.yaml_constructors.get(tag, _SCALARS.yaml_constructors[None])
+        try:
+            value = construct(_SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark))
+        except (LookupError, AttributeError, ArithmeticError):  # PyYAML's, of `!!int ""`, `!!timestamp x`
+            raise self._fault(f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event) from None
+        if isinstance(value, int) and value.bit_length() > 63:
+            raise self._fault("a whole number of more than 64 bits", event)
+        return value
+
+    def _fault(self, what: str, event: Any) -> RegistryError:
+        return RegistryError(what, f"{self.name}:{event.start_mark.line + 1}")
+
+
+def _until_end(events: Iterator[Any]) -> Iterator[Any]:
+    """The events that begin each item of a collection; what is in an item is read by the caller."""
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            return
+        yield event
 
 
 def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
@@ -96,22 +146,3 @@ def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> Re
         message += "; put it in quotes"
     at = ".".join(str(part) for part in path)
     return RegistryError(f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path)))
-
-
-def _check_events(text: str, name: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.AliasEvent):
-            raise RegistryError("aliases (*name) are not allowed; write the value out", _at(name, event))
-        if isinstance(event, yaml.ScalarEvent):
-            try:
-                event.value.encode()
-            except UnicodeEncodeError:
-                raise RegistryError("half a character, which is no text", _at(name, event)) from None
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise RegistryError(f"nested more than {DEEPEST} deep, which no registry is", _at(name, event))
-
-
-def _at(name: str, marked: Any) -> str:
-    return f"{name}:{marked.start_mark.line + 1}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,44 +11,46 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from hpml_plugins.errors import RegistryError
+from hpml_plugins.errors import LONGEST, RegistryError
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
-#: s; no time in the file is longer, and none is infinite.
-LONGEST = 1e9
-
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$", description="lower-case letters, digits and _")]
-Values = Annotated[list[Value], msgspec.Meta(min_length=1)]
+# Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
+Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
+Version = Annotated[
+    str, Meta(description="pin: the installed distribution's version, in quotes; checked before import")
+]
+Hash = Annotated[
+    str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="pin: the code's SHA-256; checked before import")
+]
+Precision = Annotated[float, Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")]
+Budget = Annotated[float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
+Rounds = Annotated[int, Meta(ge=1, le=100, description="fresh processes in which a point is measured")]
+Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
 #: The same of a profile, or false for none of a benchmark's points.
 ProfileChoice = dict[str, dict[str, Values] | bool]
+Profiles = Annotated[
+    dict[str, ProfileChoice],
+    Meta(description="profile → benchmark → parameter → the values that the profile measures; false: none of them"),
+]
 
 
 class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry more."""
 
     name: Name
-    module: Annotated[str, msgspec.Meta(description="an importable module")] | None = None
-    entry_point: Annotated[str, msgspec.Meta(description="a name in the entry point group 'hpml'")] | None = None
-    path: Annotated[str, msgspec.Meta(description="a Python file, relative to registry.yaml")] | None = None
-    version: (
-        Annotated[
-            str, msgspec.Meta(description="pin: the installed distribution's version, in quotes; checked before import")
-        ]
-        | None
-    ) = None
-    sha256: (
-        Annotated[
-            str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", description="pin: the code's SHA-256; checked before import")
-        ]
-        | None
-    ) = None
+    module: Annotated[str, Meta(description="an importable module")] | None = None
+    entry_point: Annotated[str, Meta(description="a name in the entry point group 'hpml'")] | None = None
+    path: Annotated[str, Meta(description="a Python file, relative to registry.yaml")] | None = None
+    version: Version | None = None
+    sha256: Hash | None = None
 
     @property
     def sources(self) -> dict[str, str]:
@@ -67,36 +70,19 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     precision, budget: of all rounds together.  rounds: of benchmarks that have several.
     """
 
-    precision: (
-        Annotated[
-            float, msgspec.Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")
-        ]
-        | None
-    ) = None
-    budget: (
-        Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
-        | None
-    ) = None
-    rounds: (
-        Annotated[int, msgspec.Meta(ge=1, le=100, description="fresh processes in which a point is measured")] | None
-    ) = None
+    precision: Precision | None = None
+    budget: Budget | None = None
+    rounds: Rounds | None = None
 
 
 class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One plugin of the registry: where it comes from and what it runs with."""
 
     enabled: bool = True
-    grid: Annotated[
-        GridChoice, msgspec.Meta(description="benchmark → parameter → values that replace the plugin's own")
-    ] = {}
-    timeout: Annotated[float, msgspec.Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
+    grid: Annotated[GridChoice, Meta(description="benchmark → parameter → values that replace the plugin's own")] = {}
+    timeout: Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
-    profiles: Annotated[
-        dict[str, ProfileChoice],
-        msgspec.Meta(
-            description="profile → benchmark → parameter → the values that the profile measures; false: none of them"
-        ),
-    ] = {}
+    profiles: Profiles = {}
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
         """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""
@@ -137,6 +123,10 @@ class Registry:
         named = (name for entry in self.plugins for name in entry.profiles)
         return list(dict.fromkeys([EVERYTHING, *named]))
 
+    def entry_of(self, file: Path) -> PluginEntry | None:
+        """The enabled plugin that is this file, if any."""
+        return next((e for e in self.enabled if e.path and (self.folder / e.path).resolve() == file.resolve()), None)
+
     def at(self, plugin: str, *path: str) -> str:
         """`file:line` of a plugin's entry, or of the value at that path in it."""
         return self.lines.at(("plugins", self._places[plugin], *path))
@@ -152,6 +142,12 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
     file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
     return Registry(path, tuple(file.plugins), lines)
+
+
+def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
+    """A registry of this plugin file alone, in place of the one at `path`: paths are relative to the same folder."""
+    relative = os.path.relpath(file.resolve(), path.parent.resolve())
+    return Registry(path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file)))
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:

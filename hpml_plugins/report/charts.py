@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.figure import Cell, Chart, Table
 from hpml_plugins.model.formatting import shown_unit
+from hpml_plugins.published import gpu_types
 
 #: One column, or several whose values are joined. A column may stand within words: "batch {batch}".
 Columns = str | Sequence[str]
@@ -25,7 +28,16 @@ Layer = dict[str, Any]
 COLOURS: Final = ("#2a78d6", "#d1580c", "#159a6f", "#c2548f", "#8a6fd1", "#9a7613", "#1391a3", "#74808d")
 GREY: Final = "#8a939e"
 INK: Final = "#1a1d21"
-SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "wedge")
+SHAPES: Final = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a row.
 WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20
@@ -36,13 +48,23 @@ _LABELLED: Final = {
 }
 
 
-def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour and marker of each GPU type, by its place: no two of 64 share both, neighbours share neither."""
-    count = len(COLOURS)
-    return {
-        name: {"colour": COLOURS[number % count], "marker": SHAPES[(number + number // count) % len(SHAPES)]}
-        for number, name in enumerate(dict.fromkeys(names))
-    }
+class Look(NamedTuple):
+    """How a GPU type is drawn, on every page and chart."""
+
+    colour: str
+    marker: str
+
+
+def look(name: str, gpus: int = 1) -> Look:
+    """Colour and marker of a GPU type, whichever others there are: the colour of the card, the marker of their number.
+
+    name: as NVML gives it, or a CPU's.  Known cards follow their order in `gpus.yaml`, to which new ones are appended,
+    so that neighbours share neither; other names are hashed.
+    """
+    known = [place for place, each in enumerate(gpu_types()) if each.matches(name)]
+    place = known[0] if known else zlib.crc32(name.encode()) >> 8
+    marker = place + place // len(COLOURS) + 3 * (max(gpus, 1).bit_length() - 1)
+    return Look(COLOURS[place % len(COLOURS)], SHAPES[marker % len(SHAPES)])
 
 
 @dataclass(frozen=True)
@@ -226,21 +248,17 @@ class ChartBuilder:
                 name for each in (self.row, self.shape, self.dash, self.panel, self.each) for name in _tuple(each)
             ],
         }
-        made = {"transform": [*self.transform, *self._folded(parts), *transform, *self._texts()], "usermeta": meta}
-        if not self.panel:
-            return {**made, **inner}
-        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
-        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
-
-    def _folded(self, parts: Mapping[str, str]) -> list[Layer]:
-        """Columns that are parts become rows."""
-        if not parts:
-            return []
-        return [
+        folded: list[Layer] = [
             {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
             {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
             {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
         ]
+        transforms = [*self.transform, *(folded if parts else ()), *transform, *self._texts()]
+        made = {"transform": transforms, "usermeta": meta}
+        if not self.panel:
+            return {**made, **inner}
+        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
+        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
 
     def _texts(self) -> list[Layer]:
         """The texts of series and their like, and those of numbers for tooltips."""
@@ -365,11 +383,20 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
     return made.chart(ranged, {**made.layered(("x", "y")), "height": 380})
 
 
-def complete(chart: Chart, table: Table, title: str = "") -> Chart:
-    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite."""
-    made: Chart = json.loads(json.dumps(chart))
-    meta = made.pop("usermeta", {})
-    rows = [{name: _finite(cell) for name, cell in row.items()} for row in table.rows()]
+def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Look] = {}) -> Chart:
+    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite.
+
+    looks: of the machines and cards that series may name; see `_series_looks`.
+    Raises DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
+    """
+    if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):  # a quote within a text is escaped
+        raise DefinitionError(f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", "")
+    made: Chart = json.loads(spelled)
+    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
+    rows = [
+        {name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in row.items()}
+        for row in table.rows()
+    ]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
     if "spec" in made:
@@ -385,6 +412,8 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
         else list(filter(None, dict.fromkeys(label_of(r, columns) for r in drawn)))
         for channel, columns in meta.get("legends", {}).items()
     }
+    colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
+    ranges = {"color": colours, "shape": shapes if meta.get("legends", {}).get("shape") == meta.get("series") else []}
     for child in made.get("hconcat", [inner]):
         if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
             child["height"]["step"] = max(ROW, 7 * len(names.get("color", ())))
@@ -392,11 +421,35 @@ def complete(chart: Chart, table: Table, title: str = "") -> Chart:
             for channel in (name for name in names if "field" in layer["encoding"].get(name, {})):
                 labels, encoded = names[channel], layer["encoding"][channel]
                 longest = max(map(len, labels), default=1) * LETTER + 40
-                encoded["scale"]["domain"] = labels
+                encoded["scale"] |= {"domain": labels} | ({"range": found} if (found := ranges.get(channel)) else {})
                 encoded["legend"] = {"columns": max(1, min(len(labels), LEGEND // longest))}
                 encoded["legend"] |= {"symbolSize": 500} if channel == "strokeDash" else {}
     head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
     return {**head, "data": {"values": rows}, "config": config(), **made}
+
+
+def _series_looks(
+    rows: Iterable[Mapping[str, Cell]], columns: Columns, looks: Mapping[str, Look]
+) -> tuple[list[str], list[str]]:
+    """Colour and marker of each series that `columns` make of these rows; nothing where they name no GPU type.
+
+    A series has the colour of its GPU type; the first one of a type has the type's marker too, further ones the next
+    markers. A series of none, such as a published one, is grey.
+    """
+    found: dict[str, Look | None] = {}
+    for row in rows:
+        cells = (str(row.get(name)) for _, name, _ in _parsed(columns))
+        found.setdefault(label_of(row, columns), next((looks[cell] for cell in cells if cell in looks), None))
+    found.pop("", None)
+    if not any(found.values()):
+        return [], []
+    drawn: list[Look] = []
+    for each in found.values():
+        colour, marker = each or (GREY, SHAPES[0])
+        start = SHAPES.index(marker)
+        free = (Look(colour, shape) for shape in SHAPES[start:] + SHAPES[:start])
+        drawn.append(next((made for made in free if made not in drawn), Look(colour, marker)))
+    return [each.colour for each in drawn], [each.marker for each in drawn]
 
 
 def config() -> dict[str, Any]:
@@ -476,7 +529,3 @@ def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
 
 def _field(column: str) -> str:
     return re.sub(r"([.\[\]])", r"\\\1", column)
-
-
-def _finite(cell: Cell) -> Cell:
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from textwrap import wrap
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import format_point, times
+from hpml_plugins.model.formatting import format_point, natural_key, times
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
-from hpml_plugins.report.tables import spell_samples
+from hpml_plugins.report.tables import as_text, spell_samples
 from hpml_plugins.store import current_records
 
 #: Machine, or "" where machines are compared; benchmark; point.
@@ -96,8 +99,14 @@ def compare(
     order: commit → its place in history.  variability: of these Records and of all others there are.
     """
     everything, across = list(records), a.kind == b.kind == "machine"
-    old, new = (_current(filter(side.has, everything), across, order) for side in (a, b))
-    common = sorted(old.keys() & new.keys())
+    old, new = (
+        {
+            ("" if across else record.machine, record.benchmark, record.point): record
+            for record in current_records(filter(side.has, everything), None, order)
+        }
+        for side in (a, b)
+    )
+    common = sorted(old.keys() & new.keys(), key=lambda key: (*key[:2], natural_key(format_point(old[key].params))))
     values = {key: (variability.values(old[key]), variability.values(new[key])) for key in common}
     confounders = {key: tuple(differences(old[key], new[key])) for key in common}
     refused = set(_changed_versions(old, new))
@@ -141,20 +150,69 @@ def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
     return ""
 
 
-def _current(records: Iterable[Record], across: bool, order: Mapping[str, int]) -> dict[_Key, Record]:
-    """The current Record of each point. Another version of a benchmark is another point."""
-    found = current_records(records, None, order)
-    return {("" if across else record.machine, record.benchmark, record.point): record for record in found}
+#: In this order verdicts are shown.
+_ORDER = ("WORSE", "BETTER", "AMBIGUOUS", "SAME")
+
+
+def changed(compared: Iterable[Compared]) -> list[Compared]:
+    """Those with a significant difference."""
+    return [each for each in compared if each.difference.verdict in ("WORSE", "BETTER")]
+
+
+def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
+    """How many values have which verdict.  hidden: where those that are not shown can be seen."""
+    counts: Counter[str] = Counter(each.difference.verdict for each in compared)
+    points = len({(each.machine, each.benchmark, each.point) for each in compared})
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+    rest = len(compared) - len(changed(compared))
+    where = f"; {hidden} shows the other {rest}" if hidden and rest else ""
+    return f"{len(compared)} values of {points} points: {verdicts}{where}"
 
 
 def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
-    """What readers are told below the table: what was not compared, and which points have no ratio, with the reason."""
+    """What readers need below the table: what was not compared, and which points have no ratio or verdict, and why."""
+    compared = list(compared)
     no_ratio = dict.fromkeys(
         f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio: {each.difference.reason}"
         for each in compared
         if each.difference.reason
     )
-    return [*map(str, refused), *no_ratio]
+    busy = sum(each.a.is_busy or each.b.is_busy for each in compared)
+    marked = [f"{busy} values have no verdict: other processes used the CPUs meanwhile (marked busy)"] if busy else []
+    return [*map(str, refused), *no_ratio, *marked]
+
+
+def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
+    """The rows for a terminal of this width: first what changed, then the rest.
+
+    A benchmark and its points stand above their metrics. Where a row does not fit, each of its benchmark has three
+    lines.
+    """
+    ordered = sorted(compared, key=lambda each: _ORDER.index(each.difference.verdict) // 2)
+    for place, group in groupby(ordered, lambda each: f"{each.machine} {each.benchmark}".strip()):
+        of_benchmark = list(group)
+        header, *rows = as_text(as_table(of_benchmark, formatted=True).select(*_SHOWN)).splitlines()
+        fits = max(map(len, (header, *rows))) + len(_INDENT) <= width
+        yield from wrap(place, width)
+        yield from [_INDENT + header] if fits else []
+        last = ""
+        for each, row in zip(of_benchmark, rows, strict=True):
+            if each.point != last:
+                yield from wrap(each.point, width, initial_indent="  ", subsequent_indent="    ")
+            last = each.point
+            if fits:
+                yield _INDENT + row
+            else:
+                yield f"{_INDENT}{each.metric}: {_against(each.difference)} {each.difference.verdict}"
+                yield f"{_INDENT}  A {_spell(each.a, each.unit)}"
+                yield f"{_INDENT}  B {_spell(each.b, each.unit)}"
+
+
+_SHOWN, _INDENT = ("metric", "A", "B", "B against A", "verdict"), "    "
+
+
+def _spell(value: MeasuredValue, unit: str) -> str:
+    return spell_samples(value, unit) + " busy" * value.is_busy
 
 
 def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()) -> Table:
@@ -168,7 +226,7 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
         row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
         found = each.difference
         if formatted:
-            row |= {"A": spell_samples(each.a, each.unit), "B": spell_samples(each.b, each.unit)}
+            row |= {"A": _spell(each.a, each.unit), "B": _spell(each.b, each.unit)}
             row |= {"B against A": _against(found), "verdict": found.verdict}
         else:
             row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": found.times}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
-from hpml_plugins.report.charts import COLOURS, complete
+from hpml_plugins.report.charts import COLOURS, Look, complete, look
+from hpml_plugins.report.default_figures import default_figures
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -22,7 +24,7 @@ MOST_NAMED = 6
 class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
-    note: which of its values are at settled clocks; empty where none is.
+    note: which of its values are at settled clocks; empty where none is.  looks: machine or card → how it is drawn.
     """
 
     plugin: str
@@ -30,15 +32,26 @@ class Drawable:
     table: Table
     error: HpmlError | None = None
     note: str = ""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+
+    @property
+    def chart(self) -> Chart | None:
+        """The figure's chart with the table, ready for Vega-Lite; None where it has none."""
+        chart = self.figure.chart
+        return None if chart is None else complete(chart, self.table, self.figure.title, self.looks)
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
-    """The figures of a plugin. Raises HpmlError when it raises, or offers what is no Figure."""
+    """The figures of a plugin, then the default ones of its benchmarks that no figure of it shows.
+
+    Raises HpmlError when the plugin raises, or offers what is no Figure.
+    """
     name = plugin.entry.name
     try:
         figures = plugin.offered("hpml_figures", Figure)
     except Exception as error:
-        raise HpmlError(f"hpml_figures of plugin {name!r}: {describe(error)}", plugin.where) from error
+        what, where = explain(error)
+        raise HpmlError(f"hpml_figures of plugin {name!r}: {what}", where or plugin.where) from error
     own = {benchmark.name for benchmark in plugin.benchmarks}
     seen: set[str] = set()
     for figure in figures:
@@ -46,12 +59,16 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
             raise HpmlError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
         if strangers := [each for each in figure.benchmarks if each not in own]:
             raise HpmlError(
-                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is none of its "
+                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is not one of its "
                 f"benchmarks ({', '.join(sorted(own))})",
                 plugin.where,
             )
         seen.add(figure.name)
-    return figures
+    shown = {name for figure in figures for name in figure.benchmarks}
+    missing = [
+        each for benchmark in plugin.benchmarks if benchmark.name not in shown for each in default_figures(benchmark)
+    ]
+    return [*figures, *(figure for figure in missing if figure.name not in seen)]
 
 
 def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]) -> Iterator[Drawable]:
@@ -66,11 +83,23 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
         own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
         try:
             table = figure.table(own) if own else Table({})
-            yield Drawable(plugin.entry.name, figure, table, note=_note(own))
+            yield Drawable(plugin.entry.name, figure, table, note=_note(own), looks=find_looks(own))
         except Exception as error:
             fault = HpmlError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
+
+
+def find_looks(records: Iterable[Record]) -> dict[str, Look]:
+    """How each machine of these Records is drawn, and each card and CPU."""
+    found: dict[str, Look] = {}
+    for record in records:
+        if record.machine not in found:
+            cards = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
+            cpu = str(record.node.get("cpu") or "unknown")
+            found |= {name: look(name) for name in (*cards, cpu)}
+            found[record.machine] = look(" + ".join(cards) or cpu, len(record.gpus))
+    return found
 
 
 def _note(records: Sequence[Record]) -> str:
@@ -92,24 +121,25 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a sheet that is left
     empty gives None too. Raises HpmlError, with the figure's name, for what cannot be drawn.
     """
-    figure = drawable.figure
+    with naming(drawable):
+        if (chart := drawable.chart) is None:
+            return _drawn(drawable, form) if drawable.figure.draw else None
+        import vl_convert
+
+        chart["background"] = "white"
+        if form == "svg":
+            return bytes(vl_convert.vegalite_to_svg(chart).encode())
+        return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
+
+
+@contextmanager
+def naming(drawable: Drawable) -> Iterator[None]:
+    """Raise whatever goes wrong in the body as HpmlError with the figure's name."""
     try:
-        if figure.chart is not None:
-            return _converted(complete(figure.chart, drawable.table, figure.title), form)
-        return _drawn(drawable, form) if figure.draw else None
+        yield
     except Exception as error:
-        raise HpmlError(
-            f"figure {figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
-        ) from error
-
-
-def _converted(chart: Chart, form: str) -> bytes:
-    import vl_convert
-
-    chart["background"] = "white"
-    if form == "svg":
-        return bytes(vl_convert.vegalite_to_svg(chart).encode())
-    return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
+        what = f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
+        raise HpmlError(what) from error
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:
@@ -130,6 +160,10 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         file = io.BytesIO()
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
+        if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
+            raise DefinitionError(
+                "the picture holds a link; the pages lead to no other place, so leave out set_url", ""
+            )
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 

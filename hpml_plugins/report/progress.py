@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hpml_plugins.errors import one_line
 from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
+from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
+from hpml_plugins.terminal import one_line, warn
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 30.0
@@ -66,7 +67,11 @@ class RunReport:
     def start_point(self, name: str) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
         total = max(len(self.points), self._done + 1)
-        left = f", about {_spell_time(self._time_left())} left" if self._done or self._durations else ""
+        known = list(self._durations.values())
+        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
+        # What each point took the last time it was measured; others like the mean of those, or of this run
+        seconds = sum(self._durations.get(point, usual) for point in self.points[self._done :])
+        left = f", about {_spell_time(seconds)} left" if self._done or known else ""
         self._current = f"{self._done + 1} of {total}{left}: {name}"
         self.progress("…", None)
 
@@ -112,6 +117,20 @@ class RunReport:
                 changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
         return describe_code_changes(changed)
 
+    @property
+    def busy(self) -> list[str]:
+        """A line about the measured points that other processes disturbed, if there are any."""
+        measured = [each for each in self.records if each.status == "ok"]
+        found = [each.conditions for each in measured if each.is_busy]
+        if not found:
+            return []
+        worst = max(found, key=lambda each: each["other_cpus"] / each["cores"])
+        return [
+            f"{len(found)} of {len(measured)} points were measured while other processes used up to "
+            f"{worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and not compared; "
+            "measure them again when the machine is idle"
+        ]
+
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
@@ -142,14 +161,8 @@ class RunReport:
                 shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
                 more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
                 yield f"{status.capitalize()} {by_status[status]} points: {'; '.join(shown)}{more}."
-        yield from self.code_changes
+        yield from [*self.code_changes, *self.busy]
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
-
-    def _time_left(self) -> float:
-        """s: what each point took the last time it was measured; others like the mean of those, or of this run."""
-        known = list(self._durations.values())
-        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
-        return sum(self._durations.get(point, usual) for point in self.points[self._done :])
 
 
 def measure_rounds(
@@ -163,6 +176,8 @@ def measure_rounds(
     A point that failed or was skipped has no further round.  run: the name of this run.  measure: measures a round of
     the point of this number; None where its commit gives no Record.
     """
+    if load := describe_load():
+        warn(f"{load}; CPU times will be marked and not compared")
     measured: list[list[Record | None]] = [[] for _ in tasks]
     for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
         (declared, params), done = tasks[number], measured[number]

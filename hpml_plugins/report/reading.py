@@ -6,6 +6,7 @@ hundred MB. Only the current Record of a point is kept whole, for plugins' figur
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import sys
@@ -17,14 +18,15 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Host
-from hpml_plugins.model.formatting import format_point, format_point_texts
+from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
-from hpml_plugins.store import decode_file, read_object_or_empty, record_files
+from hpml_plugins.store import decode_file, machine_folders, open_result, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.records import MAX_RECORDS
 
 #: asv's declarations, as benchmarks.json has them: asv's name → entry.
 Declarations = Mapping[str, Mapping[str, Any]]
@@ -50,6 +52,17 @@ class Hardware:
             return f"no GPU ({self.cpu or 'unknown CPU'})"
         return f"{self.gpu} ×{self.num_gpu}" if self.num_gpu else self.gpu
 
+    @property
+    def name(self) -> str:
+        """The GPU's name, or the CPU's where there is no GPU."""
+        return self.cpu if self.kind == 1 else self.gpu
+
+    @property
+    def count(self) -> int:
+        """How many GPUs; 0 where there is none or the number is not known."""
+        known = self.kind == 0 and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6  # a damaged file may say any
+        return int(self.num_gpu) if known else 0
+
 
 def hardware_of(facts: Mapping[str, Any]) -> Hardware:
     """The hardware that asv's machine facts name (`gpu`, `num_gpu`, `cpu`)."""
@@ -61,13 +74,13 @@ def hardware_of(facts: Mapping[str, Any]) -> Hardware:
     return Hardware(1, gpu, "", cpu) if gpu == "none" else Hardware(0, gpu, num_gpu)
 
 
-def _hardware_facts(record: Record) -> dict[str, str]:
-    """The same facts as a Record's node has them; none where it does not tell."""
+def _stored_hardware(record: Record) -> Hardware:
+    """The same as a Record's node has it; unknown where it does not tell."""
     if "gpus" not in record.node:
-        return {}
+        return hardware_of({})
     names = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
-    count = str(len(record.gpus)) if names else ""
-    return {"gpu": " + ".join(names) or "none", "num_gpu": count, "cpu": str(record.node.get("cpu") or "")}
+    count = len(record.gpus) if names else ""
+    return hardware_of({"gpu": " + ".join(names) or "none", "num_gpu": count, "cpu": record.node.get("cpu")})
 
 
 @dataclass(frozen=True, order=True)
@@ -108,6 +121,7 @@ class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of others do not count.
+    first_metric: asv's name of its first.  needs_gpu: true also where it is not known.  terms: see `Benchmark.terms`.
     points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
     order, then others that Records have.  declared: the labels of the former.  outcomes: (label, machine) → every
     Record, ascending by rank.  lines: (label, machine) → the one that counts of each published commit, oldest first.
@@ -118,11 +132,21 @@ class TrackedBenchmark:
     plugin: str
     heading: str
     version: str
+    first_metric: str = ""
+    description: str = ""
+    needs_gpu: bool = True
+    terms: Mapping[str, str] = field(default_factory=dict)
     points: dict[str, dict[str, str]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+
+    def explain(self, label: str) -> dict[str, str]:
+        """The terms of a point: parameter or `parameter=value` → what it means."""
+        texts = self.points[label].items() if self.terms else ()
+        found = [term for name, text in texts for term in (name, f"{name}={unquoted(text)}")]
+        return {term: self.terms[term] for term in found if term in self.terms}
 
 
 @dataclass(frozen=True)
@@ -179,10 +203,14 @@ class History:
         """The metrics of which a published commit has Records, in the order of pages."""
         return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
 
-    def columns_of(self, machine: str) -> set[int]:
-        """The places of the commits of which a machine has Records."""
-        lines = (line for each in self.benchmarks for (_, name), line in each.lines.items() if name == machine)
-        return {self.columns[outcome.revision] for line in lines for outcome in line}
+    @functools.cached_property
+    def seen(self) -> dict[str, set[int]]:
+        """Machine → the places of the commits of which it has Records."""
+        found: dict[str, set[int]] = {}
+        for benchmark in self.benchmarks:
+            for (_, machine), line in benchmark.lines.items():
+                found.setdefault(machine, set()).update(self.columns[outcome.revision] for outcome in line)
+        return found
 
     def current(self) -> list[Record]:
         """The Records that `store.current_records` would choose, with intervals for the next run on another card."""
@@ -197,7 +225,7 @@ class History:
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
     """The lines of the rounds of these Records as they are stored, without line breaks, in this order."""
     for outcome in outcomes:
-        with Path(outcome.file).open("rb") as file:
+        with open_result(Path(outcome.file), MAX_RECORDS) as file:
             for offset in outcome.offsets:
                 file.seek(offset)
                 yield file.readline().rstrip(b"\n")
@@ -214,13 +242,14 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
     An entry there of a plugin that loads here counts only where the plugin still declares the benchmark.
     """
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
+    declared = {each.name: each for each in (host.benchmarks() if host else ())}
     entries: dict[str, Mapping[str, Any]] = {
         asv_name(each.name, metric.name): {
             "benchmark": each.name, "metric": metric.name, "plugin": each.plugin.name, "version": each.version,
             "si_unit": metric.unit, "direction": metric.direction, "param_names": list(each.grid),
             "params": [[repr(value) for value in values] for values in each.grid.values()],
         }
-        for each in (host.benchmarks() if host else ())
+        for each in declared.values()
         for metric in each.metrics
     }  # fmt: skip
     for name, entry in declarations.items():
@@ -236,7 +265,9 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
             plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
             names = list(map(str, entry.get("param_names") or []))
             grid = [list(map(str, values)) for values in entry.get("params") or []]
-            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version)
+            known = declared.get(title) if ours else None
+            more = (known.description, known.needs_gpu, known.terms) if known else ()
+            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version, name, *more)
             for values in itertools.product(*grid):
                 texts = dict(zip(names, values, strict=False))
                 benchmarks[title].points.setdefault(format_point_texts(texts), texts)
@@ -307,7 +338,7 @@ def _stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None]
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
-    for path in record_files(results):
+    for path in record_files(results, on_damage):
         for rounds in group_rounds(decode_file(path, decode, on_damage)):
             yield combine([record for _, record in rounds]), str(path), tuple(offset for offset, _ in rounds)
     for record in import_results(results, declarations):
@@ -334,10 +365,10 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:
     """The machines in the order of pages."""
-    stored = {path.parent.name: read_object_or_empty(path) for path in results.glob("*/machine.json")}
+    stored = {folder.name: read_object_or_empty(folder / "machine.json") for folder in machine_folders(results)}
     found = []
     for name in names:
         facts = stored.get(name, {})
-        hardware = hardware_of(facts if "gpu" in facts or name not in last else _hardware_facts(last[name]))
-        found.append(Machine(hardware, name, facts))
+        told = "gpu" in facts or name not in last
+        found.append(Machine(hardware_of(facts) if told else _stored_hardware(last[name]), name, facts))
     return sorted(found)

@@ -12,16 +12,19 @@ from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import Roof
 from hpml_plugins.report.shares import shares
+from hpml_plugins.terminal import printable
 
 if TYPE_CHECKING:
     from hpml_plugins.model.variability import MeasuredValue
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
+#: Medians of the rounds of one point that differ by more than this share are named.
+DIFFERENT = 0.10
 
 
 def formatted(table: Table) -> list[list[str]]:
-    """The rows as text: numbers with a unit scaled for reading, "–" for what is not known."""
+    """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not known."""
     units = [table.units.get(name, "") for name in table.columns]
     return [[_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)] for row in table.rows()]
 
@@ -37,14 +40,14 @@ def numeric(table: Table) -> list[bool]:
 def as_markdown(table: Table) -> str:
     """A Markdown table."""
     rules = ["--:" if right else "---" for right in numeric(table)]
-    lines = [list(table.columns), rules, *formatted(table)]
+    lines = [list(map(printable, table.columns)), rules, *formatted(table)]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def as_csv(table: Table) -> str:
     """Comma-separated values: numbers in SI base units at full precision; the heading names the unit, `time [s]`.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in one is escaped.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -63,13 +66,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 def _no_formula(cell: Cell) -> Cell:
     if cell is None:
         return ""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    if isinstance(cell, str):
+        return printable(f"'{cell}" if cell.startswith(_FORMULA) else cell)
+    return cell
 
 
 def as_text(table: Table) -> str:
     """Aligned columns."""
     columns = []
-    for cells, to_right in zip(zip(table.columns, *formatted(table), strict=True), numeric(table), strict=True):
+    lines = [list(map(printable, table.columns)), *formatted(table)]
+    for cells, to_right in zip(zip(*lines, strict=True), numeric(table), strict=True):
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if to_right else cell.ljust(width) for cell in cells])
     return "".join("  ".join(line).rstrip() + "\n" for line in zip(*columns, strict=True))
@@ -89,7 +95,7 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     params = records[0].params if records else {}
     varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
     if len(varying) < len(params):
-        yield ", ".join(f"{key}={value}" for key, value in params.items() if key not in varying)
+        yield printable(", ".join(f"{key}={value}" for key, value in params.items() if key not in varying))
     shown = [dict.fromkeys(metrics, "–") | each for each in cells]
     rows = [{key: str(record.params[key]) for key in varying} for record in records]
     whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
@@ -109,11 +115,19 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
         ended = [] if record.status == "ok" else [(record.status, record.reason)]
-        for remark in [*ended, *(("warning", text) for text in record.warnings)]:
+        for remark in [*ended, *(("warning", text) for text in [*record.warnings, *_differing_rounds(record)])]:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
         which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
-        yield f"{kind}: {which}: {text}"
+        yield printable(f"{kind}: {which}: {text}")
+
+
+def _differing_rounds(record: Record) -> Iterator[str]:
+    """A warning where the rounds of a timed metric disagree, which explains an interval wider than those of rounds."""
+    for name, metric in record.metrics.items():
+        medians = metric.round_medians if metric.info.get("timer") else []
+        if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
+            yield f"{name}: the rounds differ, their medians are {', '.join(quantity(each, 's') for each in medians)}"
 
 
 def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
@@ -125,7 +139,7 @@ def _format(cell: Cell, unit: str) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, bool | str):
-        return str(cell)
+        return printable(str(cell))
     # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets four digits.
     if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
         return str(cell)

@@ -1,6 +1,13 @@
 """The results folder: Records as JSON lines, which are the truth, and asv's files, which are written from them."""
 
-from hpml_plugins.store.files import atomic_write, read_object, read_object_or_empty
+from hpml_plugins.store.files import (
+    atomic_write,
+    machine_folder,
+    machine_folders,
+    open_result,
+    read_object,
+    read_object_or_empty,
+)
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import merge_results
 from hpml_plugins.store.projection import project

@@ -19,7 +19,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.record import MetricSamples, Record, Status
-from hpml_plugins.store.files import read_object
+from hpml_plugins.store.files import machine_folders, read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
@@ -98,11 +98,11 @@ def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -
     foreign = {name: each for name, each in benchmarks.items() if not is_ours(each)}
     if not foreign:
         return
-    for machine in sorted(results.glob("*/machine.json")):
-        for path in sorted({*machine.parent.glob("*.json")} - {machine}):
+    for machine in (folder for folder in machine_folders(results) if (folder / "machine.json").is_file()):
+        for path in sorted({*machine.glob("*.json")} - {machine / "machine.json"}):
             with suppress(HpmlError, msgspec.ValidationError):
                 file = msgspec.convert(read_object(path), ResultFile)
-                if file.params.get("machine") == machine.parent.name:
+                if file.params.get("machine") == machine.name:
                     yield from _records(file, foreign)
 
 

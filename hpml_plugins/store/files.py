@@ -5,13 +5,66 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError, UsageError, describe
 
 _PARTIAL = ".partial"
+#: Takes what is left out of results, in words: a line that is no Record, a file that is no regular one.
+OnDamage = Callable[[str], None]
+#: B of the largest file of results that is read whole.
+MAX_FILE = 256 << 20
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
+    """Open a file among results, or of a job, for reading. All of them are opened here: others may have written them.
+
+    Raises HpmlError for anything but a regular file of at most `limit` B: a link is not followed, and a FIFO or a
+    device is not opened, which could block. Raises FileNotFoundError where there is nothing.
+    """
+    try:
+        refuse_irregular(path)
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise HpmlError(f"cannot be read: {describe(error)}; ignored", str(path)) from None
+    if (size := os.fstat(file.fileno()).st_size) > limit:
+        file.close()
+        raise HpmlError(f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored", str(path))
+    return file
+
+
+def refuse_irregular(path: Path) -> None:
+    """Raise HpmlError, with what it is, for anything but a regular file; FileNotFoundError where there is nothing."""
+    if kind := _KINDS.get(stat.S_IFMT(path.lstat().st_mode)):
+        raise HpmlError(f"{kind}; ignored", str(path))
+
+
+def machine_folder(results: Path, machine: str) -> Path:
+    """results/<machine>/. Raises UsageError for a name that is not that of a folder there, such as `../x`."""
+    if not machine or machine != Path(machine).name or machine.startswith(".") or not machine.isprintable():
+        raise UsageError(
+            f"machine name {machine!r} cannot name a folder in {results}; leave out slashes and leading dots"
+        )
+    return results / machine
+
+
+def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
+    """The folders of machines below a results folder, by name. Links are not followed; `on_damage` is given each."""
+    found = [path for path in sorted(results.glob("*")) if path.is_dir() and not path.name.startswith(".")]
+    for path in found:
+        if path.is_symlink() and on_damage:
+            on_damage(f"{path}: a symbolic link; ignored")
+    return [path for path in found if not path.is_symlink()]
 
 
 def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -58,11 +111,12 @@ def remove_partial_files(folder: Path, name: str = "*") -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in that file, with the NaN and infinities that asv writes.
 
-    Raises HpmlError for what is no JSON or not UTF-8, for nesting too deep to process, and for lone surrogates
-    (`"\\ud800"`), which no page and no terminal can show.
+    Raises HpmlError for what `open_result` refuses, for what is no JSON or not UTF-8, for nesting too deep to process,
+    and for lone surrogates (`"\\ud800"`), which no page and no terminal can show.
     """
     try:
-        text = path.read_bytes()
+        with open_result(path) as file:
+            text = file.read()
         found = json.loads(text.decode())  # given bytes, json would accept surrogates as characters
         refuse_lone_surrogates(text, found)
     except RecursionError:

@@ -1,11 +1,12 @@
 """One writer at a time, over all nodes of a shared file system. A lock ends with its holder, however that ends.
 
-filelock takes a flock, which the kernel releases with the process; over NFS it is the server's (Linux). A node that
-loses power may leave its lock with the server until that notices.
+A lock is flock's: the kernel releases it with the process, and not because the process is stopped, slow or old. Over
+NFS it is the server's (Linux): a node that loses power may leave its lock with the server until that notices.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import time
@@ -14,11 +15,11 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.store.declarations import DECLARATIONS
-from hpml_plugins.store.files import atomic_write, remove_partial_files
+from hpml_plugins.store.files import machine_folder, open_result, refuse_irregular, remove_partial_files
 from hpml_plugins.store.records import RECORDS
 
-#: s to wait for another writer of benchmarks.json, who needs milliseconds.
-DECLARATIONS_TIMEOUT = 30.0
+#: s to wait for another writer of benchmarks.json, who needs milliseconds; and between two attempts to take a lock.
+DECLARATIONS_TIMEOUT, RETRY = 30.0, 0.05
 
 
 class Locked(HpmlError):
@@ -26,40 +27,79 @@ class Locked(HpmlError):
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """A file lock that names its holder to those who wait. Use it as a context manager, or release it."""
+    """A locked file, which names its holder to those who wait. Use it as a context manager, or release it."""
 
     def __init__(self, path: Path, timeout: float = 0.0) -> None:
         """Take the lock. Raises Locked, with the holder, where it is not free within `timeout` s."""
-        from filelock import FileLock, Timeout  # imports asyncio: commands that lock nothing start without it
-
-        self._lock = FileLock(str(path), timeout=timeout)
-        self._owner = path.with_name(f"{path.name}-owner")
+        self.path = path
+        deadline = time.monotonic() + timeout
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-            since = time.strftime("%Y-%m-%d %H:%M:%S")
-            owner = f"{socket.gethostname()} (process {os.getpid()}, since {since})"
-            atomic_write(self._owner, owner.encode(), durable=False)
-        except Timeout:
-            owner = "another process"
-            with suppress(OSError):
-                owner = self._owner.read_text(encoding="utf-8", errors="replace")
-            raise Locked(f"held by {owner}", str(path)) from None
-        except NotImplementedError as error:  # filelock's word for a file system without flock
-            raise HpmlError(f"cannot be locked: {error}; keep results on a file system with flock", str(path)) from None
+            while (descriptor := _try_to_lock(path)) is None:
+                if time.monotonic() >= deadline:
+                    raise Locked(f"held by {_holder(path)}", str(path))
+                time.sleep(RETRY)
+            self._descriptor: int | None = descriptor
+            holder = f"{socket.gethostname()} (process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')})"
+            with suppress(OSError):  # a full disk: the lock holds without a name too
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, holder.encode(), 0)
         except OSError as error:
-            self._lock.release()
-            raise unwritable(error, path) or error from None
+            raise unwritable(error, path) or HpmlError(
+                f"cannot be locked: {error.strerror}; keep results on a file system with flock", str(path)
+            ) from None
+
+    def check(self) -> None:
+        """Raise Locked if the file at this path is no longer the one that was locked. Call it before writing.
+
+        Whoever removed it (`git clean -x`, say) let another process lock a new file and write the same results.
+        """
+        if self._descriptor is None or not _is_at(self._descriptor, self.path):
+            what = f"is no longer locked by this process: the lock file was removed, and {_holder(self.path)} may write"
+            raise Locked(f"{what} there; what was stored is kept, start the run again", str(self.path.parent))
 
     def release(self) -> None:
         """Release the lock. Calling it again does nothing."""
-        if self._lock.is_locked:
+        if self._descriptor is not None:
             with suppress(OSError):
-                self._owner.unlink(missing_ok=True)
-        self._lock.release()
+                os.ftruncate(self._descriptor, 0)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also where a forked process has the file open
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _try_to_lock(path: Path) -> int | None:
+    """A descriptor of the locked file; None where another process holds it. Raises OSError."""
+    with suppress(FileNotFoundError):
+        refuse_irregular(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    locked = False
+    with suppress(BlockingIOError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = _is_at(descriptor, path)  # else it was removed meanwhile, and guards nothing
+        finally:
+            if not locked:
+                os.close(descriptor)
+    return descriptor if locked else None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: Path) -> str:
+    """Who wrote the name into a lock file."""
+    with suppress(OSError, HpmlError), open_result(path) as file:
+        return file.read(200).decode(errors="replace") or "another process"
+    return "another process"
 
 
 def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
@@ -68,7 +108,7 @@ def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
     A symbolic link is refused: results come from others too, and must not have us write elsewhere. `results` itself may
     be a link: that is the user's own doing.
     """
-    folder = results / machine
+    folder = machine_folder(results, machine)
     for each in (folder, folder / RECORDS):
         if each.is_symlink():
             raise HpmlError("is a symbolic link, which nothing is written through; put a folder there", str(each))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,37 +18,43 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import atomic_write, read_object
+from hpml_plugins.store.files import atomic_write, open_result, read_object
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
-from hpml_plugins.store.records import RECORDS, decode_file
+from hpml_plugins.store.records import MAX_RECORDS, RECORDS, decode_file
 
 #: The files of a results folder, and how deep they lie.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 def find_results(folder: Path) -> Path:
-    """The results folder that is meant: the folder itself, or `results` in it. Raises UsageError for neither."""
-    for found in (folder, folder / "results"):
+    """The results folder that is meant: `results` in the folder, or the folder itself. Raises UsageError for neither.
+
+    A project comes first: its published `html` has files of Records too.
+    """
+    for found in (folder / "results", folder):
         machines = any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl"))
         if machines or (found / DECLARATIONS).is_file():
             return found
     raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
 
 
-def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: str = "") -> Merge:
+def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: Lock | None = None) -> Merge:
     """Put the union of all into one results folder; the others are only read.
 
     A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
-    a result is named and left alone, and the rest goes on.  locked: a machine whose lock the caller holds.
+    a result is named and left alone, and the rest goes on.  locked: of a machine, which the caller holds.
     """
     merge = Merge(into, dry_run)
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
         for name, places in itertools.groupby(merge.find(source), lambda place: place.parts[0]):
-            with nullcontext() if dry_run or name == locked else merge.lock(name):
+            held = locked if locked and locked.path.parent == into / name else None
+            with nullcontext(held) if dry_run or held else merge.lock(name) as lock:
                 for place in places:
+                    if lock:
+                        lock.check()
                     merge.add(source / place, into / place)
     if not dry_run:
         merge.files += project(into, force=True)
@@ -84,16 +91,12 @@ class Merge:
         return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
 
     def add(self, source: Path, target: Path) -> None:
-        if target.is_symlink():
-            self._put_aside(target, f"{target}: a symbolic link")
-        if source.suffix == ".jsonl":
-            self._records(source, target)
-        else:
-            self._json(source, target)
+        """Unite two files."""
+        (self._records if source.suffix == ".jsonl" else self._json)(source, target)
 
     def _json(self, source: Path, target: Path) -> None:
         try:
-            theirs, ours = _read(source), self._read_target(target)
+            theirs, ours = _read(source), self._read_target(target, _read)
             if target.name in (DECLARATIONS, MACHINE):
                 joined, decided = join_entries(ours, theirs)
             else:
@@ -109,12 +112,15 @@ class Merge:
                 text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
                 atomic_write(target, text.encode())
 
-    def _read_target(self, target: Path) -> dict[str, Any]:
-        """The file to unite with. A damaged one is put aside; a link is neither read nor written through."""
+    def _read_target(self, target: Path, read: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
+        """The file to unite with. What cannot be read is put aside: a link is not written through."""
         try:
-            return _read(target) if target.exists() and not target.is_symlink() else {}
+            return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:
-            self._put_aside(target, str(error))
+            aside = target.with_name(f"{target.name}.damaged")
+            self.skipped.append(f"{str(error).removesuffix('; ignored')}; renamed to {aside.name}")
+            if not self.dry_run:
+                target.replace(aside)
             return {}
 
     def _records(self, source: Path, target: Path) -> None:
@@ -123,7 +129,7 @@ class Merge:
         foreign = {line for line, record in theirs.items() if record.machine != machine}
         if foreign:
             self.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
-        ours = {} if target.is_symlink() else self._lines(target)
+        ours = self._read_target(target, self._lines_of_target)
         joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
         new = len(joined) - len(ours)
         if not new:
@@ -139,11 +145,9 @@ class Merge:
         """The complete lines of a file of Records; what is none is reported and left out."""
         return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), self.skipped.append))
 
-    def _put_aside(self, target: Path, problem: str) -> None:
-        aside = target.with_name(f"{target.name}.damaged")
-        self.skipped.append(f"{problem}; renamed to {aside.name}")
-        if not self.dry_run:
-            target.replace(aside)
+    def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
+        open_result(path, MAX_RECORDS).close()  # raises where `_lines` would report and go on
+        return self._lines(path)
 
 
 def _read(path: Path) -> dict[str, Any]:

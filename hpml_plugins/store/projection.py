@@ -70,8 +70,8 @@ def _by_result_file(source: Path) -> dict[Path, list[Record]]:
 def _is_stale(source: Path) -> bool:
     """Whether a file of Records has a commit whose result file is missing or older."""
     targets = list(source.parent.parent.glob(f"{source.stem}-*.json"))
-    changed = source.stat().st_mtime_ns
-    return source.stem != "uncommitted" and (not targets or any(path.stat().st_mtime_ns < changed for path in targets))
+    changed = source.lstat().st_mtime_ns
+    return source.stem != "uncommitted" and (not targets or any(path.lstat().st_mtime_ns < changed for path in targets))
 
 
 def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration]) -> bool:
@@ -91,11 +91,9 @@ def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Decla
         "version": FORMAT,
     }
     text = json.dumps(content)
-    if target.is_file() and not target.is_symlink() and text == json.dumps(before):
+    if text == json.dumps(before):
         target.touch()
         return False
-    if target.is_symlink():
-        target.unlink()
     atomic_write(target, text.encode())
     return True
 

@@ -8,46 +8,46 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from hpml_plugins.errors import Unwritable
+from hpml_plugins.errors import HpmlError, Unwritable
 from hpml_plugins.model.record import Record, decode, encode
 from hpml_plugins.model.rounds import join_rounds
-from hpml_plugins.store.files import sync_folder
+from hpml_plugins.store.files import OnDamage, machine_folder, machine_folders, open_result, sync_folder
 
 RECORDS = "records"
+#: B of the longest line that is read as one, and of the largest file of Records that is read.
+MAX_LINE, MAX_RECORDS = 64 << 20, 4 << 30
 
 #: What a decoder makes of a line: a Record, or the part of it that a reader needs.
 Content = TypeVar("Content")
 
 
-#: Takes a line that is no Record, half-written or not ours, in words.
-OnDamage = Callable[[str], None]
-
-
 def record_file(results: Path, machine: str, commit: str) -> Path:
     """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores `.jsonl`."""
-    return results / machine / RECORDS / f"{commit[:8] or 'uncommitted'}.jsonl"
+    return machine_folder(results, machine) / RECORDS / f"{commit[:8] or 'uncommitted'}.jsonl"
 
 
-def record_files(results: Path) -> list[Path]:
-    """Every file of Records below a results folder, by machine and name. Symbolic links are ignored."""
-    return [
-        path
-        for path in sorted(results.glob(f"*/{RECORDS}/*.jsonl"))
-        if not any(each.is_symlink() for each in (path, path.parent, path.parent.parent))
-    ]
+def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
+    """Every file of Records below a results folder, by machine and name. Links to folders are left out and reported."""
+    found = []
+    for folder in machine_folders(results, on_damage):
+        if not (records := folder / RECORDS).is_symlink():
+            found += sorted(records.glob("*.jsonl"))
+        elif on_damage:
+            on_damage(f"{records}: a symbolic link; ignored")
+    return found
 
 
 def append_record(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
     A line that a crash left half-written is closed first, so that it costs only itself. Raises Unwritable when the
-    file system refuses, and where the file is a symbolic link: results made by somebody else must not have us write
-    elsewhere.
+    file system refuses, and where the file is a symbolic link or a FIFO: results made by somebody else must not have us
+    write elsewhere, nor wait for a reader.
     """
     line = encode(record) + b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -68,16 +68,23 @@ def append_record(path: Path, record: Record) -> None:
 def decode_file(
     path: Path, decode_line: Callable[[bytes], Content], on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, Content]]:
-    """The offset of each line of a file of Records, B, and what a decoder makes of it. Damaged ones are reported.
+    """The offset of each line of a file of Records, B, and what a decoder makes of it.
 
-    A file may be read while it is written: a last line without its line break is not yet a Record.
+    Damaged lines are reported, and a file that `open_result` refuses. A file may be read while it is written: a last
+    line without its line break is not yet a Record.
     decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no Record.
     """
-    if not path.exists():
+    try:
+        file = open_result(path, MAX_RECORDS)
+    except FileNotFoundError:
+        return
+    except HpmlError as error:
+        if on_damage:
+            on_damage(str(error))
         return
     end = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+    with file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             offset, end = end, end + len(line)
             if not line.strip():
                 continue
@@ -99,14 +106,14 @@ def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]
 
 def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
     """Every Record below a results folder, machine by machine, file by file."""
-    for path in record_files(results):
+    for path in record_files(results, on_damage):
         yield from read_file(path, on_damage)
 
 
-def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
+def past_rounds(results: Path, machine: str | None = None, on_damage: OnDamage | None = None) -> list[Record]:
     """The stored rounds of a machine, or of all, not joined, in the order in which they were started."""
-    files = [path for path in record_files(results) if machine in (None, path.parent.parent.name)]
-    found = [each for path in files for _, each in decode_file(path, decode)]
+    files = [path for path in record_files(results, on_damage) if machine in (None, path.parent.parent.name)]
+    found = [each for path in files for _, each in decode_file(path, decode, on_damage)]
     return sorted(found, key=lambda each: each.started)
 
 

@@ -7,6 +7,8 @@ compatible with suites that newer commits wrote.
 from hpml_plugins.suite.declaration import (
     ASV_ENVIRONMENTS_VARIABLE,
     ASV_RESULTS_VARIABLE,
+    PROFILE_VARIABLE,
+    REFUSAL_VARIABLE,
     SHARD_VARIABLE,
     Suite,
     declare,

@@ -24,6 +24,8 @@ RESULTS_VARIABLE = "HPML_RESULTS"
 MACHINE_VARIABLE = "HPML_MACHINE"
 #: "1/4": `asv run` measures the second of four shards of the benchmarks.  Unset: all of them.
 SHARD_VARIABLE = "HPML_SHARD"
+#: The file in which `asv run` leaves the reason where it is refused, for the job that started it.
+REFUSAL_VARIABLE = "HPML_REFUSAL"
 #: Results and environments in other folders than asv.conf.json says: for several runs side by side on one node.
 ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_ENVIRONMENTS"
 

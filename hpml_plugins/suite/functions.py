@@ -19,7 +19,6 @@ from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
-from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
@@ -150,13 +149,9 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
         return None
     if found[-1].is_complete:
         return found[-1] if found[-1].status in suite.reuse else None
-    return found[-1] if _is_same_node(found[-1], suite.node) else None
-
-
-def _is_same_node(record: Record, node: Node) -> bool:
-    """Whether a Record was measured on these cards since the node was started."""
-    cards = [gpu.get("uuid") for gpu in record.gpus]
-    return bool(node.boot) and record.node.get("boot") == node.boot and cards == [gpu.uuid for gpu in node.gpus]
+    cards, boot = [gpu.get("uuid") for gpu in found[-1].gpus], found[-1].node.get("boot")
+    same_node = boot and boot == suite.node.boot and cards == [gpu.uuid for gpu in suite.node.gpus]
+    return found[-1] if same_node else None
 
 
 def _measure(suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None) -> Record:
@@ -173,7 +168,8 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context,
         offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
-    with offers.in_force(load_sources(offers, folder, data_used(benchmark, params), plugin)):
+    named = [*data_used(benchmark, params), *map(str, params.values())]  # a value may name a data set, and need not
+    with offers.in_force(load_sources(offers, folder, named, plugin)):
         context = replace(context, source=plugin.source)
         return measure_point(benchmark, params, context, progress=progress, timeout=declared.timeout)
 
@@ -182,10 +178,10 @@ def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Bench
     """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
     benchmark = next((each for each in offered if each.name == declared.benchmark), None)
     if benchmark is None:
-        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}")
+        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}", "")
     if benchmark.version != declared.version:
-        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}")
+        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}", "")
     metrics = {metric.name for metric in benchmark.metrics}
     if set(benchmark.grid) != set(declared.grid) or not {metric.name for metric in declared.metrics} <= metrics:
-        raise DefinitionError("its parameters or metrics differ")
+        raise DefinitionError("its parameters or metrics differ", "")
     return benchmark

@@ -1,1 +1,5 @@
-"""What plugins share and the core does not know: data sets and operation counting."""
+"""What plugins share and the core does not know: data sets, operation counting, formulas of collectives."""
+
+from hpml_plugins.workloads.collectives import bus_factor
+
+__all__ = ["bus_factor"]

@@ -50,7 +50,7 @@ def count_kernels(
     except FileNotFoundError:
         raise HpmlError("ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit") from None
     except subprocess.TimeoutExpired:
-        raise HpmlError(f"ncu was not done after {timeout:g} s") from None
+        raise HpmlError(f"ncu did not finish within {timeout:g} s") from None
     output = done.stdout + done.stderr
     if _REFUSED in output:
         raise HpmlError(

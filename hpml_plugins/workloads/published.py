@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import Annotated
 
 import msgspec
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.model import unit
+from hpml_plugins.model import check_fields, unit
 from hpml_plugins.published import offered_figures, read_data
 
 
@@ -23,13 +24,14 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     what: str
     subject: dict[str, str | int]
     quantity: str
-    value: float
+    value: Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
     unit: str
     document: str
     source: str
     note: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self, "published figure", self.what)
         unit(self.unit)
         if not self.source:
             raise DefinitionError(f"published figure {self.what!r} has no source")

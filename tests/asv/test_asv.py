@@ -110,11 +110,13 @@ def test_each_point_is_measured_once_for_all_its_metrics(ran: Project) -> None:
 
 def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Project) -> None:
     found = {str(record.params["how"]): record.reason for record in records(ran) if record.benchmark == "faulty"}
+    crash = found.pop("segfaults")
+    assert crash.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
+    assert crash.endswith(" of measure (faulty.py:15)")
     assert found == {
         "works": "",
-        "raises": "ValueError: no such thing",
-        "segfaults": "died of SIGSEGV (segmentation fault)",
-        "hangs": "timed out after 2 s",
+        "raises": 'ValueError: no such thing (faulty.py:13: raise ValueError("no such thing"))',
+        "hangs": "timed out after 2 s in measure (faulty.py:17)",
     }
     log = (ran.path / "log.txt").read_text()
     assert "failed: how=raises: ValueError: no such thing" in log

@@ -144,7 +144,7 @@ def any_value(random: Random) -> Any:
     kind = random.randrange(4)
     if kind == 0:
         return _raw(random.randrange(len(RAW)))
-    return random.choice(TEXTS) if kind == 1 else random.choice(PLAIN)
+    return random.choice(TEXTS) if kind == 1 else _copy(random.choice(PLAIN))
 
 
 def mutate_tree(random: Random, tree: Any) -> Any:
@@ -258,7 +258,7 @@ def _structured(random: Random, data: bytes, read: Callable[[str], Any], write: 
         tree = read(data.decode())
         text = write(mutate_tree(random, tree))
     # Bytes that an earlier change spoilt; dates and integers of thousands of digits that one made.
-    except (ValueError, TypeError, ArithmeticError, RecursionError, yaml.YAMLError):
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
         return mutate_bytes(random, data)
     whole = re.sub(r"(['\"]?)@raw(\d+)@\1", lambda found: RAW[int(found[2])], text).encode("utf-8", "surrogatepass")
     return whole if random.randrange(5) else mutate_bytes(random, whole)

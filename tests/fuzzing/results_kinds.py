@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from fuzzing.engine import Kind
+from fuzzing.grammars import json_of
 from fuzzing.mutating import mutate_json
 from support import ROOT
 
@@ -37,18 +38,13 @@ def _records() -> Sequence[bytes]:
 def _read_record(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.formatting import format_point
-    from hpml_plugins.model.record import decode, encode
+    from hpml_plugins.model.record import encode
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import Side, compare
-    from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
 
-    # Of runs of their own: a damaged copy of one must not pass for another round of it.
-    good, other = (encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n" for run in ("a", "b"))
-    path = folder / "results" / "node1" / "records" / "12345678.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(good + data + b"\n" + other)
+    path, (good, other) = _beside_good_ones(data, folder)
     damage: list[Any] = []
     found = list(read_file(path, damage.append))
     assert [encode(found[place]) + b"\n" for place in (0, -1)] == [good, other], "a damaged line cost a whole one"
@@ -66,9 +62,30 @@ def _read_record(data: bytes, folder: Path) -> str:
     list(current_records(inner, {record.benchmark: record.version for record in inner}, {}))
     for record in inner:
         compare(Side("machine", record.machine), Side("commit", record.commit), inner, {}, Variability(inner))
-    write_parquet(found, folder / "out.parquet")
-    _write_pages(folder, folder / "results", _declared())
     return "read" if inner else "stepped over"
+
+
+def _show_record(data: bytes, folder: Path) -> str:
+    from hpml_plugins.report.export import write_parquet
+    from hpml_plugins.store import read_file
+
+    path = _beside_good_ones(data, folder)[0]
+    found = list(read_file(path))
+    write_parquet(found, folder / "out.parquet")
+    write_pages(folder, folder / "results", _declared())
+    return "read" if len(found) > 2 else "stepped over"
+
+
+def _beside_good_ones(data: bytes, folder: Path) -> tuple[Path, list[bytes]]:
+    """A file of Records: the line between two good ones, which are returned too."""
+    from hpml_plugins.model.record import decode, encode
+
+    # Of runs of their own: a damaged copy of one must not pass for another round of it.
+    good = [encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n" for run in ("a", "b")]
+    path = folder / "results" / "node1" / "records" / "12345678.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(good[0] + data + b"\n" + good[1])
+    return path, good
 
 
 @functools.cache
@@ -115,22 +132,25 @@ def _merge(folder: Path) -> None:
         line.encode()  # it is printed
 
 
-def _write_pages(folder: Path, results: Path, declared: Any) -> None:
+def write_pages(
+    folder: Path, results: Path, declared: Any, *, project: str = "p", commits: dict[str, int] | None = None
+) -> None:
     """What pages read and write of a folder of results."""
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
+    from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import find_nodes
     from hpml_plugins.report.site.page import write_page
 
     html = folder / "html"
     html.mkdir(exist_ok=True)
-    commits = {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
+    commits = commits or {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
     history = read_history(results, None, declared, commits, {}, str)
     history.current()
-    write_gpu_types(build(history, Costs({})), html, "p")
-    write_history(history, [], html, "p")
-    write_page(html, "nodes.html", machines=find_nodes(history), project="p")
+    matrix = build(history, Costs({}))
+    write_gpu_types(matrix, judge(matrix, ()), html, project)
+    write_history(history, [], html, project)
+    write_page(html, "nodes.html", machines=find_nodes(history), project=project)
 
 
 def _as_asv(folder: Path) -> None:
@@ -151,7 +171,7 @@ def _read_results(data: bytes, folder: Path) -> str:
     foreign = {
         name: {key: value for key, value in entry.items() if key != "metric"} for name, entry in _declared().items()
     }
-    _write_pages(folder, folder / "source", foreign)
+    write_pages(folder, folder / "source", foreign)
     read = is_result_file(read_object_or_empty(path))
     _merge(folder)
     return "read" if read else "stepped over"
@@ -177,7 +197,7 @@ def _read_declarations(data: bytes, folder: Path) -> str:
         told = util.load_json(str(path), api_version=2)  # as asv's Benchmarks.load
         for entry in told.values():
             list(itertools.product(*entry["params"]))
-        _write_pages(folder, folder / "source", told)
+        write_pages(folder, folder / "source", told)
     _merge(folder)
     path.write_bytes(data)
     util.write_json(str(path), _declared(), 2)
@@ -204,7 +224,7 @@ def _read_machine(data: bytes, folder: Path) -> str:
     (machine / "machine.json").write_bytes(data)
     record = msgspec.structs.replace(_a_record(), machine=machine.name)
     append_record(record_file(folder / "source", machine.name, record.commit), record)
-    _write_pages(folder, folder / "source", _declared())
+    write_pages(folder, folder / "source", _declared())
     return "read" if known else "stepped over"
 
 
@@ -216,8 +236,16 @@ def _a_record() -> Any:
 
 
 KINDS = (
-    Kind("record line", _records, mutate_json, _read_record),
-    Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv),
-    Kind("benchmarks.json", _declarations, mutate_json, _read_declarations, prepare=_as_asv),
-    Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv),
+    Kind("record line", _records, mutate_json, _read_record, grammar=json_of(_records)),
+    Kind("pages of a record", _records, mutate_json, _show_record, grammar=json_of(_records)),
+    Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv, grammar=json_of(_results)),
+    Kind(
+        "benchmarks.json",
+        _declarations,
+        mutate_json,
+        _read_declarations,
+        prepare=_as_asv,
+        grammar=json_of(_declarations),
+    ),
+    Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv, grammar=json_of(_machines)),
 )

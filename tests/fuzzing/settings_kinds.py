@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 from fuzzing.engine import Kind
+from fuzzing.grammars import json_of, yaml_of
 from fuzzing.mutating import mutate_json, mutate_yaml
 from support import ROOT
 
@@ -185,10 +186,10 @@ def _read_configuration(data: bytes, folder: Path) -> str:
 
 
 KINDS = (
-    Kind("registry", _registries, mutate_yaml, _read_registry),
-    Kind("cluster file", _clusters, mutate_yaml, _read_cluster),
-    Kind("node.json", _nodes, mutate_json, _read_node),
-    Kind("prices", _prices, mutate_yaml, _read_prices),
-    Kind("recipes", _recipes, mutate_yaml, _read_recipes),
-    Kind("asv.conf.json", _configurations, mutate_json, _read_configuration),
+    Kind("registry", _registries, mutate_yaml, _read_registry, grammar=yaml_of(_registries)),
+    Kind("cluster file", _clusters, mutate_yaml, _read_cluster, grammar=yaml_of(_clusters)),
+    Kind("node.json", _nodes, mutate_json, _read_node, grammar=json_of(_nodes)),
+    Kind("prices", _prices, mutate_yaml, _read_prices, grammar=yaml_of(_prices)),
+    Kind("recipes", _recipes, mutate_yaml, _read_recipes, grammar=yaml_of(_recipes)),
+    Kind("asv.conf.json", _configurations, mutate_json, _read_configuration, grammar=json_of(_configurations)),
 )

@@ -40,6 +40,11 @@ def _first(key: str, value: Any) -> Callable[[Any], None]:
     return lambda tree: next(each for each in tree.values() if isinstance(each, dict)).update({key: value})
 
 
+def _plugin(body: str) -> bytes:
+    """A plugin's file, one of whose hooks goes wrong."""
+    return KINDS["plugin file"].seeds()[0] + f"@hookimpl\ndef hpml_gpu_types():\n    {body}\n".encode()
+
+
 # ruff: noqa: E501
 #: kind → what it is → the file, and what must come of it.
 FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
@@ -49,9 +54,9 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a job of no time": ("cluster file", lambda: _yaml("cluster file", lambda t: t["targets"][0].update(hours=float("nan"))), "refused"),
     "a record nested deep": ("record line", lambda: b'{"a":' * 20_000, "stepped over"),
     "a metric without samples": ("record line", lambda: _json("record line", lambda t: {**t, "metrics": {"time": {"unit": "s", "direction": "lower", "samples": []}}}), "stepped over"),
-    "GPUs that are a number": ("record line", lambda: _json("record line", lambda t: t.update(node={"gpus": 8})), "read"),
-    "GPUs that are words": ("record line", lambda: _json("record line", lambda t: t.update(node={"gpus": ["H200"]})), "read"),
-    "a moment past all calendars": ("record line", lambda: _json("record line", lambda t: t.update(started=1e300)), "read"),
+    "GPUs that are a number": ("pages of a record", lambda: _json("record line", lambda t: t.update(node={"gpus": 8})), "read"),
+    "GPUs that are words": ("pages of a record", lambda: _json("record line", lambda t: t.update(node={"gpus": ["H200"]})), "read"),
+    "a moment past all calendars": ("pages of a record", lambda: _json("record line", lambda t: t.update(started=1e300)), "read"),
     "results nested deep": ("asv results", lambda: b"[" * 100_000, "stepped over"),
     "results that are a number": ("asv results", lambda: b"1.5", "stepped over"),
     "results that are no UTF-8": ("asv results", lambda: b'{"a": "\xa4"}', "stepped over"),
@@ -83,6 +88,25 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a node that is no UTF-8": ("node.json", lambda: b'{"hpml_node": 1, "python": "\xff"}', "refused"),
     "a day that is none": ("prices", lambda: b"2026-13-45\n", "refused"),
     "prices nested deep": ("prices", lambda: b"[" * 100_000, "refused"),
+    "a float without digits": ("registry", lambda: b's: !!float !', "refused"),
+    "an integer without digits": ("cluster file", lambda: b's: !!int ""', "refused"),
+    "a moment that is none": ("prices", lambda: b"!!timestamp x", "refused"),
+    "minutes without end": ("recipes", lambda: b"!!float 1:" + b"9:" * 200 + b"5", "refused"),
+    "a job nested deep": ("job", lambda: b'{"a":' * 20_000, "stepped over"),
+    "a job that is no UTF-8": ("job", lambda: b'{"target": "\x80"', "stepped over"),
+    "a name of a file that is no UTF-8": ("command line", lambda: b'{"words": ["export", "\\udcf7"], "set": {}}', "refused"),
+    "a collection that a plugin replaces": ("result of measure", lambda: b"setattr(b, 'collected', 1.5)", "failed"),
+    "a hook that raises GeneratorExit": ("plugin file", lambda: _plugin("raise GeneratorExit"), "named"),
+    "a hook that raises BaseException": ("plugin file", lambda: _plugin("raise BaseException('x')"), "named"),
+    "a unit without truth value": ("declaration", lambda: b"Metric('time', numpy.array([]), 'lower')", "refused"),
+    "directions that are an array": ("declaration", lambda: b"Metric('time', 's', numpy.array([1, 0]))", "refused"),
+    "bounds of thousands of digits": ("declaration", lambda: b"Metric('time', 's', 'lower', '', 10**5000)", "refused"),
+    "a name of thousands of characters": ("declaration", lambda: b"Metric('x' * 10**5, 's', 'lower')", "refused"),
+    "a name of NumPy's": ("declaration", lambda: b"Metric(numpy.str_('time'), 's', 'lower')", "refused"),
+    "a parameter of thousands of digits": ("declaration", lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {10**5000: [2]})", "refused"),
+    "a grid of a billion values": ("declaration", lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {'n': range(10**12)})", "refused"),
+    "a chart that holds itself": ("declaration", lambda: b"Figure('drawn', 'Drawn', ('toy',), lambda records: None, {'a': [loop]})", "refused"),
+    "a subject that is a range": ("declaration", lambda: b"PublishedFigure(about='', what='', subject=range(3), quantity='', value=1, unit='', document='', source='')", "refused"),
     "a price beyond all": ("prices", lambda: _yaml("prices", lambda t: t["prices"].update({"NVIDIA H200": 1e308})), "refused"),
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """One kind of file under libFuzzer, which keeps what reaches new lines: with_atheris.py KIND CASES FOLDER.
 
-Half of the changes are libFuzzer's own, half are those of `mutating`. The counts are left in FOLDER/counts.msgpack.
+Half of the changes are libFuzzer's own, half are those of the kind. The counts are left in FOLDER/counts.msgpack.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(name: str, cases: int, folder: Path) -> None:
     def mutated(data: bytes, longest: int, seed: int) -> bytes:
         if seed % 2:
             return bytes(atheris.Mutate(data, longest))
-        return kind.mutate(Random(seed), data)[:longest]
+        return kind.draw(Random(seed), [data])[:longest]
 
     options = ["-max_len=200000", "-len_control=0", "-rss_limit_mb=0", "-timeout=600", "-verbosity=0"]
     atheris.Setup([sys.argv[0], str(corpus), *options], one, custom_mutator=mutated)

@@ -64,7 +64,7 @@ BROKEN = {
     ),
     "returns something else": (
         "from hpml_plugins import hookimpl\n@hookimpl\ndef hpml_benchmarks(): return ['toy']",
-        "returned str, not Benchmark values",
+        "plugin 'bad': returned str, not a list of Benchmark values",
     ),
     "declares a metric without unit": (TOY.replace('"s"', '""'), "metric 'time' has no unit"),
     "declares an unknown unit": (TOY.replace('"s"', '"ms"'), "unit 'ms' is not known"),
@@ -77,6 +77,10 @@ BROKEN = {
         TOY.replace('{"size"', '{"sise"'),
         "grid key 'sise' is not a parameter of hpml_file_bad.measure (size)",
     ),
+    "explains no parameter": (
+        TOY.replace("grid={", "terms={'sise=10': 'small'}, grid={"),
+        "terms explain 'sise=10', whose parameter its grid lacks",
+    ),
     "leaves a parameter out": (
         TOY.replace('grid={"size": [10, 1000]}', "grid={}"),
         "parameters that the grid does not define: size",
@@ -84,8 +88,8 @@ BROKEN = {
     "has an empty grid": (TOY.replace("[10, 1000]", "[]"), "grid of 'size' is empty"),
     "gives a string for a grid": (TOY.replace("[10, 1000]", "'10'"), "is not a list of values"),
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),
-    "uses a name that asv cannot": (TOY.replace('"toy"', '"to-y"'), "must be lower-case letters"),
-    "wants no time at all": (TOY.replace("grid=", "timeout=0, grid="), "timeout is 0 s"),
+    "uses a name that asv cannot": (TOY.replace('"toy"', '"to-y"'), "must be up to 100 lower-case letters"),
+    "wants no time at all": (TOY.replace("grid=", "timeout=0, grid="), "timeout=0: expected `float` > 0.0"),
 }
 
 
@@ -168,3 +172,9 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:
     with pytest.raises(UsageError, match=r"no benchmark or plugin 'tyo'; did you mean 'toy'\?"):
         host_of(ONE, toy=TOY).find("tyo")
+
+
+def test_a_parameter_with_a_default_may_be_left_out_of_the_grid(host_of: HostOf) -> None:
+    host = host_of(ONE, toy=TOY.replace("*, size):", '*, size, way="plain"):'))
+    assert host.broken == []
+    assert [dict(each.grid) for each in host.benchmarks()] == [{"size": [10, 1000]}]

@@ -63,7 +63,8 @@ def measure(bench, *, data):
 def hpml_benchmarks():
     metrics = [Metric(name, "1", "higher") for name in ("value", "peak", "told")]
     grid = {"data": ["mine_a", "mine_b", "shared"]}
-    return [Benchmark("reading", measure, metrics, grid, Requires(data="data"))]
+    return [Benchmark("reading", measure, metrics, grid, Requires(data="data")),
+            Benchmark("choosing", measure, metrics, {"data": ["mine_b"]})]
 """
 
 
@@ -76,21 +77,24 @@ version: 1
 plugins:
   - {name: a, path: a.py}
   - {name: b, path: b.py}
-  - {name: reading, path: reading.py}
+  - {name: readers, path: readers.py}
 """
 
 
 def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     write: Callable[[str, str], Path], hpml: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("reading", READING)):
+    for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("readers", READING)):
         write(f"{name}.py", text)
     write("registry.yaml", REGISTRY)
     write("data/mine.txt", "")
     env = {"HPML_DATA": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = hpml("run", "reading", "--json", "--rounds", "1", **env)
-    records = {str(r.params["data"]): r for r in (decode(line.encode()) for line in done.stdout.splitlines())}
-    assert {name: record.reason for name, record in records.items() if record.status != "ok"} == {}
+    done = hpml("run", "readers", "--json", "--rounds", "1", **env)
+    every = [decode(line.encode()) for line in done.stdout.splitlines()]
+    assert {(each.benchmark, each.params["data"]): each.reason for each in every if each.status != "ok"} == {}
+    records = {str(each.params["data"]): each for each in every if each.benchmark == "reading"}
+    # A parameter's value may name a data set without a requirement, where other values name none.
+    assert [set(each.metrics["value"].samples) for each in every if each.benchmark == "choosing"] == [{2.0}]
     values = {name: set(record.metrics["value"].samples) for name, record in records.items()}
     assert values == {"mine_a": {1.0}, "mine_b": {2.0}, "shared": {1.0}}
     assert set(records["mine_a"].metrics["peak"].samples) == {1e12}
@@ -113,10 +117,26 @@ def test_what_they_offer_is_known_inside_a_block_only(host_of: HostOf) -> None:
 @pytest.mark.parametrize(
     ("hook", "body", "said"),
     [
-        ("hpml_data", "raise OSError('no disk')", "hpml_data of plugin 'bad': OSError: no disk"),
-        ("hpml_gpu_types", "return ['H200']", "hpml_gpu_types of plugin 'bad': returned str, not GpuType values"),
-        ("hpml_published", "raise SystemExit(3)", "hpml_published of plugin 'bad': SystemExit: 3"),
-        ("hpml_node_facts", "return {'disk': object()}", "fact 'disk' is object, not text, a number or a bool"),
+        (
+            "hpml_data",
+            "raise OSError('no disk')",
+            "hpml_data of plugin 'bad': OSError: no disk (raise OSError('no disk'))",
+        ),
+        (
+            "hpml_gpu_types",
+            "return ['H200']",
+            "of plugin 'bad': returned str, not a list of GpuType values",
+        ),
+        (
+            "hpml_published",
+            "raise SystemExit(3)",
+            "hpml_published of plugin 'bad': SystemExit: 3 (raise SystemExit(3))",
+        ),
+        (
+            "hpml_node_facts",
+            "return {'disk': 1j}",
+            "fact 'disk'=complex: expected `bool | int | float | str`",
+        ),
     ],
 )
 def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(
@@ -131,7 +151,7 @@ def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(
     assert [benchmark.name for benchmark in host.benchmarks()] == ["toy"]
     (problem,) = host.offers.problems
     assert said in problem
-    assert "registry.yaml:3" in problem
+    assert "registry.yaml:3: " in problem or "bad.py:1" in problem
 
 
 def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raises_is_named(node: Node) -> None:

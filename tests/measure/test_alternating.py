@@ -47,7 +47,7 @@ def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
         with monkeypatch.context() as patched:
             patched.setattr("time.perf_counter", lambda: machine.now)
             found = bench.time_alternately({name: partial(machine.prepare, name) for name in STEPS}, seconds=seconds)
-        assert bench.warnings == []
+        assert bench.collected.warnings == []
         return machine, found.samples["first"], found.samples["second"], found.ratio("first", "second")
 
     return timed

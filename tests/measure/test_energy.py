@@ -69,7 +69,7 @@ def test_the_idle_cards_energy_is_subtracted_and_stated(bench_on: Callable[[Card
     assert found.info["counter_step"] == pytest.approx(0.1, rel=0.02)
     assert found.info["stopped"] == "settled"
     assert len(found) >= 4
-    assert bench.warnings == []
+    assert bench.collected.warnings == []
     assert (found * 2).dimension == {"J": 1}
 
 
@@ -91,11 +91,11 @@ def test_a_counter_that_stands_still_or_is_not_there_gives_no_number(bench_on: C
     card = Card(lambda loaded: 600.0, counts=1e9)
     bench = bench_on(card)
     assert bench.energy(card.step) is None
-    assert bench.warnings == ["energy is not known: the counter did not move for 2 s"]
+    assert bench.collected.warnings == ["energy is not known: the counter did not move for 2 s"]
     unwatched = bench_on(card)
     unwatched.telemetry = None
     assert unwatched.energy(card.step) is None
-    assert unwatched.warnings == ["energy is not known: the GPUs are not watched here"]
+    assert unwatched.collected.warnings == ["energy is not known: the GPUs are not watched here"]
 
 
 @pytest.fixture

@@ -74,6 +74,11 @@ def test_a_column_is_all_text_or_all_numbers(node: Node) -> None:
         Bench(node, {}).series("mixed", {"layer": ["conv", 1.0]})
 
 
+def line_of(function: Callable[..., Any], number: int = 1) -> str:
+    """`file:line` of the function's line of this number, the one with `def` being 0."""
+    return f"{Path(__file__).name}:{function.__code__.co_firstlineno + number}"
+
+
 def raises(bench: Bench) -> None:
     raise ValueError("no\nsuch thing")
 
@@ -125,8 +130,7 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("measure", "reason"),
     [
-        (raises, "ValueError: no such thing"),
-        (segfaults, "died of SIGSEGV (segmentation fault)"),
+        (raises, f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))'),
         (exits, "ended with exit status 3 before it reported"),
         (exits_politely, "ended with exit status 1 before it reported"),
         (kills_itself, "died of SIGKILL (killed, perhaps for want of memory)"),
@@ -189,7 +193,8 @@ def hangs(bench: Bench) -> None:
 def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigterm(node: Node) -> None:
     started = time.monotonic()
     record = point(hangs, node, timeout=0.5)
-    assert (record.status, record.reason) == ("failed", "timed out after 0.5 s")
+    assert (record.status, record.reason) == ("failed", f"timed out after 0.5 s in hangs ({line_of(hangs, 2)})")
+    assert f"in {hangs.__name__}\n" in record.output  # with the whole stack
     assert time.monotonic() - started < 10
 
 
@@ -204,6 +209,12 @@ def test_processes_left_behind_are_ended_and_said(node: Node) -> None:
     record = point(leaves_a_process, node)
     assert record.status == "ok"
     assert record.warnings == ["the benchmark left processes behind; they were ended"]
+
+
+def test_a_crash_is_named_with_its_line(node: Node) -> None:
+    reason = point(segfaults, node).reason
+    assert reason.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
+    assert reason.endswith(f" of segfaults ({line_of(segfaults)})")
 
 
 def prints(bench: Bench) -> None:
@@ -231,7 +242,8 @@ def crashes_after_heavy_imports(bench: Bench) -> dict[str, Any]:
 
 def test_the_stack_of_a_crash_is_in_its_record(node: Node) -> None:
     record = point(crashes_after_heavy_imports, node)
-    assert record.reason == "died of SIGSEGV (segmentation fault)"
+    crashed = f"crashes_after_heavy_imports ({line_of(crashes_after_heavy_imports, 6)})"
+    assert record.reason == f"died of SIGSEGV (segmentation fault) in {crashed}"
     assert "in crashes_after_heavy_imports" in record.output
     assert "Extension modules" not in record.output
 

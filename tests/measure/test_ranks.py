@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import re
@@ -73,7 +74,7 @@ def test_ranks_compute_together_and_return_what_they_found(count: int, node: Nod
         # 10 + 11 = 21, 10 + 11 + 12 + 13 = 46
         bench.check([one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}")
         bench.check([one["index"] for one in given] == list(range(count)), "ranks out of order")
-        bench.check(bench.declared_work["time"].bytes == 8, "the work is not the first rank's")
+        bench.check(bench.collected.work["time"].bytes == 8, "the work is not the first rank's")
         bench.check(all(one["gathered"] == list(range(count)) for one in given), "not gathered")
         bench.check(all(one["shared"] == "of 0" for one in given), "not shared")
         bench.check([one["world"] for one in given] == [(str(i), str(count)) for i in range(count)], "environment")
@@ -153,14 +154,22 @@ def starts_ranks(rank: Rank) -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (raises, "rank 1: ValueError: no such thing"),
+        (raises, 'rank 1: ValueError: no such thing (test_ranks.py:{line}: raise ValueError("no\\nsuch thing"))'),
         (exits, "rank 1 ended with exit status 3 before it reported"),
         (exits_with_success, "rank 1 ended with exit status 0 before its function returned"),
-        (exits_politely, "rank 0: exited: enough"),
+        (exits_politely, 'rank 0: exited: enough (test_ranks.py:{line}: sys.exit("enough"))'),
         (kills_itself, "rank 0 died of SIGKILL (killed, perhaps for want of memory)"),
         (is_wrong, "rank 1: check failed: sum differs from float64"),
-        (raises_out_of_memory, "rank 1: out of GPU memory: asked 200.0 GiB"),
-        (starts_ranks, "rank 0: a rank cannot start ranks; start them from the function that `measure` is"),
+        (
+            raises_out_of_memory,
+            "rank 1: out of GPU memory: asked 200.0 GiB (test_ranks.py:{line}: raise torch.OutOfMemoryError("
+            '"CUDA out of memory. Tried to allocate 200.00 …)',
+        ),
+        (
+            starts_ranks,
+            "rank 0: a rank cannot start ranks; start them from the function that `measure` is "
+            "(test_ranks.py:{line}: rank.bench.ranks(raises, 2))",
+        ),
     ],
 )
 def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
@@ -171,13 +180,15 @@ def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
         function(rank)
 
     record = point(node, noted)
-    assert (record.status, record.reason) == ("failed", reason)
+    source, first = inspect.getsourcelines(function)
+    line = first + next((i for i, text in enumerate(source) if text.startswith("        ")), 0)
+    assert (record.status, record.reason) == ("failed", reason.format(line=line))
     assert still_running(tmp_path) == []
 
 
 def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
     record = point(node, returns_what_does_not_pickle)
-    assert record.reason.startswith("rank 1: what the function of the ranks returned does not pickle: ")
+    assert record.reason.startswith("rank 1: the return value of the ranks' function cannot be pickled: ")
 
 
 def skips(rank: Rank) -> None:

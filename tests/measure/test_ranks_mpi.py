@@ -93,7 +93,7 @@ def test_ranks_of_mpirun_sum_over_mpi_and_over_torch(node: Node, tmp_path: Path)
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (one_raises, "rank 1: ValueError: no such layer"),
+        (one_raises, 'rank 1: ValueError: no such layer (test_ranks_mpi.py:{line}: raise ValueError("no such layer"))'),
         (one_dies, "rank 1 died of SIGKILL (killed, perhaps for want of memory)"),
     ],
 )
@@ -102,7 +102,8 @@ def test_a_rank_of_mpirun_that_fails_is_named_and_none_is_left(
 ) -> None:
     needs_mpi()
     record = point(node, function, str(tmp_path))
-    assert (record.status, record.reason) == ("failed", reason)
+    line = one_raises.__code__.co_firstlineno + 6
+    assert (record.status, record.reason) == ("failed", reason.format(line=line))
     assert still_running(tmp_path, 2) == []
 
 

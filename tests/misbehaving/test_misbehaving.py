@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -21,23 +22,24 @@ AT_IMPORT = sorted(path.stem for path in HERE.glob("at_import_*.py"))
 FATAL = {
     "at_import_exits": "the process that imported it ended with exit status 7",
     "at_import_crashes": "the process that imported it died of SIGSEGV (segmentation fault)",
-    "at_import_hangs": "the process that imported it was not done after 2 s",
+    "at_import_hangs": "was not done after 2 s (HPML_IMPORT_LIMIT gives it longer) in <module> (at_import_hangs.py:",
 }
-#: how a point misbehaves → how its Record says so; the others are measured
+MEMORY = "MemoryError (measuring.py:N: bytearray(size))"
+#: how a point misbehaves → how its Record says so, N for the line; the others are measured
 FAULTS = {
-    "crash": "died of SIGSEGV (segmentation fault)",
-    "hang": "timed out after 5 s",
+    "crash": "died of SIGSEGV (segmentation fault) in string_at (__init__.py:N) of crash (measuring.py:N)",
+    "hang": "timed out after 5 s in hang (measuring.py:N)",
     "end": "ended with exit status 5 before it reported",
     "leave": "ended with exit status 6 before it reported",
-    "raise_an_error": "ValueError: on purpose",
-    "abort": "died of SIGABRT (aborted)",
+    "raise_an_error": 'ValueError: on purpose (measuring.py:N: raise ValueError("on purpose"))',
+    "abort": "died of SIGABRT (aborted) in abort (measuring.py:N)",
     "fork_without_end": "more than 30 processes at once (HPML_PROCESS_LIMIT sets another limit)",
-    "allocate_a_hundred_gigabytes": "MemoryError",  # or the kernel's end of it, where it promises more than it has
+    "allocate_a_hundred_gigabytes": MEMORY,  # or the kernel's end of it, where it promises more than it has
     "return_nan": "metric 'zero' is not finite: nan",
     "return_text": "metric 'zero' is a str, not Samples or a number",
     "return_another_metric": "measure returned speed, which are no metrics of 'misbehaves'",
     "find_a_wrong_result": "check failed: the sum differs",
-    "turn_the_clock_back": "the clock went back: a step took -9.53674e-07 s",
+    "turn_the_clock_back": "the clock went back: a step took -9.53674e-07 s (measuring.py:N: bench.time(lambda: None))",
 }
 PROMISED = "died of SIGKILL (killed, perhaps for want of memory)"
 
@@ -110,9 +112,13 @@ def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(beside_
 
 def faults(found: list[Record]) -> dict[str, str]:
     """How the points that failed say why."""
-    said = {str(record.params["way"]): record.reason for record in found if record.status != "ok"}
+    said = {
+        str(record.params["way"]): re.sub(r"\.py:\d+", ".py:N", record.reason)
+        for record in found
+        if record.status != "ok"
+    }
     if said.get("allocate_a_hundred_gigabytes") == PROMISED:
-        said["allocate_a_hundred_gigabytes"] = "MemoryError"
+        said["allocate_a_hundred_gigabytes"] = MEMORY
     return said
 
 

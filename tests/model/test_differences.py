@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.differences import Confounder, describe_share, differences
+from hpml_plugins.model.differences import Confounder, describe_share, differences, unusual_conditions
 from hpml_plugins.model.record import MetricSamples, Record
 
 CARD = {"name": "NVIDIA H200", "uuid": "GPU-a7d00f32-64fa-041e", "power_limit": 700.0}
@@ -18,7 +18,8 @@ RECORD = Record(
     metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},
     node=NODE, packages={"torch": "2.11.0", "hpml-plugins": "0.1"}, source={"sha256": "801897ec4e04"},
     data={"cifar10": {"fingerprint": "sha256:e9e276a52837cd23", "train": 50000.0}},
-    conditions={"load": 0.1, "cores": 16.0, "other_processes": 0.0, "other_gpus": 1.0, "other_gpus_power": 75.0,
+    conditions={"load": 0.1, "cores": 16.0, "other_cpus": 0.0, "cpu_clock": 3e9, "other_processes": 0.0,
+                "other_gpus": 1.0, "other_gpus_power": 75.0,
                 "other_gpus_utilization": 0.0},
 )  # fmt: skip
 
@@ -54,6 +55,8 @@ def test_a_record_does_not_differ_from_itself() -> None:
         (replace(RECORD, data={"cifar10": {"fingerprint": "sha256:0000"}}), "data set cifar10 e9e276a5 → 0000"),
         (conditions(other_processes=2.0), "other processes on the card 0 → 2"),
         (conditions(load=2.3), "load per core 0.1 → 2.3"),
+        (conditions(other_cpus=4.1), "CPUs used by other processes 0.0 of 16 CPUs → 4.1 of 16 CPUs"),
+        (conditions(cpu_clock=2.6e9), "CPU clock 3.000 GHz → 2.600 GHz"),
         (
             conditions(other_gpus_power=402.0, other_gpus_utilization=0.5),
             "other GPUs of the host idle (75 W, 0%) → in use (402 W, 50%)",
@@ -100,6 +103,17 @@ def test_what_one_side_does_not_tell_is_no_difference() -> None:
     assert told(replace(RECORD, node={})) == [
         "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → not known"
     ]
+
+
+def test_a_machine_is_busy_where_others_use_a_quarter_of_its_cpus() -> None:
+    quiet, busy = conditions(other_cpus=4.0, cpu_clock=2.8e9), conditions(other_cpus=4.1)
+    assert (quiet.is_busy, busy.is_busy, replace(RECORD, conditions={"other_cpus": 4.1}).is_busy) == (
+        False,
+        True,
+        False,
+    )
+    assert told(quiet) == unusual_conditions(quiet) == []
+    assert unusual_conditions(busy) == ["other processes used 4.1 of 16 CPUs"]
 
 
 @pytest.mark.parametrize("low", [0.0, 0.9, 1.3])

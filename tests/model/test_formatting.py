@@ -59,6 +59,7 @@ def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> Non
         (1.25e-3, 1.24e-3, 1.26e-3, "s", "1.250 ms ± 0.8 %"),
         (7.507e14, 7.447e14, 7.567e14, "FLOP/s", "750.7 TFLOP/s ± 0.8 %"),
         (1.0, 0.8, 1.6, "s", "1.000 s ± 40 %"),
+        (1.0, 0.9, 4.0, "s", "1.000 s ± >100 %"),
         (5.0, 5.0, 5.0, "s", "5.000 s ± 0 %"),
         (1.0, -INFINITE, INFINITE, "s", "1.000 s"),
         (1.0, 0.9, INFINITE, "s", "1.000 s"),
@@ -87,6 +88,14 @@ def test_an_estimate_has_half_the_width_of_its_interval_in_percent(
 )
 def test_a_ratio_has_four_digits_at_most(ratio: float, text: str) -> None:
     assert display.times(ratio) == text
+
+
+def test_values_are_sorted_by_the_numbers_in_them() -> None:
+    for ordered in (
+        ["64", "1KiB", "64KiB", "1MiB", "1GiB"], ["resnet18", "resnet50", "resnet101", "vgg"], [1.5, 5, 10, 100],
+        ["n=9, mode=b", "n=10, mode=a", "n=10, mode=b"], ["1x1", "1x256", "grid"],
+    ):  # fmt: skip
+        assert sorted([ordered[-1], *ordered[:-1]], key=display.natural_key) == ordered
 
 
 def test_a_point_is_spelled_without_the_quotes_of_repr() -> None:

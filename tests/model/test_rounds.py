@@ -59,6 +59,13 @@ def test_conditions_are_the_worst_of_all_rounds() -> None:
     assert joined.conditions == {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
 
 
+def test_of_a_warning_of_several_rounds_that_of_the_worst_is_kept() -> None:
+    texts = [
+        f"h2d: the median is known to ±{share}%, not ±0.9%, after {n} samples" for share, n in ((2.7, 90), (160.1, 9))
+    ]
+    assert combine([one([1.0], warnings=[text]) for text in texts]).warnings == texts[1:]
+
+
 def test_boost_of_the_rounds_that_have_one() -> None:
     metric = combine([one([2.0], [1.0, 1.1]), one([2.0]), one([2.2], [1.5])]).metrics["time"]
     assert (metric.boost, metric.boost_rounds) == ([1.0, 1.1, 1.5], [2, 1])

@@ -235,6 +235,19 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
     ]
 
 
+def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() -> None:
+    wall = {"time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})}
+    pairs = [[record(1.0, run=f"{n}", metrics=metrics) for n in range(9)] for metrics in (wall, record(1.0).metrics)]
+    busy = [replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy") for each in pairs]
+    assert kind_of(busy[0], wall["time"]) == "GPU, wall clock, one round, busy"
+    known = Variability([*itertools.chain(*pairs), *busy])
+    slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[100.0] * 3)})
+    (found,) = compare(known, [(pairs[0][0], slower, "time")])
+    assert (found.verdict, found.ratio, found.p) == ("AMBIGUOUS", 100.0, None)
+    # a kernel's time is taken on the GPU
+    assert not MeasuredValue.of(busy[1], "time").is_busy
+
+
 def test_what_was_sampled_while_the_card_throttled_is_not_compared_with_a_regime() -> None:
     made = history(0.001, 0.001)
     mixed = record(

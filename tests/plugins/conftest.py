@@ -14,3 +14,11 @@ from hpml_plugins.workloads.datasets.builtin import SOURCES
 def built_in_data_sets() -> Iterator[None]:
     with use_sources(SOURCES):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_torch() -> None:
+    """Points are forks of this process; a fork lacks the threads that OpenMP has started, and waits for them."""
+    import torch
+
+    torch.set_num_threads(1)

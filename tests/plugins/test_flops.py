@@ -54,7 +54,7 @@ def measured() -> Any:
 
 def rows_of(bench: Bench, series: str, key: str) -> dict[Any, dict[str, Any]]:
     """The rows of a series by one of its columns."""
-    columns = bench.attached[series].columns
+    columns = bench.collected.series[series].columns
     names = [name for name in columns if name != key]
     return {
         row: dict(zip(names, cells, strict=True))
@@ -118,7 +118,7 @@ def test_alexnet_by_hand(measured: Any) -> None:
     ]
     values, bench = measured("alexnet")
     assert by_hand == [70276800, 223948800, 112140288, 149520384, 99680256, 37748736, 16777216, 4096000]
-    assert [number for number in bench.attached["layers"].columns["multiply_adds"] if number] == by_hand
+    assert [number for number in bench.collected.series["layers"].columns["multiply_adds"] if number] == by_hand
     assert values["multiply_adds"] == sum(by_hand) == 714_188_480
 
 
@@ -162,7 +162,7 @@ def test_the_parameters_are_what_torchvision_publishes(model: str, measured: Any
 @pytest.mark.parametrize("model", SIX)
 def test_the_layers_add_up_to_the_model(model: str, measured: Any) -> None:
     values, bench = measured(model)
-    layers = bench.attached["layers"].columns
+    layers = bench.collected.series["layers"].columns
     assert sum(layers["multiply_adds"]) == values["multiply_adds"]
     assert sum(layers["parameters"]) == values["parameters"]
 
@@ -191,10 +191,10 @@ def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(measu
 def test_layers_and_operators_add_up_to_the_same(model: str, measured: Any) -> None:
     values, bench = measured(model)
     for name in ("layers", "operators"):
-        columns = bench.attached[name].columns
+        columns = bench.collected.series[name].columns
         for metric in ("multiply_adds", "flops", "activations", "activation_bytes", "bytes"):
             assert sum(columns[metric]) == values[metric], (name, metric)
-        assert set(bench.attached[name].units) < set(columns)
+        assert set(bench.collected.series[name].units) < set(columns)
 
 
 def test_a_transformer_by_hand(measured: Any) -> None:
@@ -211,7 +211,7 @@ def test_a_transformer_by_hand(measured: Any) -> None:
 
 def test_what_was_not_counted_is_named(measured: Any) -> None:
     _, bench = measured("resnet18")
-    assert bench.warnings == [
+    assert bench.collected.warnings == [
         "left out, not multiply-adds (fvcore's counts): adaptive_avg_pool2d 25088, batch_norm 4967424",
         "not counted: add_ ×8, max_pool2d ×1, relu_ ×17",
     ]
@@ -244,7 +244,7 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minut
                 assert with_auxiliary or values["parameters"] == weights.meta["num_params"], weights
     assert apart == {}
     assert len(counted) == 80
-    assert not any("publishes" in warning for model in counted for warning in measured(model)[1].warnings)
+    assert not any("publishes" in warning for model in counted for warning in measured(model)[1].collected.warnings)
     assert seconds < 120
 
 
@@ -256,7 +256,7 @@ def test_the_large_images_agree_with_torchvision_too(measured: Any) -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_names(node: Node) -> None:
-    with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean resnet18"):
+    with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"):
         FLOPS.measure(Bench(node, {}), model="resnet19")
 
 
@@ -347,7 +347,7 @@ def nets(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_factorys_model_is_counted_and_what_has_no_formula_is_named(nets: str, measured: Any) -> None:
     values, bench = measured(f"{nets}:Own@8")
     assert (values["multiply_adds"], values["parameters"], values["convolution_share"]) == (32, 36, 0)  # 8 · 4; 32 + 4
-    assert bench.warnings == ["not counted: cumsum ×1, prim::PythonOp.Square ×1"]
+    assert bench.collected.warnings == ["not counted: cumsum ×1, prim::PythonOp.Square ×1"]
 
 
 def test_a_model_of_tokens_with_shared_weights_is_counted(nets: str, measured: Any) -> None:
@@ -360,8 +360,8 @@ def test_a_model_of_tokens_with_shared_weights_is_counted(nets: str, measured: A
 
 def test_arithmetic_with_sizes_is_not_arithmetic_with_tensors(nets: str, measured: Any) -> None:
     _, bench = measured(f"{nets}:Sizes@16")
-    assert bench.warnings == []
-    assert bench.attached["operators"].columns["operator"] == ["linear"]
+    assert bench.collected.warnings == []
+    assert bench.collected.series["operators"].columns["operator"] == ["linear"]
 
 
 def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, measured: Any) -> None:
@@ -373,7 +373,7 @@ def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, meas
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("resnet19", "torchvision has no classifier 'resnet19'; did you mean resnet18"),
+        ("resnet19", "torchvision has no classifier 'resnet19'; did you mean 'resnet18'"),
         ("no such", "neither a torchvision name nor module:factory"),
         ("resnet18@3x", "neither a torchvision name nor module:factory"),
         ("absent_module:net", "model 'absent_module:net' cannot be found: ModuleNotFoundError"),

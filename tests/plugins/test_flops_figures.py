@@ -21,7 +21,8 @@ def vgg19() -> Record:
     metrics = FLOPS.measure(bench, model="vgg19")
     return Record(
         benchmark="flops", plugin="flops", version="2", params=bench.params, status="ok", machine="a",
-        metrics={name: MetricSamples("1", "lower", [value]) for name, value in metrics.items()}, series=bench.attached,
+        metrics={name: MetricSamples("1", "lower", [value]) for name, value in metrics.items()},
+        series=bench.collected.series,
     )  # fmt: skip
 
 

@@ -179,7 +179,7 @@ def test_a_curve_runs_through_its_neighbours_by_hand() -> None:
 
 def test_phases_on_the_host_are_predicted_by_points_that_differ_in_one_thing() -> None:
     def point(hidden: int, batch: int, images: float, gradients: float) -> Point:
-        return Point(hidden, batch, 1.0, {IMAGES: images, **dict.fromkeys(OF_GRADIENTS, gradients)})
+        return {"hidden": hidden, "batch": batch, IMAGES: images, **dict.fromkeys(OF_GRADIENTS, gradients)}
 
     points = [
         point(128, 800, 1.0, 10.0), point(512, 800, 7.0, 20.0), point(2048, 800, 4.0, 30.0),

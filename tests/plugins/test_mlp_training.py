@@ -217,11 +217,19 @@ def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -
     assert measured("mlp_phases", gpu_node, ranks=4, **params).reason == "needs 4 GPUs, this node has 2"
 
 
-def test_pieces_are_nearly_equal_and_whole() -> None:
-    from hpml_plugins.plugins.mlp.network import share_rows
+@pytest.mark.parametrize(
+    ("hidden", "pieces", "rows"), [(10, 4, [(0, 2), (2, 5), (5, 7), (7, 10)]), (2, 8, [(0, 1), (1, 2)])]
+)
+def test_pieces_of_a_gradient_are_nearly_equal_and_whole(hidden: int, pieces: int, rows: list[tuple[int, int]]) -> None:
+    from hpml_plugins.plugins.mlp.network import Network, Phases, multiply_by_torch
 
-    assert share_rows(10, 4) == [(0, 2), (2, 5), (5, 7), (7, 10)]
-    assert share_rows(2, 8) == [(0, 1), (1, 2)]
+    job = Job(hidden, 4, inputs=3, classes=2)
+    network = Network(job, reference.first_weights(job, 0), "cpu", multiply_by_torch, Phases("cpu"))
+    sent: list[tuple[int, int]] = []
+    network.forward()
+    network.backward(pieces, lambda begin, end: sent.append((begin, end)))
+    # What is no part of W1 first, then rows of three numbers.
+    assert sent == [(3 * hidden, job.parameters), *((3 * begin, 3 * end) for begin, end in rows)]
 
 
 def test_phases_add_up_by_name_and_only_while_active() -> None:
@@ -240,20 +248,18 @@ def test_phases_add_up_by_name_and_only_while_active() -> None:
     assert phases.taken() == {}
 
 
-def test_nvtx_ranges_have_the_phases_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-    from types import SimpleNamespace
+def test_on_a_gpu_phases_are_nvtx_ranges_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
 
     from hpml_plugins.plugins.mlp.network import Phases
 
-    told: list[str] = []
-    package = SimpleNamespace(push_range=told.append, pop_range=lambda: told.append("end"))
-    monkeypatch.setitem(sys.modules, "nvtx", package)
-    phases = Phases("cpu")
-    phases.active = True
-    with phases("forward GEMM 1"), phases("step"):
+    ranges: list[str] = []
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", ranges.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: ranges.append("end"))
+    phases = Phases("cuda:0", active=True)
+    with phases("forward", on_host=True), phases("backward", on_host=True):
         pass
-    assert told == ["forward GEMM 1", "step", "end", "end"]
+    assert ranges == ["forward", "backward", "end", "end"]
 
 
 def test_an_mpi_without_cuda_says_so() -> None:

@@ -1,4 +1,4 @@
-"""The benchmarks of the plugin `quantization`, measured in small; what is skipped, said and left in float."""
+"""The benchmarks of the plugin `quantization`, measured in small; what is skipped and said."""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
     assert found["float_accuracy"] > 0.8
     assert found["loss"] == found["float_accuracy"] - found["integer_accuracy"]
     assert abs(found["loss"]) < 0.03
-    (warning,) = bench.warnings
+    (warning,) = bench.collected.warnings
     assert warning.startswith("the 8 calibration images show no ")
-    assert "integer-only inference has floating-point tensors" in bench.checks
-    columns = bench.attached["accuracy"].columns
+    assert "integer-only inference has floating-point tensors" in bench.collected.checks
+    columns = bench.collected.series["accuracy"].columns
     # float32, and three widths, two granularities, two ranges, four steps
     assert len(columns["accuracy"]) == 1 + 3 * 2 * 2 * 4
     assert set(columns["step"]) == {"float", "weights", "activations", "biases", "integer"}
     layers = ["conv1", "conv2", "linear1", "linear2"]
-    assert bench.attached["ranges"].columns["layer"] == [*layers, "input", *layers]
-    assert bench.attached["ranges"].numbers("low")[4:6] == [-2.0, 0.0]  # a byte of 0; behind a ReLU
+    assert bench.collected.series["ranges"].columns["layer"] == [*layers, "input", *layers]
+    assert bench.collected.series["ranges"].numbers("low")[4:6] == [-2.0, 0.0]  # a byte of 0; behind a ReLU
     for name, wanted in (("weights", layers), ("activations", ["input", *layers])):
-        histogram = bench.attached[name]
+        histogram = bench.collected.series[name]
         assert list(dict.fromkeys(histogram.columns["layer"])) == wanted
         for column in ("float", "bits8", "bits4", "bits2"):
             assert sum(histogram.numbers(column)) == pytest.approx(len(wanted), rel=1e-4)
@@ -116,9 +116,9 @@ def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node
     assert found["accuracy"] > 0.75
     assert found["agreement"] > 0.95
     assert 0 < found["error"] < 0.1
-    assert bench.attached["batches"].columns["batch"] == [1.0, 4.0]
-    assert found["throughput"].median == max(bench.attached["batches"].numbers("throughput"))
-    left = [text for text in bench.warnings if "left in floating point" in text]
+    assert bench.collected.series["batches"].columns["batch"] == [1.0, 4.0]
+    assert found["throughput"].median == max(bench.collected.series["batches"].numbers("throughput"))
+    left = [text for text in bench.collected.warnings if "left in floating point" in text]
     if method == "fx_static":
         assert left == []
         # of 13,706 parameters most have one byte instead of four: 16·10 + 32·145 + 64·129 + 10·65
@@ -141,7 +141,7 @@ def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> N
     with torch.no_grad():
         wanted, found = subject.network(subject.test), deployed(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
-    left = bench.attached["left_in_float"].columns["layer"] if bench.attached else []
+    left = bench.collected.series["left_in_float"].columns["layer"] if bench.collected.series else []
     assert left == ([] if method in STATIC else ["conv1", "conv2"])
     # pt2e leaves the weights themselves to torch.compile's freezing.
     assert method == "pt2e_static" or size_of(deployed) < size_of(subject.network)
@@ -208,8 +208,8 @@ def test_energy_that_nobody_tells_is_a_warning_and_no_number(
     monkeypatch.setattr(meter, "RAPL", tmp_path)
     bench = Bench(node, {})
     deploy.attach_energy(bench, timed_step(1))
-    assert bench.warnings == [f"energy is not known: no energy counter of the CPU in {tmp_path}"]
-    assert bench.attached == {}
+    assert bench.collected.warnings == [f"energy is not known: no energy counter of the CPU in {tmp_path}"]
+    assert bench.collected.series == {}
 
 
 def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.Monke
     bench = Bench(node, {})
     monkeypatch.setattr(bench, "energy", lambda step: found)
     deploy.attach_energy(bench, timed_step(4))
-    columns = bench.attached["energy"].columns
+    columns = bench.collected.series["energy"].columns
     assert (columns["energy"], columns["power"], columns["images"]) == ([3 / 40], [1.5], [40.0])
 
 
@@ -264,7 +264,7 @@ def test_later_rounds_time_the_fastest_way_alone(node: Node, tmp_path: Path, mon
     rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
     for bench in rounds:
         matmul.measure(bench, dtype="int8", size=64)
-    all_ways, fastest = (bench.attached["ways"].columns for bench in rounds)
+    all_ways, fastest = (bench.collected.series["ways"].columns for bench in rounds)
     assert all_ways["way"] == ["columns", "rows"]
     assert fastest["way"] == [max(zip(all_ways["rate"], all_ways["way"], strict=True))[1]]
 
@@ -274,10 +274,10 @@ def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.Monkey
     params = {"dtype": "int8", "size": 256}
     bench = Bench(node, params, plan=SHORT)
     benchmark = BENCHMARKS["quantization_matmul_cpu"]
-    found = to_metrics(benchmark, benchmark.measure(bench, **params), bench.declared_work)
+    found = to_metrics(benchmark, benchmark.measure(bench, **params), bench.collected.work)
     assert found["rate"].samples == pytest.approx([2 * 256**3 / time for time in found["time"].samples])
-    assert bench.attached["ways"].columns["way"] == ["columns", "rows"]
-    assert "share" not in bench.attached["ways"].columns
+    assert bench.collected.series["ways"].columns["way"] == ["columns", "rows"]
+    assert "share" not in bench.collected.series["ways"].columns
 
 
 def test_a_way_that_is_refused_is_named_and_the_others_count(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,8 +290,8 @@ def test_a_way_that_is_refused_is_named_and_the_others_count(node: Node, monkeyp
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     bench = Bench(node, {}, plan=SHORT)
     matmul.measure(bench, dtype="int8", size=64)
-    assert "rows cannot be done here: cuBLAS says no" in bench.warnings
-    assert bench.attached["ways"].columns["way"] == ["columns"]
+    assert "rows cannot be done here: cuBLAS says no" in bench.collected.warnings
+    assert bench.collected.series["ways"].columns["way"] == ["columns"]
     del offered["columns"]
     with pytest.raises(Skipped, match="nothing multiplies int8 here: rows cannot be done here"):
         matmul.measure(bench, dtype="int8", size=64)

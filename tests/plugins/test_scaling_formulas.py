@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpml_plugins import HpmlError, Samples
+from hpml_plugins import Bench, HpmlError, Node, Samples
 from hpml_plugins.plugins.scaling.jobs import (
     CIFAR,
     METRICS,
@@ -84,7 +84,7 @@ def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
 
 
 def event(cat: str, name: str, start: float, end: float, device: int = 0) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
+    return {"cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
 
 
 #: µs: a forward 0–10, a backward 10–30 beside an all-reduce 25–40, an update 40–45, nothing, the next step's copy.
@@ -103,7 +103,6 @@ TRACE = [
     event("user_annotation", "replicate", 0, 6),
     event("user_annotation", "replicate", 10, 14),
     event("cpu_op", "aten::conv2d", 0, 1000),
-    {"ph": "M", "name": "process_name"},
 ]
 
 
@@ -152,15 +151,23 @@ def test_the_mean_over_gpus_is_field_by_field() -> None:
     assert collective_share(activity()) == 0.0
 
 
-def test_the_metrics_of_a_point_by_hand() -> None:
-    found, columns = results(
+def profile_of(bench: Bench) -> dict[str, Any]:
+    return {name: column[0] for name, column in bench.collected.series["profile"].columns.items()}
+
+
+def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
+    bench = Bench(node, {})
+    found = results(
+        bench,
         Job(CIFAR, 125, "float32", 4),
         time=Samples.of([0.012] * 5, "s", steps=10, batch=1),
         single=Samples.of([0.010] * 7, "s"),
         activity=activity(computation=0.009, communication=0.003, exposed=0.001, idle=0.003, reduction=0.002),
         parameters=1_000_000,
         reduction=Samples.of([0.0001], "s"),
+        scatter=0.001,
     )
+    columns = profile_of(bench)
     medians = {name: value.median if isinstance(value, Samples) else value for name, value in found.items()}
     assert set(medians) == {metric.name for metric in METRICS}
     assert medians["epoch"] == pytest.approx(1.2)  # 50,000 / (4 · 125) = 100 steps
@@ -175,18 +182,19 @@ def test_the_metrics_of_a_point_by_hand() -> None:
     assert isinstance(efficiencies, Samples)
     assert len(efficiencies) == 5
     assert efficiencies.median == pytest.approx(0.8333, abs=1e-4)
-    assert set(columns) == set(PROFILE_UNITS)
+    assert set(columns) == set(bench.collected.series["profile"].units) == {*PROFILE_UNITS, "scatter"}
     assert columns["single"] == 0.010
     assert columns["subtracted"] == pytest.approx(0.002)
     assert columns["idle"] == pytest.approx(0.003)
     assert columns["utilization"] == pytest.approx(0.05)
 
 
-def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step() -> None:
+def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step(node: Node) -> None:
+    bench = Bench(node, {})
     one = Samples.of([0.010], "s")
     time = Samples.of([0.004], "s", steps=1000)
-    found, columns = results(Job(CIFAR, 500, "float32", 4, "strong"), time, one, activity(), 1, one)
-    assert columns["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
+    found = results(bench, Job(CIFAR, 500, "float32", 4, "strong"), time, one, activity(), 1, one)
+    assert profile_of(bench)["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
     assert found["bus_bandwidth"] == 0.0
     # The same images in 4 ms instead of 10: 2.5 times, of 4.
     assert found["speedup"].median == pytest.approx(2.5)

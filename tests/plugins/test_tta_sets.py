@@ -20,7 +20,7 @@ from hpml_plugins.measure.bench import Bench
 from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.runs import Run
-from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of, seed_of
+from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of
 from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
@@ -72,7 +72,7 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     assert found["epoch_time"].values == (0.375, 0.4375, 2.125)  # type: ignore[union-attr]
     assert found["setup"] == 7.0
     assert found["energy"] is None  # no counter told
-    assert bench.warnings == ["1 of 3 runs missed the target; times are of the others"]
+    assert bench.collected.warnings == ["1 of 3 runs missed the target; times are of the others"]
 
 
 def test_the_energy_is_that_of_the_runs_that_count_with_their_mean_power(node: Node) -> None:
@@ -108,10 +108,6 @@ def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(no
         metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts())
 
 
-def test_seeds_differ_from_run_to_run_and_from_seed_to_seed() -> None:
-    assert len({seed_of(seed, number) for seed in range(3) for number in range(20)}) == 60
-
-
 # -- interrupted sets
 
 
@@ -128,13 +124,10 @@ def test_a_set_goes_on_behind_the_runs_that_are_done(kept_runs: Path) -> None:
     assert list(kept_runs.iterdir()) == []
 
 
-def test_a_damaged_or_foreign_file_is_no_set() -> None:
+def test_a_damaged_file_is_no_set() -> None:
     kept = runs.RunSet({"recipe": "a"})
     kept.add(a_run())
-    whole = kept.path.read_bytes()
-    kept.path.write_bytes(whole[:-5])
-    assert runs.RunSet({"recipe": "a"}).runs == []
-    kept.path.write_bytes(whole.replace(b'"recipe":"a"', b'"recipe":"c"'))
+    kept.path.write_bytes(kept.path.read_bytes()[:-5])
     assert runs.RunSet({"recipe": "a"}).runs == []
 
 
@@ -164,7 +157,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert record.status == "failed" and "SIGKILL" in record.reason
     (file,) = kept_runs.iterdir()
-    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())[1]]
+    times = [run["time"] for run in msgspec.json.decode(file.read_bytes())]
     monkeypatch.setattr(runs, "run", whole)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 3}, Context(node))
     assert (record.status, record.reason) == ("ok", "")
@@ -331,18 +324,18 @@ def test_the_record_says_which_pictures_were_used(
     monkeypatch.setenv(out_of_distribution.OWN, str(tmp_path))
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    first = bench.used_data["own images"]
-    assert first["test"] == 1 and bench.warnings == []
+    first = bench.collected.data["own images"]
+    assert first["test"] == 1 and bench.collected.warnings == []
     Image.new("L", (8, 8), 9).save(tmp_path / "5" / "a.png")
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert bench.used_data["own images"]["fingerprint"] != first["fingerprint"]
+    assert bench.collected.data["own images"]["fingerprint"] != first["fingerprint"]
 
 
 def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert len(bench.warnings) == 1 and "No such file or directory" in bench.warnings[0]
+    assert len(bench.collected.warnings) == 1 and "No such file or directory" in bench.collected.warnings[0]
 
 
 # -- pages

@@ -54,13 +54,13 @@ params = {"millions": 1, **dict(pair.split("=") for pair in sys.argv[2:])}
 node = Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.11")
 bench = Bench(node, params, plan=SamplingPlan(budget=0.05, warm_up=0.01, fewest=3))
 given = benchmark.measure(bench, **params)
-metrics = to_metrics(benchmark, given, bench.declared_work)
+metrics = to_metrics(benchmark, given, bench.collected.work)
 assert set(metrics) == {metric.name for metric in benchmark.metrics}, given
 assert metrics["bandwidth"].samples == [1003 * 12 / seconds for seconds in given["time"].values]
 parts = {"vecadd_cuda": cuda_programs.EXPLICIT_PHASES, "vecadd_unified": cuda_programs.UNIFIED_PHASES}[sys.argv[1]]
 known = [given[name].values for name in parts if name in given]
 assert all(total >= sum(laps) > 0 for total, laps in zip(given["total"].values, zip(*known))), given
-print(*bench.checks, given["time"].info["blocks"], given["time"].info["threads"], sep="; ")
+print(*bench.collected.checks, given["time"].info["blocks"], given["time"].info["threads"], sep="; ")
 """
 
 
@@ -186,9 +186,9 @@ def test_a_million_elements_are_measured(node: Node, implementation: str) -> Non
     bench = Bench(node, {}, plan=SHORT)
     given = VECADD_CPU.measure(bench, millions=1, implementation=implementation)
     assert given["time"].median > 0
-    bandwidth = to_metrics(VECADD_CPU, given, bench.declared_work)["bandwidth"].samples
+    bandwidth = to_metrics(VECADD_CPU, given, bench.collected.work)["bandwidth"].samples
     assert bandwidth == [12e6 / seconds for seconds in given["time"].values]
-    assert bench.checks == ["sum differs from NumPy's"]
+    assert bench.collected.checks == ["sum differs from NumPy's"]
     assert (given["time"].info["threads"] == 1) == (implementation != "parallel") or os.cpu_count() == 1
 
 

@@ -85,7 +85,7 @@ def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
     assert samples["total"].values == (5.0, 6.0, 7.0)
     assert samples["total"].info["stopped"] == "budget"
     # three values: the interval is the smallest and the largest, ±1 s of 6 s
-    assert bench.warnings == [
+    assert bench.collected.warnings == [
         "total: the median is known to ±16.7%, not ±0.5%, after 3 samples, 3 of them effective (budget)",
         "total: unstable, coefficient of variation 17%",
     ]

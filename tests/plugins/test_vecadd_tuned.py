@@ -77,8 +77,9 @@ a, b, c = on_gpu = [cuda.to_device(vector) for vector in vectors(1003, seed=1)]
 step, info = tuned._tuned(bench, on_gpu)
 step()
 assert is_sum(*(array.copy_to_host() for array in on_gpu))
-assert bench.warnings == []
-assert len(bench.checks) == len(set(bench.checks)) == len(bench.attached["tuning"].columns["time"])
+collected = bench.collected
+assert collected.warnings == []
+assert len(collected.checks) == len(set(collected.checks)) == len(collected.series["tuning"].columns["time"])
 print(info.pop("grid"), info.pop("blocks"), info.pop("threads"), info.pop("configuration"), info, sep="; ")
 """
 

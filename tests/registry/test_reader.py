@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from hpml_plugins.registry import json_schema, read_registry
 
 #: what is wrong → (the text, the line it stands on, what the error must say)
 BAD = {
+    "a name with a line break": ('version: 1\nplugins:\n  - {name: "a\\n", module: b}\n', 3, "matching regex"),
+    "a pin with a line break": (
+        f'version: 1\nplugins:\n  - name: a\n    sha256: "{"0" * 64}\\n"\n',
+        4,
+        "matching regex",
+    ),
     "not YAML": ("version: 1\nplugins: [\n", 3, "not valid YAML"),
     "a tab": ("version: 1\nplugins:\n\t- name: a\n", 3, "not valid YAML"),
     "no mapping": ("- a\n- b\n", 0, "must be a mapping"),
@@ -63,6 +70,9 @@ BAD = {
         5,
         "always means every point",
     ),
+    "a second document": ("version: 1\nplugins: []\n---\nversion: 1\n", 3, "a second document; a file has one"),
+    "a key that is a list": ("? [a]\n: 1\n", 1, "a key must be text"),
+    "a number of 5,000 digits": (f"version: 0x{'1' * 5000}\nplugins: []\n", 1, "more than 64 bits"),
     "an alias": ("version: 1\nplugins: &p []\nx: *p\n", 3, "aliases (*name) are not allowed"),
 }
 
@@ -119,3 +129,13 @@ def test_the_json_schema_in_docs_is_the_one_that_is_checked() -> None:
 
 def test_the_projects_own_registry_is_valid() -> None:
     assert {entry.name for entry in read_registry(ROOT / "registry.yaml").plugins} >= {"flops", "vecadd"}
+
+
+def test_ten_thousand_entries_are_read_in_about_a_second(tmp_path: Path) -> None:
+    entry = "  - name: plugin_{0}\n    module: package.plugin_{0}\n    grid:\n      bench: {{size: [1, 2, {0}3]}}\n"
+    path = tmp_path / "registry.yaml"
+    path.write_text("version: 1\nplugins:\n" + "".join(entry.format(number) for number in range(10_000)))
+    start = time.process_time()
+    registry = read_registry(path)
+    assert time.process_time() - start < 1.2  # 0.4 s on a quiet core; 1.8 s where the document is composed twice
+    assert registry.at("plugin_9999", "grid", "bench", "size") == f"{path}:{2 + 4 * 9_999 + 4}"

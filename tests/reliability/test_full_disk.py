@@ -48,7 +48,7 @@ def project(make_project: Callable[[str], Project]) -> Project:
 
 def one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("hpml: ")]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hpml: ") and "hpml: load" not in line]
     assert len(lines) == 1 and said in lines[0], done.stdout + done.stderr
     assert done.returncode == 2
 

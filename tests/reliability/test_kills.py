@@ -91,7 +91,7 @@ def test_kills_of_asv_run_lose_no_finished_point(project: Project) -> None:
 def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
     dice, home = killing.dice(2), project.home
     (project.path / "cluster.yaml").write_text("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
-    words = ("hpml_plugins", "submit", "--skip-existing")
+    words = ("hpml_plugins", "submit", "--yes", "--skip-existing")
     shutil.rmtree(project.path / "results", ignore_errors=True)
     seconds = killing.finish(killing.start(project.path, home, *words), home, 0, 1)
     whom: Counter[str] = Counter()

@@ -19,11 +19,14 @@ from hpml_plugins.report.compare import (
     Compared,
     RefusedComparison,
     Side,
+    as_lines,
     as_table,
+    changed,
     compare,
     find_side,
     list_confounders,
     notes,
+    summarise,
 )
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import append_record, record_file
@@ -105,6 +108,33 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     rows, _ = compare(Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart))
     assert {row.difference.verdict for row in rows} == {"AMBIGUOUS"}
     assert {row["B against A"] for row in as_table(rows, formatted=True).rows()} == {"0.91×"}
+
+
+def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_width_is_kept() -> None:
+    sizes = {"9": 1.0, "10": 2.0, "64KiB": 1.0, "1MiB": 2.0}
+    pairs = [
+        msgspec.structs.replace(record("one", commit, 1.0 if commit == OLD else seconds), params={"size": size})
+        for size, seconds in sizes.items()
+        for commit in (OLD, NEW)
+    ]
+    runs = [msgspec.structs.replace(each, run=f"{n}", started=-1.0) for each in pairs for n in range(4)]
+    rows, _ = compare(Side("commit", OLD), Side("commit", NEW), pairs, ORDER, Variability([*pairs, *runs]))
+    assert list(dict.fromkeys(row.point for row in rows)) == [f"size={size}" for size in sizes]
+    assert {row.point for row in changed(rows)} == {"size=10", "size=1MiB"}
+    assert summarise(rows, "--all") == "8 values of 4 points: 4 WORSE, 4 SAME; --all shows the other 4"
+    for width in (45, 80, 200):
+        lines = list(as_lines(rows, width))
+        assert max(map(len, lines)) <= width
+        assert [line.strip() for line in lines if "size=" in line] == ["size=10", "size=1MiB", "size=9", "size=64KiB"]
+        assert sum("▼ 0.50× WORSE" in " ".join(line.split()) for line in lines) == 4
+
+
+def test_what_other_processes_disturbed_is_marked_and_counted() -> None:
+    busy = msgspec.structs.replace(RECORDS[1], conditions={"other_cpus": 1.0, "cores": 2.0})
+    rows = compared(Side("commit", OLD), Side("commit", NEW), [RECORDS[0], busy])
+    assert [(row.difference.verdict, row.difference.ratio) for row in rows] == [("AMBIGUOUS", 2.0), ("AMBIGUOUS", 0.5)]
+    assert all(str(row["B"]).endswith(" busy") for row in as_table(rows, formatted=True).rows())
+    assert notes(rows, []) == ["2 values have no verdict: other processes used the CPUs meanwhile (marked busy)"]
 
 
 def test_a_step_that_throttles_is_shown_with_its_regime() -> None:

@@ -59,6 +59,23 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
     assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]
 
 
+def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> None:
+    medians = [0.001, 0.00105, 0.004]
+    samples = [value for each in medians for value in (each, each, each)]
+    metrics = {"time": MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3])}
+    *_, row, said = shown(220, msgspec.structs.replace(point(0), params={}, metrics=metrics))
+    assert row == "1.050 ms ± >100 %"
+    assert said == "warning: 1 of 1 points: time: the rounds differ, their medians are 1.000 ms, 1.050 ms, 4.000 ms"
+
+
+def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(tmp_path: Path) -> None:
+    report = RunReport()
+    for number, used in enumerate((0.2, 1.9, 0.6)):
+        report.add(msgspec.structs.replace(point(number), conditions={"other_cpus": used, "cores": 2.0}))
+    (line,) = (each for each in report.summary(tmp_path) if "other processes" in each)
+    assert line.startswith("2 of 3 points were measured while other processes used up to 1.9 of 2 CPUs: ")
+
+
 def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
     changes = {"benchmark": benchmark, "started": started, "source": {"sha256": code}, "commit": code * 40, **more}
     return msgspec.structs.replace(point(0), **changes)

@@ -135,8 +135,10 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     monkeypatch.setattr(newest_records, "MOST_RECORDS", 2)
     found = newest_records.write_records(history, tmp_path)
     address, count = found["toy", "size=10"]
-    assert [decode(line).started for line in (tmp_path / f"{address}.jsonl").read_bytes().splitlines()] == [30.0, 99.0]
-    assert (count, set(found)) == (5, {("toy", "size=10"), ("toy", "size=30")})  # size=20 was skipped
+    (_, told) = json.loads(f"[{(tmp_path / address).read_text().removeprefix('hpml.put(').removesuffix(')')}]")
+    stored = [decode(line.encode()).started for each in told["records"] for line in each["lines"]]
+    assert stored == [99.0, 20.0]  # the one of 30 s was skipped
+    assert (count, set(found)) == (4, {("toy", "size=10"), ("toy", "size=30")})  # size=20 was skipped
     assert list(stored_lines([])) == []
 
 

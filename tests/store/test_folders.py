@@ -45,12 +45,10 @@ def parts(tmp_path: Path) -> list[Path]:
 
 
 def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
-    whole = tree(ROOT / "results")
-    for number, order in enumerate((parts, [parts[2], parts[0], parts[1], parts[0]])):
-        into = tmp_path / f"into{number}"
-        assert merge_results(order, into).skipped == []
-        assert tree(into) == whole
-        assert merge_results(order, into).files == []
+    order, into = [parts[2], parts[0], parts[1], parts[0]], tmp_path / "into"
+    assert merge_results(order, into).skipped == []
+    assert tree(into) == tree(ROOT / "results")
+    assert merge_results(order, into).files == []
 
 
 def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Path], tmp_path: Path) -> None:
@@ -118,3 +116,14 @@ def test_a_folder_without_results_is_said(tmp_path: Path, write: Callable[[str, 
     write("notes/a.txt", "")
     with pytest.raises(UsageError, match="no results here"):
         merge_results([tmp_path / "notes"], tmp_path / "into")
+
+
+def test_of_a_published_project_only_its_results_are_merged(tmp_path: Path) -> None:
+    machine, project = "h100-80gb-hbm3-x1", tmp_path / "project"
+    shutil.copytree(ROOT / "results" / machine, project / "results" / machine)
+    records = next((ROOT / "results" / machine / "records").glob("*.jsonl"))
+    (project / "html" / "records").mkdir(parents=True)
+    shutil.copy(records, project / "html" / "records" / "0.jsonl")  # the site has such files too
+    report = merge_results([project], tmp_path / "into")
+    assert (list(report.records), report.skipped) == ([machine], [])
+    assert [path.name for path in (tmp_path / "into").iterdir() if path.is_dir()] == [machine]

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from hpml_plugins.asv import patches
+from hpml_plugins.asv.run import Prepared, Task, measure_commit
+from hpml_plugins.host import Declared
+from hpml_plugins.model import Metric
+from hpml_plugins.model.node import Node
+from hpml_plugins.registry import PluginSource
+from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import Lock, Locked, lock_machine
+from hpml_plugins.suite.declaration import Suite
 
 FORK = multiprocessing.get_context("fork")
 
@@ -48,12 +56,47 @@ def test_a_lock_ends_with_its_holder_even_when_it_is_killed(
         pass
 
 
-def test_a_released_lock_can_be_taken_again_and_leaves_no_owner(tmp_path: Path) -> None:
+def test_a_lock_outlasts_any_pause_of_its_holder(holder: multiprocessing.process.BaseProcess, tmp_path: Path) -> None:
+    os.kill(holder.pid or 0, signal.SIGSTOP)
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))  # as if it had been stopped for decades
+    with pytest.raises(Locked, match=rf"process {holder.pid}"):
+        Lock(tmp_path / "lock", 0.1)
+    os.kill(holder.pid or 0, signal.SIGCONT)
+
+
+def test_whoever_lost_the_lock_file_learns_it_before_writing(tmp_path: Path) -> None:
+    lock = lock_machine(tmp_path, "m")
+    lock.check()
+    (tmp_path / "m" / ".lock").unlink()
+    with pytest.raises(Locked, match="the lock file was removed"):
+        lock.check()
+    with lock_machine(tmp_path, "m") as other, pytest.raises(Locked, match=rf"process {os.getpid()}"):
+        other.check()
+        lock.check()
+    lock.release()
+
+
+def test_a_run_that_lost_its_lock_stores_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = lock_machine(tmp_path, "m")
+    suite = Suite("run", "m", Node("Linux", "x86_64", "C", 2, 1.0, "3"), str(tmp_path), str(tmp_path), [])
+    toy = Declared(PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")])
+    prepared = Prepared(tmp_path, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
+    monkeypatch.setattr(patches, "_prepared", [prepared])
+    (tmp_path / "m" / ".lock").unlink()
+    with pytest.raises(Locked):
+        patches.save_results(lambda *_: pytest.fail("asv wrote its results"), None, str(tmp_path))
+    with pytest.raises(Locked):
+        measure_commit(prepared, lambda *_: pytest.fail("a point was measured"), None)
+    lock.release()
+
+
+def test_a_released_lock_can_be_taken_again_and_names_nobody(tmp_path: Path) -> None:
     lock = Lock(tmp_path / "lock")
     lock.release()
     lock.release()
     Lock(tmp_path / "lock").release()
-    assert not list(tmp_path.glob("*-owner"))
+    assert (tmp_path / "lock").read_bytes() == b""
 
 
 def test_a_machine_that_is_being_measured_is_refused_with_what_to_do(tmp_path: Path) -> None:

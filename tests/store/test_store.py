@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 from pathlib import Path
@@ -28,7 +29,9 @@ def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> 
     line = encode(msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})}))
     assert decode(line).series["layers"].columns == columns
     assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns["parameters"] == [1.0, 2.5]
-    for bad in (b'[1.0,"2"]', b"[1.0,null]", b"[1.0,[2.0]]"):
+    not_finite = decode(line.replace(b"[1.0,2.0]", b"[1.0,null]")).series["layers"]
+    assert math.isnan(not_finite.numbers("parameters")[1])
+    for bad in (b'[1.0,"2"]', b"[1.0,[2.0]]"):
         with pytest.raises(msgspec.ValidationError, match="series"):
             decode(line.replace(b"[1.0,2.0]", bad))
 

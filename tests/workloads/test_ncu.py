@@ -50,7 +50,7 @@ def fake_ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'; exit 1", "may not read the GPU's"),
         ("echo first; echo last words; exit 3", r"measured nothing \(status 3\): first / last words"),
-        ("exec sleep 60", "not done after 0.2 s"),
+        ("exec sleep 60", "did not finish within 0.2 s"),
     ],
 )
 def test_what_ncu_says_when_it_cannot_reaches_the_user(

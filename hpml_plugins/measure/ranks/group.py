@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.measure.bench import Collected
 from hpml_plugins.measure.gpu_monitor import Telemetry
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import Series
-from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.store import atomic_write
 
 Backend = Literal["nccl", "gloo"]
@@ -30,11 +29,7 @@ class RankResult:
 
     value: Any = None
     error: HpmlError | None = None
-    checks: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    attached: dict[str, Series] = field(default_factory=dict)
-    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
-    work: dict[str, DeclaredWork] = field(default_factory=dict)
+    collected: Collected = field(default_factory=Collected)
     at: float = field(default_factory=time.time)
 
 
@@ -83,5 +78,5 @@ class RankGroup:
         try:
             content = pickle.dumps(result)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise HpmlError(f"what the function of the ranks returned does not pickle: {describe(error)}") from error
+            raise HpmlError(f"the return value of the ranks' function cannot be pickled: {describe(error)}") from error
         atomic_write(self.file("result", index), content, durable=False)

@@ -23,7 +23,7 @@ import cloudpickle
 import psutil
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.isolation import describe_exit, end_with_parent
+from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent, scratch_folder
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
@@ -40,7 +40,6 @@ MARGIN, MARGIN_SHARE = 3.0, 0.25
 LONGEST = 600.0
 #: What mpirun says of a rank that died.
 _DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
-_MEASURE = Path(__file__).parents[1]
 
 
 def run_ranks(
@@ -60,9 +59,9 @@ def run_ranks(
     left = LONGEST if bench.deadline is None else bench.remaining
     limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
-    with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared) as folder:
+    with scratch_folder("ranks", shared) as folder:
         group = RankGroup(
-            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
+            str(folder), count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
             environment, available_sources(), nodes,
             parent=os.getpid() if launcher == "torch" and nodes == 1 else 0, telemetry=bench.telemetry,
         )  # fmt: skip
@@ -81,13 +80,13 @@ def run_ranks(
 def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
     """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no such launcher."""
     if count < 1:
-        raise UsageError(f"{count} ranks cannot be started; at least one")
+        raise UsageError(f"{count} ranks cannot be started; start at least one")
     if launcher == "mpi" and nodes > 1:
-        raise UsageError("ranks that mpirun starts are on one node; leave nodes out, or launcher")
+        raise UsageError("mpirun starts ranks on one node only; leave out nodes or launcher")
     if launcher == "mpi" and (reason := launchers.why_no_mpi()):
         bench.skip(reason)
     if count % nodes:
-        raise UsageError(f"{count} ranks cannot be shared out evenly to {nodes} nodes")
+        raise UsageError(f"{count} ranks cannot be divided evenly among {nodes} nodes")
     if nodes > bench.nodes:
         raise UsageError(f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`")
     if backend == "nccl" and bench.gpus < count // nodes:
@@ -217,33 +216,27 @@ def _no_result(index: int, output: str) -> HpmlError:
 
 def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
     """Put what the ranks checked, warned of and attached into the bench: once what all say, else by rank."""
-    for index, result in enumerate(results):
-        bench.checks += [check for check in dict.fromkeys(result.checks) if check not in bench.checks]
-        for text in result.warnings:
-            everywhere = all(text in other.warnings for other in results)
-            warning = text if everywhere or index == 0 else f"rank {index}: {text}"
-            bench.warnings += [warning] * (warning not in bench.warnings)
-        bench.used_data |= result.data
-        bench.declared_work = result.work | bench.declared_work  # of several ranks the first one's
-        bench.attached |= {name if index == 0 else f"{name}_rank{index}": s for name, s in result.attached.items()}
+    point = bench.collected
+    for index, rank in enumerate(result.collected for result in results):
+        point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
+        for text in rank.warnings:
+            on_all = all(text in other.collected.warnings for other in results)
+            warning = text if on_all or index == 0 else f"rank {index}: {text}"
+            point.warnings += [warning] * (warning not in point.warnings)
+        point.data |= rank.data
+        point.work = rank.work | point.work  # of several ranks the first one's
+        point.series |= {name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()}
     return [result.value for result in results]
 
 
 def _where(group: RankGroup) -> str:
     """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
     hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
-    return ", ".join(f"rank {index} {_frame(group.file('stack', index))}" for index in hanging)
+    return ", ".join(f"rank {index} {_stack(group.file('stack', index))}" for index in hanging)
 
 
-def _frame(path: Path) -> str:
-    """The innermost frame of a stack, and the function of the plugin that called it."""
+def _stack(path: Path) -> str:
     try:
-        main_thread = path.read_text().rpartition("Thread 0x")[2]  # the first thread is the last in the list
+        return describe_stack(path.read_text()) or "silent"
     except OSError:
         return "still starting"
-    frames = re.findall(r'File "(.*)", line (\d+) in (\S+)', main_thread)
-    if not frames:
-        return "silent"
-    own = [frame for frame in frames if "/torch/" not in frame[0] and _MEASURE not in Path(frame[0]).parents]
-    shown = [frames[0], *[frame for frame in own[:1] if frame != frames[0]]]
-    return "in " + " of ".join(f"{function} ({Path(file).name}:{line})" for file, line, function in shown)

@@ -67,7 +67,7 @@ class Rank:
         on_gpu = (device or self.device).startswith("cuda")
         samples = time_collective(self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over)
         if self.index == 0:
-            self.bench.warnings += remarks(samples, plan, name)
+            self.bench.collected.warnings += remarks(samples, plan, name)
         return samples
 
     def barrier(self) -> None:

@@ -9,17 +9,15 @@ import faulthandler
 import json
 import os
 import pickle
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import CheckFailed, HpmlError, Skipped, describe
-from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.measure.libraries import end_compilers, out_of_gpu_memory
+from hpml_plugins.errors import CheckFailed, HpmlError, Skipped
+from hpml_plugins.isolation import end_with_parent, write_stack_before
+from hpml_plugins.measure.libraries import describe_failure, end_compilers
 from hpml_plugins.measure.ranks.group import RankGroup, RankResult
 from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model.data_source import use_sources
@@ -28,8 +26,6 @@ from hpml_plugins.store import atomic_write
 #: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
 #: was first is to be seen first.
 LAST_WORDS = 0.3
-#: s from the stack that a rank which still runs leaves until its time is up.
-STACK_BEFORE_END = 0.2
 #: Where a launcher says which rank a process is: Open MPI; MPICH and its kin; torch's.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
@@ -41,11 +37,11 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     """
     group, function, args = pickle.loads(order) if isinstance(order, bytes) else order
     end_with_parent(group.parent or None)
-    if not group.parent:  # mpirun or srun killed outright takes nobody with it
-        signal.alarm(max(1, int(group.end - time.time()) + 60))
     faulthandler.enable(2)
-    stack = group.file("stack", index).open("w")  # stays open: faulthandler writes to its descriptor
-    faulthandler.dump_traceback_later(max(0.01, group.end - STACK_BEFORE_END - time.time()), file=stack)
+    stack = group.file("stack", index).open("w")  # stays open: the stack is written to its descriptor
+    write_stack_before(group.end - time.time(), stack.fileno())
+    if not group.parent:  # mpirun or srun killed outright takes nobody with it
+        faulthandler.dump_traceback_later(max(1.0, group.end - time.time() + 60), exit=True)
     if group.nodes == 1:
         os.environ.update(_variables(index, group))
     os.environ.update(group.environment)
@@ -57,9 +53,8 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
     rank = Rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
-            value, bench = function(rank, *args), rank.bench
-            of_bench = bench.checks, bench.warnings, bench.attached, bench.used_data, bench.declared_work
-            group.leave(index, RankResult(value, None, *of_bench))
+            value = function(rank, *args)
+            group.leave(index, RankResult(value, collected=rank.bench.collected))
         end_compilers()
     except BaseException as error:
         group.leave(index, RankResult(error=_error(index, error)))
@@ -86,12 +81,7 @@ def _error(index: int, error: BaseException) -> HpmlError:
         return Skipped(error.what)
     if isinstance(error, CheckFailed):
         return CheckFailed(f"rank {index}: {error.what}")
-    if isinstance(error, HpmlError):
-        return HpmlError(f"rank {index}: {error.what}")
-    traceback.print_exception(error)
-    if isinstance(error, SystemExit):
-        return HpmlError(f"rank {index}: exited: {error.code}")
-    return HpmlError(f"rank {index}: {out_of_gpu_memory(error) or describe(error)}")
+    return HpmlError(f"rank {index}: {describe_failure(error)}")
 
 
 def main(folder: str) -> None:

@@ -31,8 +31,8 @@ def value(rank: Any, place: Any) -> Any:
 class Buffers:
     """What one rank sends and receives.
 
-    nbytes: of the larger buffer, as nccl-tests counts.  in_place: whether NCCL finds the result where the input was.
-    send, receive: float32 tensors on the rank's device; one is part of the other, or both are the same, in place.
+    nbytes: of the larger buffer, as nccl-tests counts.  in_place: whether NCCL puts the result where the input was: for
+    an all-reduce or a broadcast.  send, receive: float32 tensors on the rank's device; the same one in place.
     """
 
     def __init__(self, rank: Rank, collective: str, nbytes: int, *, in_place: bool) -> None:
@@ -43,11 +43,9 @@ class Buffers:
             raise HpmlError(f"{nbytes} B of float32 cannot be shared out evenly over {rank.count} ranks")
         whole = nbytes // FLOAT32
         self.piece = whole // rank.count
-        large = torch.empty(whole, device=rank.device)
-        in_pieces = collective in ("all_gather", "reduce_scatter")
-        if in_place:
-            other = large.narrow(0, rank.index * self.piece, self.piece) if in_pieces else large
-        else:
+        large = other = torch.empty(whole, device=rank.device)
+        if not in_place:
+            in_pieces = collective in ("all_gather", "reduce_scatter")
             other = torch.empty(self.piece if in_pieces else whole, device=rank.device)
         self.send, self.receive = (other, large) if collective == "all_gather" else (large, other)
 

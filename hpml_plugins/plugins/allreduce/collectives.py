@@ -6,10 +6,10 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
 from hpml_plugins.plugins.allreduce.nccl_log import logging_to, read_choice
+from hpml_plugins.workloads import bus_factor
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 PLACES = ("in", "out")
@@ -26,61 +26,23 @@ def size_in_bytes(size: str) -> int:
     return int(found[1]) << 10 * _POWERS[found[2]]
 
 
-def bus_factor(collective: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth: the share of the size that crosses a link, of n ranks on equal links.
+def measure(
+    bench: Bench, *, size: str, ranks: int = 0, nodes: int = 1, gpus: int = 1, collective: str = "all_reduce",
+    place: str = "in",
+) -> Mapping[str, Samples]:  # fmt: skip
+    """A collective on `ranks` GPUs or processes of this node, or on `nodes` nodes with `gpus` GPUs or one process each.
 
-    Raises HpmlError for fewer than two ranks, where nothing crosses a link, and for another collective.
-    Source: NVIDIA, nccl-tests, doc/PERFORMANCE.md, "Bus bandwidth".
+    place: where the result is, "in" or "out"; an all-gather and a reduce-scatter are out of place, as in
+    torch.distributed.
     """
-    if ranks < 2:
-        raise HpmlError(f"{ranks} rank has no bus bandwidth: nothing crosses a link; use two or more")
-    share = (ranks - 1) / ranks
-    factors = {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share, "broadcast": 1.0}
-    if collective not in factors:
-        raise HpmlError(f"no collective {collective!r}; use one of {', '.join(COLLECTIVES)}")
-    return factors[collective]
-
-
-def bandwidths(collective: str, nbytes: int, seconds: Any, ranks: int) -> dict[str, Any]:
-    """The metrics in B/s. nbytes: of the larger buffer on one rank.  seconds: a number or Samples, as the result is."""
-    algorithm = nbytes / seconds
-    return {"algorithm_bandwidth": algorithm, "bus_bandwidth": algorithm * bus_factor(collective, ranks)}
-
-
-def measure_allreduce_nccl(bench: Bench, *, size: str, ranks: int, place: str) -> Mapping[str, Samples]:
-    """All-reduce on `ranks` GPUs of this node; place: "in" or "out"."""
     if place not in PLACES:
-        raise HpmlError(f"allreduce_nccl has no place {place!r}; use one of {', '.join(PLACES)}")
-    return _measure(bench, "all_reduce", size, ranks, in_place=place == "in")
-
-
-def measure_allreduce_gloo(bench: Bench, *, size: str, ranks: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, on `ranks` processes of this node's CPU."""
-    return _measure(bench, "all_reduce", size, ranks)
-
-
-def measure_collectives(bench: Bench, *, collective: str, size: str, ranks: int) -> Mapping[str, Samples]:
-    """Another collective, as torch.distributed does it: a broadcast in place, the others out of place."""
-    return _measure(bench, collective, size, ranks, in_place=collective == "broadcast")
-
-
-def measure_allreduce_nodes_gloo(bench: Bench, *, size: str, nodes: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between `nodes` nodes, one process on each."""
-    return _measure(bench, "all_reduce", size, nodes, nodes=nodes)
-
-
-def measure_allreduce_nodes_nccl(bench: Bench, *, size: str, nodes: int, gpus: int) -> Mapping[str, Samples]:
-    """All-reduce, in place, between `nodes` nodes with `gpus` GPUs each."""
-    return _measure(bench, "all_reduce", size, nodes * gpus, nodes=nodes)
-
-
-def _measure(
-    bench: Bench, collective: str, size: str, ranks: int, *, in_place: bool = True, nodes: int = 1
-) -> dict[str, Samples]:
+        raise HpmlError(f"{collective} has no place {place!r}; use one of {', '.join(PLACES)}")
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+    ranks = ranks or nodes * gpus
+    in_place = place == "in" and collective in ("all_reduce", "broadcast")
     nbytes = size_in_bytes(size)
-    bus_factor(collective, ranks)  # refuses what has none, before anything is started
+    factor = bus_factor(collective, ranks)  # refuses what has none, before anything is started
     if bench.gpus:
         needed = (1 if in_place else 2) * nbytes + OVERHEAD
         smallest = min(gpu.memory for gpu in bench.node.gpus)
@@ -94,7 +56,8 @@ def _measure(
     if logged and not chosen:
         bench.warn("NCCL did not tell its algorithm and protocol")
     time = time.note(**chosen)
-    return {"time": time, **bandwidths(collective, nbytes, time, ranks)}
+    bandwidth = nbytes / time
+    return {"time": time, "algorithm_bandwidth": bandwidth, "bus_bandwidth": bandwidth * factor}
 
 
 def on_rank(rank: Rank, collective: str, nbytes: int, in_place: bool) -> Samples:
@@ -134,19 +97,19 @@ ALL_SIZES = ("1KiB", "32KiB", "1MiB", "16MiB", "128MiB", "1GiB", "4GiB", "8GiB")
 ON_CPU = Requires(modules=("torch",))
 
 ALLREDUCE_NCCL = Benchmark(
-    "allreduce_nccl", measure_allreduce_nccl, METRICS,
+    "allreduce_nccl", measure, METRICS,
     {"size": ALL_SIZES, "ranks": (2, 4, 8), "place": PLACES},
     Requires(gpus="ranks", modules=("torch",)), timeout=120,
     description="All-reduce of float32 over NCCL on the GPUs of one node, by nccl-tests' definitions.",
 )  # fmt: skip
 ALLREDUCE_GLOO = replace(
-    ALLREDUCE_NCCL, name="allreduce_gloo", measure=measure_allreduce_gloo,
+    ALLREDUCE_NCCL, name="allreduce_gloo",
     grid={"size": ALL_SIZES[:5], "ranks": (2, 4)},
     requires=ON_CPU,
     description="All-reduce of float32 over gloo between processes on the CPU of one node.",
 )  # fmt: skip
 COLLECTIVES_NCCL = replace(
-    ALLREDUCE_NCCL, name="collectives_nccl", measure=measure_collectives,
+    ALLREDUCE_NCCL, name="collectives_nccl",
     grid={"collective": COLLECTIVES[1:], "size": ("1MiB", "128MiB", "1GiB"), "ranks": (2, 4, 8)},
     description="All-gather, reduce-scatter and broadcast of float32 over NCCL on the GPUs of one node.",
 )  # fmt: skip
@@ -157,13 +120,13 @@ COLLECTIVES_GLOO = replace(
     description="All-gather, reduce-scatter and broadcast of float32 over gloo between processes on one CPU.",
 )  # fmt: skip
 ALLREDUCE_NODES_GLOO = replace(
-    ALLREDUCE_GLOO, name="allreduce_nodes_gloo", measure=measure_allreduce_nodes_gloo,
+    ALLREDUCE_GLOO, name="allreduce_nodes_gloo",
     grid={"size": ("1KiB", "1MiB", "128MiB"), "nodes": (2, 4)},
     timeout=180,
     description="All-reduce of float32 over gloo between nodes of a Slurm job, one process on each.",
 )  # fmt: skip
 ALLREDUCE_NODES_NCCL = replace(
-    ALLREDUCE_NODES_GLOO, name="allreduce_nodes_nccl", measure=measure_allreduce_nodes_nccl,
+    ALLREDUCE_NODES_GLOO, name="allreduce_nodes_nccl",
     grid={"size": ("1KiB", "1MiB", "128MiB", "1GiB", "8GiB"), "nodes": (2, 4), "gpus": (1, 8)},
     requires=Requires(gpus="gpus", modules=("torch",)),
     description="All-reduce of float32 over NCCL between the GPUs of several nodes of a Slurm job.",

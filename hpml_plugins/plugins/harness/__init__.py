@@ -5,9 +5,8 @@ from __future__ import annotations
 from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.harness.command import LIST, PLAN, STARTUP
 from hpml_plugins.plugins.harness.energy import ENERGY
-from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
-from hpml_plugins.plugins.harness.publish import PUBLISH
+from hpml_plugins.plugins.harness.publish import GPU_PAGE, PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
 from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, TIMER
 

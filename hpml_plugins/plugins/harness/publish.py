@@ -1,4 +1,4 @@
-"""The benchmark `harness_publish`: `asv publish` over a long history, asv alone and with our pages."""
+"""The benchmarks `harness_publish` and `harness_gpu_page`: a history published by asv, and a page of it in Chromium."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import operator
 import random
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,40 @@ MACHINES, BENCHMARKS, POINTS = 8, 40, 8
 CARDS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA L4", "Tesla T4")
 #: Samples of each point, as shares of its value.
 SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
+#: Commits, machines (each another GPU type or count), benchmarks and points of the page of GPU types.
+LARGE_PAGE = 2, 60, 400, 4
+#: Run in the page before its own scripts: notes when rows are first there.
+_WATCH = """
+new MutationObserver(() => {
+    if (!window.rowsAt && document.querySelector('#matrix tr.row')) {
+        requestAnimationFrame(() => setTimeout(() => { window.rowsAt = window.rowsAt || performance.now(); }));
+    }
+}).observe(document, {childList: true, subtree: true});
+"""
+#: Changes a field, and measures until the rows that follow from it are painted, ms. `done`: when they are there.
+_CHANGE = """([id, value, type, done]) => new Promise(resolve => {
+    const started = performance.now(), field = document.getElementById(id), ready = new Function('return ' + done);
+    field.value = value;
+    field.dispatchEvent(new Event(type, {bubbles: true}));
+    const look = () => ready() ? setTimeout(() => resolve(performance.now() - started)) : requestAnimationFrame(look);
+    requestAnimationFrame(look);
+})"""
+#: Chooses every GPU type, then scrolls down and right in steps; the longest time until a step is painted, ms.
+_SCROLL = """async () => {
+    const data = await hpml.read('gpus/rows.js'), box = document.getElementById('box');
+    const painted = () => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+    location.hash = new URLSearchParams(data.columns.map(([label]) => ['type', label]));
+    while (document.querySelectorAll('#matrix thead th').length <= data.columns.length) { await painted(); }
+    const times = [];
+    for (let step = 0; step < 20; step++) {
+        const started = performance.now();
+        box.scrollBy(step % 2 ? 400 : 0, step % 2 ? 0 : 800);
+        await painted();
+        times.push(performance.now() - started);
+    }
+    return Math.max(...times);
+}"""
+_POINTS = "document.getElementById('count').textContent"
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
@@ -41,7 +76,7 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
         alone = publish(project, "alone.json")
         bench.progress("with our pages", 0.6)
         whole = publish(project, "asv.conf.json")
-        pages = len(list((project / "html" / "history").rglob("*.json")))
+        pages = len(list((project / "html" / "history").rglob("*.js")))
         bench.check(pages == 1 + BENCHMARKS * POINTS, "a point's history was not written")
     return {
         "alone": alone["seconds"],
@@ -164,6 +199,54 @@ def _records(
         )
 
 
+def measure_gpu_page(bench: Bench) -> dict[str, float]:
+    """Publish 60 GPU types × 400 benchmarks × 4 points and open the page of GPU types."""
+    with tempfile.TemporaryDirectory(prefix="hpml-page-") as folder:
+        project = Path(folder)
+        bench.progress("making the history", 0.05)
+        make_history(project, *LARGE_PAGE)
+        configure(project)
+        bench.progress("publishing", 0.2)
+        publish(project, "asv.conf.json")
+        bench.progress("opening the page", 0.9)
+        return measure_page(project / "html" / "gpus.html")
+
+
+def measure_page(page: Path) -> dict[str, float]:
+    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        system = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=system, args=["--no-sandbox"])
+        try:
+            tab = browser.new_page(viewport={"width": 1440, "height": 900})
+            asked: list[str] = []
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.add_init_script(_WATCH)
+            tab.goto(page.as_uri())
+            tab.wait_for_function("() => window.rowsAt")
+            files = [Path(url.removeprefix("file://")) for url in asked]  # before more is asked for
+            return {**_timed(tab), "bytes": float(sum(file.stat().st_size for file in files if file.is_file()))}
+        finally:
+            browser.close()
+
+
+def _timed(tab: Any) -> dict[str, float]:
+    first_paint = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    rows_at = tab.evaluate("window.rowsAt")
+    before = tab.evaluate(_POINTS)
+    filtered = tab.evaluate(_CHANGE, ["filter", "made07", "input", f"{_POINTS} !== '{before}'"])
+    tab.evaluate(_CHANGE, ["filter", "", "input", f"{_POINTS} === '{before}'"])
+    label = tab.evaluate("[...document.querySelectorAll('#base option')].find(each => !each.selected).textContent")
+    head = "document.querySelector('#matrix thead th.base')?.textContent"
+    shown = f"{head}.startsWith(document.getElementById('base').value)"
+    based = tab.evaluate(_CHANGE, ["base", label, "change", f"{shown} && document.querySelector('#matrix .ratio')"])
+    found = {"first_paint": first_paint, "interactive": rows_at, "filter": filtered, "other_base": based}
+    found["scroll"] = tab.evaluate(_SCROLL)
+    return {name: milliseconds / 1000 for name, milliseconds in found.items()}
+
+
 PUBLISH = Benchmark(
     "harness_publish",
     measure,
@@ -181,5 +264,21 @@ PUBLISH = Benchmark(
     timeout=1800,
     version="4",  # 3: the history was of asv's result files; 2: also timed a second publish from a cache
     description="Time of `asv publish` over a history of 2560 values a commit: 400 commits are 1.02 million.",
+    rounds=1,
+)
+GPU_PAGE = Benchmark(
+    "harness_gpu_page",
+    measure_gpu_page,
+    [
+        Metric("interactive", "s", "lower", "from opening the page until its rows are painted; the target is 2 s"),
+        Metric("first_paint", "s", "lower", "from opening the page until text is painted; the target is 0.5 s"),
+        Metric("filter", "s", "lower", "from a filter typed until its rows are painted; the target is 0.2 s"),
+        Metric("other_base", "s", "lower", "from a base chosen until its ratios are painted; the target is 0.2 s"),
+        Metric("scroll", "s", "lower", "longest of 20 scroll steps with every GPU type chosen; the target is 0.2 s"),
+        Metric("bytes", "B", "lower", "of all files read until the rows are there; the target is 1 MB"),
+    ],
+    requires=Requires(modules=("asv", "playwright"), tools=("git",)),
+    timeout=1800,
+    description="The page of GPU types over 60 GPU types × 400 benchmarks × 4 points, in headless Chromium.",
     rounds=1,
 )

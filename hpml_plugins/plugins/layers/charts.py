@@ -28,8 +28,8 @@ def layers(records: Sequence[Record]) -> Table:
     def watched(record: Record) -> Row:
         found = _device(record)
         for name, (series, column, _) in WATCHED.items():
-            columns = record.series[series].columns if series in record.series else {}
-            found[name] = max(columns.get(column, ()), default=None)
+            read = record.series.get(series)
+            found[name] = max(read.numbers(column), default=None) if read and column in read.columns else None
         return found
 
     def per_input(row: Row) -> Row:

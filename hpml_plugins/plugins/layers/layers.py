@@ -33,7 +33,7 @@ def measure(bench: Bench, *, layer: str, mode: str, batch: int) -> dict[str, Any
         bench.skip(f"needs {needed / 2**30:.0f} GiB of memory, this node has {bench.node.ram / 2**30:.0f}")
     torch.manual_seed(bench.seed)
     module = steps.build(layer, bench.device)
-    values = torch.randn(input_shape(layer, batch), device=bench.device)
+    values = torch.randn((batch, FEATURES) if layer == "linear" else (batch, *IMAGE), device=bench.device)
     bench.progress("checking against float64", 0.0)
     error = steps.error_against_float64(module, values)
     bench.check(error <= steps.tolerance(layer, bench.device), "output or gradients differ from float64")
@@ -59,11 +59,6 @@ def measure_energy(bench: Bench, step: Callable[[], object]) -> Samples | None:
         columns = {"power": [power], "energy": [gross], "calls": [calls], "time": [calls * gross / power]}
         bench.series("power", columns, {"power": "W", "energy": "J", "calls": "1", "time": "s"})
     return energy
-
-
-def input_shape(layer: str, batch: int) -> tuple[int, ...]:
-    """(batch, 3, 224, 224), or (batch, 25088) for the linear layer."""
-    return (batch, FEATURES) if layer == "linear" else (batch, *IMAGE)
 
 
 def flop(layer: str, batch: int, mode: str) -> int:

@@ -30,10 +30,9 @@ def card(records: Sequence[Record]) -> Table:
 
 def ratio(records: Sequence[Record]) -> Table:
     """The published figures are for another card and an unknown batch size; the ratio depends mostly on the batch."""
-    names = ("who", "model", "gpus", "parameter_size", "card", "ratio")
-    ours = Table.of_records(records, *names[3:])
-    rows = list(ours.extended(lambda row: {"who": f"{row['machine']}, batch {row['batch']}"}).select(*names).rows())
-    rows += [{**row, **values, "card": values["used"]} for row, values in _published("memory")]
+    names = ("machine", "batch", "model", "gpus", "parameter_size", "card", "ratio")
+    rows = list(Table.of_records(records, *names[4:]).select(*names).rows())
+    rows += [{**row, "machine": row["who"], **values, "card": values["used"]} for row, values in _published("memory")]
     return Table.of(rows, {"parameter_size": "B", "card": "B", "ratio": "1"}).select(*names)
 
 
@@ -79,7 +78,7 @@ BATCH = Axis("batch", "largest batch (images)", log=True, base=2)
 FIT = Axis("value", "layers that fit", log=True)
 KEPT_BARS = bar_chart(("machine", "model", "optimiser", "batch {batch}"), MEMORY, parts=KEPT)
 CARD_BARS = bar_chart(("machine", "model", "GPUs: {gpus}", "batch {batch}"), MEMORY, parts=ON_CARD)
-RATIO_DOTS = dot_chart(("model", "GPUs: {gpus}"), RATIO, "who")
+RATIO_DOTS = dot_chart(("model", "GPUs: {gpus}"), RATIO, ("machine", "batch {batch}"))
 BATCH_DOTS = dot_chart(("model", "limit"), BATCH, ("machine", "dtype"))
 LAYER_DOTS = dot_chart(("who", "GPUs: {gpus}", "limit"), FIT, parts=("conv", "linear"))
 FIGURES = [

@@ -15,6 +15,7 @@ from torchvision import models
 
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.memory.parts import KEPT
+from hpml_plugins.workloads.complexity import require_classifier
 
 #: Pixels a side, and classes: ImageNet's.
 SIDE, CLASSES = 224, 1000
@@ -24,8 +25,7 @@ PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activ
 
 def build(model: str, device: str) -> Any:
     """A torchvision classifier in training mode, in single precision, its random weights drawn on the device."""
-    if model not in models.list_models(module=models):
-        raise HpmlError(f"torchvision has no classifier {model!r}; see torchvision.models.list_models()")
+    require_classifier(model)
     with torch.device(device):
         return models.get_model(model, weights=None).train()
 
@@ -109,7 +109,6 @@ class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to my
         self.on = False
 
     def forward(self, images: Any) -> Any:
-        """The network's output."""
         if not self.on:
             return self.network(images)
         for module in self.network.modules():

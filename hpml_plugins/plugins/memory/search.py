@@ -34,10 +34,8 @@ def largest_that_fits(
 
     tolerance: the search ends once the smallest n that did not fit is no further away than this share of the largest
     that did. Where memory is fragmented, the answer is still an n that fitted, with one beyond it that did not; no n is
-    tried twice. Raises ValueError for a start outside 1 … most.
+    tried twice.  start: within 1 … most.
     """
-    if not 1 <= start <= most:
-        raise ValueError(f"start is {start}, not within 1 … {most}")
     tries: list[tuple[int, bool]] = []
     low, high = 0, most + 1
 

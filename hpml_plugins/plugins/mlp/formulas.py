@@ -17,12 +17,18 @@ from typing import Literal
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
 
-#: The tiled kernel, or torch's product.
 Product = Literal["own", "torch"]
-#: Who reduces gradients: MPI through the host, as the document does; MPI on GPU memory; NCCL; gloo through the host.
 Way = Literal["mpi", "cuda_mpi", "nccl", "gloo"]
+TERMS = {
+    "way=mpi": "gradients reduced by MPI through the host, as the coursework does",
+    "way=cuda_mpi": "gradients reduced by MPI in GPU memory",
+    "way=nccl": "gradients reduced by NCCL",
+    "way=gloo": "gradients reduced by gloo through the host",
+    "product=own": "matrix products by this plugin's tiled kernel",
+    "product=torch": "matrix products by torch",
+}
 
-SETUP, IMAGES, ELEMENTWISE, STEP = "train setup", "copying images host to device", "element-wise", "step"
+IMAGES, ELEMENTWISE, STEP = "copying images host to device", "element-wise", "step"
 PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
 #: Those that the document counts.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")

@@ -16,7 +16,6 @@ SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "1500x512x784", 
 #: |C − C64| over |A| |B| row by column may be this many roundings of the dtype, whatever the order of the sum: random
 #: signs let it grow as the root of k, of which this is far above.
 ROUNDINGS = 64
-EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 
 
 def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) -> Mapping[str, Samples | float]:
@@ -50,7 +49,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     bench.progress("timing", 0.5)
     time = bench.time(tiled.bound(best, own, a, b, variant)).note(tile=str(best))
     other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
-    bench.work(flop=flops(m, n, k), dtype=dtype)  # gives the rate
+    bench.work(flop=2.0 * m * n * k, dtype=dtype)  # gives the rate
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}
 
 
@@ -61,11 +60,6 @@ def parse_shape(shape: str) -> tuple[int, int, int]:
     except ValueError:
         raise HpmlError(f"shape {shape!r} is not spelled m x n x k, as in 4096x4096x4096") from None
     return m, n, k
-
-
-def flops(m: int, n: int, k: int) -> float:
-    """FLOP of an m × k by k × n product: 2 a multiply-add."""
-    return 2.0 * m * n * k
 
 
 def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str) -> tuple[Any, Any]:
@@ -89,7 +83,7 @@ def check_product(bench: Bench, multiply: Any, c: Any, a: Any, b: Any, variant: 
     left = (a.T if variant[0] == "t" else a)[chosen].double()
     right = (b.T if variant[1] == "t" else b).double()
     wanted, scale = left @ right, left.abs() @ right.abs()
-    limit = ROUNDINGS * EPSILON[str(c.dtype).removeprefix("torch.")]
+    limit = ROUNDINGS * torch.finfo(c.dtype).eps
     error = float(((bench.result(c[chosen]).double() - wanted).abs() / scale).max())
     bench.check(error <= limit, f"the product differs from float64's by more than {ROUNDINGS} roundings")
     before = torch.randn_like(c)

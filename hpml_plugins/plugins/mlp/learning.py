@@ -6,12 +6,11 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.mlp.formulas import TOLERANCE, Job, Product
-from hpml_plugins.plugins.mlp.phases import attach_rows
+from hpml_plugins.plugins.mlp.phases import attach_rows, on_cpu
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
 if TYPE_CHECKING:
@@ -149,11 +148,9 @@ WEIGHTS = Benchmark(
     description="Weights of the two-layer network on a GPU against NumPy in float64, over learning rates and steps.",
     rounds=1,
 )  # fmt: skip
-WEIGHTS_CPU = replace(
-    WEIGHTS, name="mlp_weights_cpu", grid={**WEIGHTS.grid, "product": ("torch",)},
-    requires=Requires(modules=("torch",)),
-    description="Weights of the two-layer network in torch on the CPU against NumPy in float64.",
-)  # fmt: skip
+WEIGHTS_CPU = on_cpu(
+    WEIGHTS, "Weights of the two-layer network in torch on the CPU against NumPy in float64.", timeout=180
+)
 LEARNING = Benchmark(
     "mlp_learning", measure_learning,
     (
@@ -165,7 +162,7 @@ LEARNING = Benchmark(
     description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on a GPU.",
     rounds=1,
 )  # fmt: skip
-LEARNING_CPU = replace(
-    LEARNING, name="mlp_learning_cpu", requires=WEIGHTS_CPU.requires,
+LEARNING_CPU = on_cpu(
+    LEARNING, timeout=300,
     description="Precision of the two-layer network over learning rate, hidden size or epochs, trained on the CPU.",
 )  # fmt: skip

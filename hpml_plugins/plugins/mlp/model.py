@@ -8,12 +8,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import log
-from typing import NamedTuple
+from operator import itemgetter
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires
 from hpml_plugins.plugins.mlp import formulas
-from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, LAUNCHING, ORDER, STEP, Job, Product, Way, on_curve
-from hpml_plugins.plugins.mlp.phases import attach_rows
+from hpml_plugins.plugins.mlp.formulas import (
+    EXCHANGE,
+    IMAGES,
+    LAUNCHING,
+    STEP,
+    TERMS,
+    Job,
+    Product,
+    Way,
+    on_curve,
+)
+from hpml_plugins.plugins.mlp.phases import attach_rows, on_cpu
 
 Size = tuple[int, int]
 
@@ -32,13 +42,8 @@ TURNS = 3
 UNITS = {"hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B"}
 
 
-class Point(NamedTuple):
-    """What was measured at one hidden size and batch. whole: s.  times: phase → s."""
-
-    hidden: int
-    batch: int
-    whole: float
-    times: Mapping[str, float]
+#: What was measured at one hidden size and batch: these two, `whole`, s, and the phases' times, s.
+Point = dict[str, float]
 
 
 def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Mapping[str, float]:
@@ -47,7 +52,7 @@ def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Ma
     sizes = ON_GPU if on_gpu else ON_CPU
     job = Job(*sizes[0], ranks, product=product, way=way)
     points: list[Point] = bench.ranks(on_rank, ranks, job, sizes, launcher=job.launcher)[0]
-    rates = job.rates(points[0].times)
+    rates = job.rates(points[0])
     attach_rows(bench, "rates", [rates], formulas.RATE_UNITS)
     rows = predict_points(points, job, on_gpu=on_gpu)
     attach_rows(bench, "grid", rows, {**dict.fromkeys(rows[0], "s"), **UNITS})
@@ -75,37 +80,34 @@ def on_rank(rank: Rank, job: Job, sizes: list[Size]) -> list[Point]:
         if not points:
             trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
         times, [phases] = time_in_turns({"whole": trainer.batch}, [trainer], count, TURNS)
-        points.append(Point(hidden, batch, statistics.median(times["whole"]), phases))
+        points.append({"hidden": hidden, "batch": batch, "whole": statistics.median(times["whole"]), **phases})
     return points
 
 
 def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[str, float]]:
-    """Each point with its counts, the models' predictions and its phases: the columns of the series `grid`."""
-    jobs = [replace(job, hidden=point.hidden, batch=point.batch) for point in points]
-    works, times = [each.work for each in jobs], [point.times for point in points]
-    lines, curves = (formulas.leave_one_out(works, times, each) for each in (formulas.on_line, on_curve))
+    """Each point with its counts and the models' predictions: the columns of the series `grid`."""
+    jobs = [replace(job, hidden=int(point["hidden"]), batch=int(point["batch"])) for point in points]
+    works = [each.work for each in jobs]
+    lines, curves = (formulas.leave_one_out(works, points, each) for each in (formulas.on_line, on_curve))
     sum_of_phases = partial(formulas.sum_of_phases, on_gpu=on_gpu)
-    sums = [sum_of_phases(each) for each in times]
+    sums = [sum_of_phases(point) for point in points]
     rows = []
     for index, point in enumerate(points):
         # What no phase holds: the host between them, ranks that wait for one another. Waiting grows with what is waited
         # for, so the other points say what share it is.
-        shares = [other.whole / total for other, total in zip(points, sums, strict=True)]
+        shares = [other["whole"] / total for other, total in zip(points, sums, strict=True)]
         more = statistics.median(shares[:index] + shares[index + 1 :])
         curve = curves[index] | predict_by_neighbours(points, index)
         rows.append({
-            "hidden": point.hidden,
-            "batch": point.batch,
+            **point,
             "flops": jobs[index].counted_flops,
             "intensity": jobs[index].intensity,
-            "whole": point.whole,
             # The document's model leaves images out.
-            "without_images": point.whole - point.times[IMAGES],
+            "without_images": point["whole"] - point[IMAGES],
             "added_up": sums[index],
-            "roofline": jobs[index].roofline_seconds(**job.rates(points[0].times)),
+            "roofline": jobs[index].roofline_seconds(**job.rates(points[0])),
             "lines": sum_of_phases(lines[index]) * more,
             "curves": sum_of_phases(curve) * more,
-            **{name: point.times[name] for name in (*ORDER, LAUNCHING)},
         })  # fmt: skip
     return rows
 
@@ -125,14 +127,14 @@ def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
 
     point, others = points[index], points[:index] + points[index + 1 :]
     predicted = {}
-    if same_batch := [each for each in others if each.batch == point.batch]:
-        hidden, times = [float(each.hidden) for each in same_batch], [each.times[IMAGES] for each in same_batch]
-        predicted[IMAGES] = on_curve(hidden, times, float(point.hidden))
-    if same_hidden := sorted((each for each in others if each.hidden == point.hidden), key=lambda each: each.batch):
+    if same_batch := [each for each in others if each["batch"] == point["batch"]]:
+        hidden, times = zip(*((each["hidden"], each[IMAGES]) for each in same_batch), strict=True)
+        predicted[IMAGES] = on_curve(hidden, times, point["hidden"])
+    if same_hidden := sorted((each for each in others if each["hidden"] == point["hidden"]), key=itemgetter("batch")):
         # On a straight line over the logarithm of the batch; beyond the ends the nearest one's.
-        batches = [log(each.batch) for each in same_hidden]
+        batches = [log(each["batch"]) for each in same_hidden]
         for name in OF_GRADIENTS:
-            predicted[name] = float(np.interp(log(point.batch), batches, [each.times[name] for each in same_hidden]))
+            predicted[name] = float(np.interp(log(point["batch"]), batches, [each[name] for each in same_hidden]))
     return predicted
 
 
@@ -150,11 +152,8 @@ MODEL = Benchmark(
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=240, version="3",
+    terms=TERMS,
     description="Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and lines.",
     rounds=1,
 )  # fmt: skip
-MODEL_CPU = replace(
-    MODEL, name="mlp_model_cpu", grid={**MODEL.grid, "ranks": (2, 4), "product": ("torch",)},
-    requires=Requires(modules=("torch",)), timeout=180,
-    description="The same between processes on the CPU, smaller.",
-)  # fmt: skip
+MODEL_CPU = on_cpu(MODEL, "The same between processes on the CPU, smaller.", timeout=180)

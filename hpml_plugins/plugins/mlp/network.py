@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -24,22 +24,14 @@ _NOTHING = nullcontext()
 class Phases:
     """Sums the time of every phase entered, by name, while it is `active`: whole batches are timed without it.
 
-    Each phase is an NVTX range of the same name, by the package nvtx, else by torch.
+    On a GPU each phase is an NVTX range of the same name.
     """
 
     def __init__(self, device: str, *, active: bool = False) -> None:
         self.active = active
         self._on_gpu = device.startswith("cuda")
-        self._push: Callable[[str], object] = lambda name: None
-        self._pop: Callable[[], object] = lambda: None
-        try:
-            nvtx = importlib.import_module("nvtx")
-            self._push, self._pop = nvtx.push_range, nvtx.pop_range
-        except ImportError:
-            if self._on_gpu:
-                self._push, self._pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
         self._events: list[tuple[str, Any, Any]] = []
-        self._times: dict[str, float] = {}
+        self._times: defaultdict[str, float] = defaultdict(float)
 
     def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
         """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the host's clock."""
@@ -47,40 +39,31 @@ class Phases:
 
     @contextmanager
     def _timed(self, name: str, on_host: bool) -> Iterator[None]:
-        self._push(name)
-        if self._on_gpu and not on_host:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            yield
-            end.record()
-            self._events.append((name, start, end))
-        else:
-            started = time.perf_counter()
-            yield
-            self._add(name, time.perf_counter() - started)
-        self._pop()
-
-    def _add(self, name: str, seconds: float) -> None:
-        self._times[name] = self._times.get(name, 0.0) + seconds
+        with torch.cuda.nvtx.range(name) if self._on_gpu else _NOTHING:
+            if self._on_gpu and not on_host:
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                yield
+                end.record()
+                self._events.append((name, start, end))
+            else:
+                started = time.perf_counter()
+                yield
+                self._times[name] += time.perf_counter() - started
 
     def taken(self) -> dict[str, float]:
         """Seconds by name since the last call; waits for the device."""
         if self._on_gpu:
             torch.cuda.synchronize()
         for name, start, end in self._events:
-            self._add(name, 1e-3 * float(start.elapsed_time(end)))
-        times, self._events, self._times = self._times, [], {}
+            self._times[name] += 1e-3 * float(start.elapsed_time(end))
+        times, self._events, self._times = dict(self._times), [], defaultdict(float)
         return times
 
 
-def multiply_by_torch(c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0) -> None:
-    """C = alpha · op(A) op(B) + beta · C, in place; cuBLAS on a GPU."""
-    left = a.T if variant[0] == "t" else a
-    right = b.T if variant[1] == "t" else b
-    if (alpha, beta) == (1.0, 0.0):
-        torch.mm(left, right, out=c)
-    else:
-        torch.addmm(c, left, right, beta=beta, alpha=alpha, out=c)
+def multiply_by_torch(c: Any, a: Any, b: Any, variant: Variant) -> None:
+    """C = op(A) op(B), in place; cuBLAS on a GPU."""
+    torch.mm(a.T if variant[0] == "t" else a, b.T if variant[1] == "t" else b, out=c)
 
 
 def make_multiply(bench: Bench, product: Product) -> Multiply:
@@ -158,7 +141,8 @@ class Network:
             torch.sum(self.back, 0, out=self.db1)
         if send:
             send(hidden * inputs, self.job.parameters)
-        for begin, end in share_rows(hidden, pieces):
+        pieces = min(pieces, hidden)
+        for begin, end in itertools.pairwise(hidden * i // pieces for i in range(pieces + 1)):
             back = self.back if pieces == 1 else self.back[:, begin:end].contiguous()
             with self.phases("backward GEMM 3"):
                 self.multiply(self.dw1[begin:end], back, self.x, "tn")
@@ -180,12 +164,6 @@ class Network:
         job = self.job
         w1, b1, w2, b2 = flat.split((job.hidden * job.inputs, job.hidden, job.classes * job.hidden, job.classes))
         return [w1.view(job.hidden, job.inputs), b1, w2.view(job.classes, job.hidden), b2]
-
-
-def share_rows(rows: int, count: int) -> list[tuple[int, int]]:
-    """Nearly equal parts of the rows, no more than there are rows, as (first, past the last)."""
-    count = min(count, rows)
-    return list(itertools.pairwise(rows * i // count for i in range(count + 1)))
 
 
 class Learner:

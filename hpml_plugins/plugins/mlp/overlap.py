@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, Job, Product, Way, total
+from hpml_plugins import Benchmark, Metric, Rank, Requires, Samples
+from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, TERMS, Job, total
+from hpml_plugins.plugins.mlp.phases import Result, on_cpu, on_ranks
 
 #: In how many pieces W1's gradient is made, copied and reduced.
 PIECES = 8
@@ -16,29 +17,11 @@ COUNT = {"cuda": 12, "cpu": 4}
 TURNS = 5
 
 
-def measure_overlap(
-    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
-) -> Mapping[str, Samples | float]:
-    """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and all together."""
-    job = Job(hidden, batch, ranks, "float32", product, way)
-    found: dict[str, Samples]
-    found, predicted = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
-    columns = {"time": [samples.median for samples in found.values()], "predicted": [predicted[name] for name in found]}
-    bench.series("ways", {"variant": list(found), **columns}, {"time": "s", "predicted": "s"})
-    for name, samples in found.items():
-        bench.warn_if_imprecise(samples, name)
-    plain = found.pop("plain")
-    best = min(found, key=lambda name: found[name].median)
-    return {
-        "plain": plain,
-        "best": found[best],
-        "gain": plain.median / found[best].median,
-        "predicted_gain": predicted["plain"] / predicted[best],
-    }
+def on_rank(rank: Rank, job: Job) -> Result:
+    """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and all together.
 
-
-def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]:
-    """Time the variants in turns, after the weights of each were checked; predict each from the phases."""
+    Times the variants in turns, after the weights of each were checked; predicts each from the phases.
+    """
     from hpml_plugins.plugins.mlp.training import Prefetcher, Trainer, time_in_turns
 
     plain = Trainer(rank, job)
@@ -68,7 +51,19 @@ def on_rank(rank: Rank, job: Job) -> tuple[dict[str, Samples], dict[str, float]]
         name: predict_batch(phases[0 if name == "plain" else -1], pieces, ahead=ahead)
         for name, (_, pieces, ahead) in variants.items()
     }
-    return {name: Samples.of(values, "s", turns=TURNS) for name, values in times.items()}, predicted
+    found = {name: Samples.of(values, "s", turns=TURNS) for name, values in times.items()}
+    if rank.index == 0:
+        numbers = {"time": [each.median for each in found.values()], "predicted": list(predicted.values())}
+        rank.bench.series("ways", {"variant": list(found), **numbers}, {"time": "s", "predicted": "s"})
+        for name, samples in found.items():
+            rank.bench.warn_if_imprecise(samples, name)
+    best = min((name for name in found if name != "plain"), key=lambda name: found[name].median)
+    return {
+        "plain": found["plain"],
+        "best": found[best],
+        "gain": found["plain"].median / found[best].median,
+        "predicted_gain": predicted["plain"] / predicted[best],
+    }
 
 
 def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> float:
@@ -83,7 +78,7 @@ def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> fl
 
 
 OVERLAP = Benchmark(
-    "mlp_overlap", measure_overlap,
+    "mlp_overlap", on_ranks(on_rank),
     (
         Metric("plain", "s", "lower", "a batch as the coursework has it: pageable memory, one thing after the other"),
         Metric("best", "s", "lower", "the fastest of the other ways"),
@@ -93,11 +88,9 @@ OVERLAP = Benchmark(
     {"ranks": (2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
      "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180, version="3",
+    terms=TERMS,
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip
-OVERLAP_CPU = replace(
-    OVERLAP, name="mlp_overlap_cpu",
-    grid={"ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)},
-    requires=Requires(modules=("torch",)), timeout=120,
-    description="A batch between processes on the CPU with gradients in pieces, against the plain one.",
-)  # fmt: skip
+OVERLAP_CPU = on_cpu(
+    OVERLAP, "A batch between processes on the CPU with gradients in pieces, against the plain one.", timeout=120
+)

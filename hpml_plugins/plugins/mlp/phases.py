@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples, Table
 from hpml_plugins.plugins.mlp import formulas
-from hpml_plugins.plugins.mlp.formulas import Job, Product, Way, total
+from hpml_plugins.plugins.mlp.formulas import TERMS, Job, Product, Way, total
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
+Result = Mapping[str, Samples | float]
 #: How many batches are looked at phase by phase.
 PROFILED = {"cuda": 20, "cpu": 7}
+#: The values of parameters in benchmarks of the CPU.
+ON_CPU: Mapping[str, Any] = {
+    "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)
+}  # fmt: skip
 
 
-def measure_phases(
-    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, dtype: Dtype, product: Product
-) -> Mapping[str, Samples | float]:
-    """A batch of random images over all ranks, of the network 784 – hidden – 10.  way, product: see `formulas`."""
-    job = Job(hidden, batch, ranks, dtype, product, way)
-    found: Mapping[str, Samples | float] = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
-    return found
+def on_ranks(function: Callable[[Rank, Job], Result]) -> Callable[..., Result]:
+    """The `measure` of a batch of random images over all ranks, of the network 784 – hidden – 10.
+
+    function: called on every rank; rank 0 attaches the series and returns the metrics.
+    """
+
+    def measure(
+        bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product, dtype: Dtype = "float32"
+    ) -> Result:
+        job = Job(hidden, batch, ranks, dtype, product, way)
+        metrics: Result = bench.ranks(function, ranks, job, launcher=job.launcher)[0]
+        return metrics
+
+    return measure
 
 
-def on_rank(rank: Rank, job: Job) -> Mapping[str, Samples | float]:
-    """Set up, check the weights, time the batch whole, then phase by phase. Rank 0 attaches the series."""
+def on_rank(rank: Rank, job: Job) -> Result:
+    """Set up, check the weights, time the batch whole, then phase by phase."""
     setup: dict[str, float] = {}
     last = time.perf_counter()
 
@@ -39,14 +51,12 @@ def on_rank(rank: Rank, job: Job) -> Mapping[str, Samples | float]:
         from mpi4py import MPI  # noqa: F401  # MPI_Init
 
         lap("MPI_Init")
-    from hpml_plugins.plugins.mlp.network import Phases
     from hpml_plugins.plugins.mlp.training import Trainer
 
     lap("imports")
-    with Phases(rank.device, active=True)(formulas.SETUP, on_host=True):
-        trainer = Trainer(rank, job)
+    trainer = Trainer(rank, job)
     rank.barrier()
-    lap(formulas.SETUP)
+    lap("train setup")
     rank.bench.progress("checking", 0.2)
     error = trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
     lap("three batches and NumPy's")
@@ -79,8 +89,16 @@ def attach_rows(bench: Bench, name: str, rows: list[dict[str, float]], units: Ma
     bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
+def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
+    """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of ON_CPU."""
+    grid = {name: ON_CPU.get(name, values) for name, values in benchmark.grid.items()}
+    requires = Requires(modules=("torch",))
+    name = f"{benchmark.name}_cpu"
+    return replace(benchmark, name=name, grid=grid, requires=requires, timeout=timeout, description=description)
+
+
 PHASES = Benchmark(
-    "mlp_phases", measure_phases,
+    "mlp_phases", on_ranks(on_rank),
     (
         Metric("batch", "s", "lower", "a batch: copy images, forward, backward, add up, step; the slowest rank's"),
         Metric("compute", "s", "lower", "of it: forward and backward"),
@@ -93,12 +111,9 @@ PHASES = Benchmark(
     {"ranks": (1, 2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512,), "batch": (3000, 12000),
      "dtype": ("float32", "float64"), "product": ("own", "torch")},
     Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180,
+    terms=TERMS,
     description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
 )  # fmt: skip
-PHASES_CPU = replace(
-    PHASES, name="mlp_phases_cpu",
-    grid={**PHASES.grid, "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,),
-          "product": ("torch",)},
-    requires=Requires(modules=("torch",)), timeout=120,
-    description="A batch of data-parallel training between processes on the CPU, whole and phase by phase.",
-)  # fmt: skip
+PHASES_CPU = on_cpu(
+    PHASES, "A batch of data-parallel training between processes on the CPU, whole and phase by phase.", timeout=120
+)

@@ -14,7 +14,7 @@ from numba.cuda.extending import intrinsic
 
 from hpml_plugins import Bench
 from hpml_plugins.plugins.mlp.tile_kernel import make_access, make_kernel
-from hpml_plugins.plugins.mlp.tiles import ACCESS, FEW, TILES, Dtype, Kind, Tile, Variant, kind_of, tune, worth_trying
+from hpml_plugins.plugins.mlp.tiles import ACCESS, FEW, TILES, Dtype, Kind, Tile, Variant, kind_of, worth_trying
 
 #: How long each tile is tried on a shape, s, and how long it is warmed up before.
 TRIAL, WARM_UP = 5e-3, 2e-3
@@ -57,7 +57,8 @@ class Tiled:
         def seconds(tile: Tile) -> float:
             return self._bench.time(self.bound(tile, into, a, b, variant), plan=plan, quiet=True).median
 
-        return tune(worth_trying(self._tiles[dtype], m, n), seconds)
+        times = {tile: seconds(tile) for tile in worth_trying(self._tiles[dtype], m, n)}
+        return dict(sorted(times.items(), key=lambda item: item[1]))
 
     def bound(
         self, tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0

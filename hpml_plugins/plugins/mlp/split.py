@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from hpml_plugins import Bench, Benchmark, Metric, Rank, Samples
-from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, Job, Product, Way, total
-from hpml_plugins.plugins.mlp.overlap import OVERLAP, OVERLAP_CPU
-from hpml_plugins.plugins.mlp.phases import PROFILED, attach_rows
-
-
-def measure_split(
-    bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product
-) -> Mapping[str, Samples | float]:
-    """A batch of the network 784 – hidden – 10 both ways, in float32; their weights are checked."""
-    job = Job(hidden, batch, ranks, "float32", product, way)
-    data, model, handed, times = bench.ranks(on_rank, ranks, job, launcher=job.launcher)[0]
-    attach_rows(bench, "rates", [job.rates(times)], RATE_UNITS)
-    predicted = predict_both(job, times)
-    counted = [job.parameters * job.item, job.batch * job.classes * job.item]
-    bench.series(
-        "predicted",
-        {"how": ["data", "model"], "time": [data.median, model.median], "predicted": predicted, "handed": handed,
-         "counted": counted},
-        {"time": "s", "predicted": "s", "handed": "B", "counted": "B"},
-    )  # fmt: skip
-    return {
-        "data": data,
-        "model": model,
-        "data_bytes": handed[0],
-        "model_bytes": handed[1],
-        "gain": data.median / model.median,
-        "predicted_gain": predicted[0] / predicted[1],
-    }
+from hpml_plugins import Benchmark, Metric, Rank
+from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, TERMS, Job, total
+from hpml_plugins.plugins.mlp.overlap import OVERLAP
+from hpml_plugins.plugins.mlp.phases import PROFILED, Result, attach_rows, on_cpu, on_ranks
 
 
-def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, list[float], dict[str, float]]:
-    """Check the weights of both, count what they hand over, time them; the data-parallel phases too."""
+def on_rank(rank: Rank, job: Job) -> Result:
+    """A batch both ways: check the weights, count what is handed over, time it; the data-parallel phases too."""
     from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
 
     trainer = Trainer(rank, job)
@@ -51,7 +25,22 @@ def on_rank(rank: Rank, job: Job) -> tuple[Samples, Samples, list[float], dict[s
     split.check(split.compute_split, "model parallel")
     handed.append(split.exchange.handed / CHECKED)
     model = rank.time(split.compute_split, launch="visible", over="max", name="model parallel")
-    return data, model, handed, times
+
+    predicted = predict_both(job, times)
+    if rank.index == 0:
+        attach_rows(rank.bench, "rates", [job.rates(times)], RATE_UNITS)
+        counted: list[float] = [job.parameters * job.item, job.batch * job.classes * job.item]
+        numbers = {"time": [data.median, model.median], "predicted": predicted, "handed": handed, "counted": counted}
+        units = {"time": "s", "predicted": "s", "handed": "B", "counted": "B"}
+        rank.bench.series("predicted", {"how": ["data", "model"], **numbers}, units)
+    return {
+        "data": data,
+        "model": model,
+        "data_bytes": handed[0],
+        "model_bytes": handed[1],
+        "gain": data.median / model.median,
+        "predicted_gain": predicted[0] / predicted[1],
+    }
 
 
 def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
@@ -66,7 +55,7 @@ def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
 
 
 SPLIT = Benchmark(
-    "mlp_split", measure_split,
+    "mlp_split", on_ranks(on_rank),
     (
         Metric("data", "s", "lower", "a batch, data parallel; images lie on the device in both"),
         Metric("model", "s", "lower", "a batch, model parallel"),
@@ -78,9 +67,7 @@ SPLIT = Benchmark(
     ),
     {**OVERLAP.grid, "batch": (3000,)},
     OVERLAP.requires, timeout=180,
+    terms=TERMS,
     description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
 )  # fmt: skip
-SPLIT_CPU = replace(
-    SPLIT, name="mlp_split_cpu", grid=OVERLAP_CPU.grid, requires=OVERLAP_CPU.requires, timeout=120,
-    description="Model parallel against data parallel between processes on the CPU.",
-)  # fmt: skip
+SPLIT_CPU = on_cpu(SPLIT, "Model parallel against data parallel between processes on the CPU.", timeout=120)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -144,11 +144,3 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int) -> list[Tile]:
     """Those that do not compute many times what is wanted, as wide ones do for ten columns; at least the thriftiest."""
     thriftiest = min(tile.waste(m, n) for tile in tiles)
     return [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
-
-
-def tune(tiles: Iterable[Tile], seconds: Callable[[Tile], float]) -> dict[Tile, float]:
-    """The time of each tile, s, the fastest first.  seconds: of one product. Raises HpmlError for none at all."""
-    tried = {tile: seconds(tile) for tile in tiles}
-    if not tried:
-        raise HpmlError("no tile can be tried for this product")
-    return dict(sorted(tried.items(), key=lambda item: item[1]))

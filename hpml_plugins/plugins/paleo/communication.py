@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
-from hpml_plugins.plugins.paleo.formulas import FLOAT32, ring_all_reduce_time
+from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples
+from hpml_plugins.plugins.paleo.formulas import FLOAT32
+from hpml_plugins.workloads import bus_factor
 
 
 def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
@@ -27,19 +28,13 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
 
 def measure(bench: Bench, *, model: str, ranks: int) -> dict[str, Any]:
     """All-reduce of the float32 gradients of `model`, over gloo without GPUs. Raises HpmlError for a single rank."""
-    if ranks < 2:
-        raise HpmlError(f"{ranks} rank exchanges nothing; use two or more")
+    factor = bus_factor("all_reduce", ranks)
     if bench.device == "cpu" and ranks > 2:
         bench.skip("more than two ranks are measured on GPUs only")
     nbytes, time = bench.ranks(on_rank, ranks, model)[0]
     if bench.device == "cpu" or not (bench.peaks and bench.peaks.nvlink):
         bench.warn("no percent of peak of the links: no published NVLink peak")
-    return {
-        "bytes": nbytes,
-        "time": time,
-        # over a link that moves 1 B/s: bytes that cross one
-        "bus_bandwidth": ring_all_reduce_time(nbytes, ranks, 1.0) / time,
-    }
+    return {"bytes": nbytes, "time": time, "bus_bandwidth": factor * nbytes / time}
 
 
 COMMUNICATION = Benchmark(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpml_plugins import HpmlError, published_figures
+from hpml_plugins.workloads import bus_factor
 
 if TYPE_CHECKING:
     from hpml_plugins import GpuType, ModelCount
@@ -83,12 +84,10 @@ def bytes_of_batch(nbytes: float, parameters: int, batch: int, width: int) -> fl
 def ring_all_reduce_time(nbytes: float, ranks: int, link: float, ppp: float = 1.0) -> float:
     """Predicted time of an all-reduce over equal links, s: 2 (n − 1) / n · S / (PPP · link).
 
-    nbytes: S, of the gradients on one rank.  link: of one card in one direction, B/s.  Raises ValueError for fewer than
-    two ranks.  Source: nccl-tests, doc/PERFORMANCE.md; PPP for communication: Qi et al., ICLR 2017.
+    nbytes: S, of the gradients on one rank.  link: of one card in one direction, B/s.  ppp: of communication, by Qi et
+    al., ICLR 2017.  Raises HpmlError for fewer than two ranks.
     """
-    if ranks < 2:
-        raise ValueError(f"{ranks} rank exchanges nothing; use two or more")
-    return 2 * (ranks - 1) / ranks * nbytes / (ppp * link)
+    return bus_factor("all_reduce", ranks) * nbytes / (ppp * link)
 
 
 class LayerCost(NamedTuple):
@@ -128,29 +127,22 @@ def layer_costs(count: ModelCount, batch: int = 1, dtype: str = "float32") -> li
     return costs
 
 
-class Prediction(NamedTuple):
-    """What PALEO says of a model on a GPU type.
+def predict(costs: Sequence[LayerCost], gpu: GpuType, dtype: str, ppp: float) -> dict[str, Any] | None:
+    """The prediction for a GPU type, a row of the series `gpus`; None where it has no published peak in that precision.
 
     peak_of: the field of gpus.yaml.  peak: FLOP/s.  bandwidth: B/s.  at_peak: FLOP / peak alone, as if memory were free
-    and no FLOP wasted, s.  forward, training: by `layer_time`, layer by layer, and summed, s.  layers: forward, s.
+    and no FLOP wasted, s.  forward, training: by `layer_time`, layer by layer, and summed, s.
     """
-
-    gpu: str
-    peak_of: str
-    peak: float
-    bandwidth: float
-    at_peak: float
-    forward: float
-    training: float
-    layers: Sequence[float]
-
-
-def predict(costs: Sequence[LayerCost], gpu: GpuType, dtype: str, ppp: float) -> Prediction | None:
-    """The prediction for a GPU type; None where it has no published peak in that precision."""
     if not (published := published_peak(gpu, dtype)):
         return None
     field, peak = published
-    layers = [layer_time(cost.flop, cost.nbytes, peak, gpu.bandwidth, ppp) for cost in costs]
-    training = sum(layer_time(cost.training_flop, cost.training_bytes, peak, gpu.bandwidth, ppp) for cost in costs)
-    at_peak = sum(cost.flop for cost in costs) / peak
-    return Prediction(gpu.name, field, peak, gpu.bandwidth, at_peak, sum(layers), training, layers)
+    rates = peak, gpu.bandwidth, ppp
+    return {
+        "gpu": gpu.name,
+        "peak_of": field,
+        "peak": peak,
+        "bandwidth": gpu.bandwidth,
+        "at_peak": sum(cost.flop for cost in costs) / peak,
+        "forward": sum(layer_time(cost.flop, cost.nbytes, *rates) for cost in costs),
+        "training": sum(layer_time(cost.training_flop, cost.training_bytes, *rates) for cost in costs),
+    }

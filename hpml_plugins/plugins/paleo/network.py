@@ -29,7 +29,7 @@ PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
 
 
 class Network:
-    """A model, a batch of random inputs and labels, in a precision on a device, made from the seed.
+    """A model, its matrices drawn by He et al., a batch of random inputs and labels, in a precision on a device.
 
     Raises HpmlError for an unknown model, and for one that does not take pictures or give one row of scores each.
     """
@@ -43,7 +43,12 @@ class Network:
         if not one.is_floating_point():
             raise HpmlError(f"model {model!r} does not take pictures: its input is {one.dtype}")
         torch.manual_seed(seed)
-        self.network = draw(network.to(device)).to(kind)
+        for path, parameter in network.to(device).named_parameters(remove_duplicate=False):
+            if parameter.dim() > 1:
+                torch.nn.init.kaiming_normal_(parameter, nonlinearity="relu")
+            else:  # scales 1, shifts 0
+                torch.nn.init.constant_(parameter, float(path.rpartition(".")[2] == "weight"))
+        self.network = network.to(kind)
         self.images = torch.randn(batch, *one.shape[1:], device=device).to(kind)
         try:
             scores = self.forward()
@@ -91,16 +96,6 @@ class Network:
 def relative_error(found: Any, expected: Any) -> float:
     """The 2-norm of the difference over that of what is expected."""
     return float((found.double() - expected.double()).norm() / expected.double().norm())
-
-
-def draw(network: Any) -> Any:
-    """The network with its weights drawn: matrices by He et al., scales 1, shifts 0."""
-    for path, parameter in network.named_parameters(remove_duplicate=False):
-        if parameter.dim() > 1:
-            torch.nn.init.kaiming_normal_(parameter, nonlinearity="relu")
-        else:
-            torch.nn.init.constant_(parameter, float(path.rpartition(".")[2] == "weight"))
-    return network
 
 
 class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy here

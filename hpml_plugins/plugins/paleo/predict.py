@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires, gpu_types
-from hpml_plugins.plugins.paleo.formulas import Prediction, default_ppp, find_precision, layer_costs, predict
+from collections.abc import Mapping
+from typing import Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires, Table, gpu_types
+from hpml_plugins.plugins.paleo.formulas import default_ppp, find_precision, layer_costs, layer_time, predict
 
 #: The GPU type of the metrics: one CUDA device of it, half of the board.
 REFERENCE = "Tesla K80"
@@ -29,19 +32,17 @@ def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
         bench.warn(f"left out, no published {dtype} peak: {', '.join(lacking)}")
     if not (reference := found.get(REFERENCE)):
         bench.skip(f"{REFERENCE}, of which the metrics are, has no published {dtype} peak")
-    predictions = [prediction for prediction in found.values() if prediction]
-    bench.series(
-        "gpus",
-        {name: [getattr(prediction, name) for prediction in predictions] for name in Prediction._fields[:-1]},
-        {"peak": "FLOP/s", "bandwidth": "B/s", "at_peak": "s", "forward": "s", "training": "s"},
-    )
+    columns: Mapping[str, Any] = Table.of(filter(None, found.values())).columns
+    units = {"peak": "FLOP/s", "bandwidth": "B/s", "at_peak": "s", "forward": "s", "training": "s"}
+    bench.series("gpus", columns, units)
+    k80 = [layer_time(cost.flop, cost.nbytes, reference["peak"], reference["bandwidth"], ppp) for cost in costs]
     names = ("layer", "type", "flops", "bytes", "training_flops", "training_bytes")
     bench.series(
         "layers",
-        {**dict(zip(names, zip(*costs, strict=True), strict=True)), "k80_forward": reference.layers},
+        {**dict(zip(names, zip(*costs, strict=True), strict=True)), "k80_forward": k80},
         {"flops": "FLOP", "bytes": "B", "training_flops": "FLOP", "training_bytes": "B", "k80_forward": "s"},
     )
-    return {"k80_at_peak": reference.at_peak, "k80_forward": reference.forward, "k80_training": reference.training}
+    return {f"k80_{name}": reference[name] for name in ("at_peak", "forward", "training")}
 
 
 PREDICT = Benchmark(

@@ -195,8 +195,8 @@ DEPLOY_CUDA = Benchmark(
     "quantization_deploy_cuda",
     measure,
     metrics=[
-        Metric("accuracy", "1", "higher", "of the test images"),
-        Metric("agreement", "1", "higher", "share of the test images to which float32 gives the same class"),
+        Metric("accuracy", "1", "higher", "of the test images", (0, 1)),
+        Metric("agreement", "1", "higher", "share of the test images to which float32 gives the same class", (0, 1)),
         Metric("error", "1", "lower", "|logits − float32's| / |float32's|; −20 log₁₀ of it is the ratio in dB"),
         Metric("size", "B", "lower", "of the network's state, as torch saves it"),
         Metric("latency", "s", "lower", "one image, or the smallest batch that runs, launching included"),
@@ -205,7 +205,6 @@ DEPLOY_CUDA = Benchmark(
     ],
     grid={"model": MODELS, "data": DATA, "method": METHODS["cuda"], "runtime": RUNTIMES},
     requires=Requires(gpus=1, data="data", modules=("torch", "torchvision", "torchao")),
-    version="1",
     timeout=400,
     description="Networks quantized after training by torchao on a GPU: accuracy, size, latency, throughput, energy.",
 )

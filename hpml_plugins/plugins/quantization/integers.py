@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -71,7 +71,6 @@ class Binary(Grid):
         return torch.where(values < 0, -1, 1).to(torch.int32)
 
     def rounded(self, values: Any) -> Any:
-        """As for other grids."""
         return self.dequantize(self.quantize(values)).to(values.dtype)
 
 
@@ -96,7 +95,6 @@ class Profile:
 
     def range(self, kind: str) -> tuple[float, float]:
         """The lowest and highest real to keep; values outside are clamped. kind: of RANGES."""
-        _check_known("range", kind, RANGES)
         reach = math.inf if kind == "minmax" else 3 * self.deviation
         return max(self.low, self.mean - reach), min(self.high, self.mean + reach)
 
@@ -121,8 +119,6 @@ def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
 
     kind: of RANGES.  One bit is Binary with scale = mean |w|, the nearest such tensor.  A channel of zeros has scale 1.
     """
-    _check_known("granularity", granularity, GRANULARITIES)
-    _check_known("range", kind, RANGES)
     rows = weight.detach().double().reshape(weight.shape[0] if granularity == "channel" else 1, -1)
     reach = rows.abs().amax(1)
     if kind == "sigma3":
@@ -133,11 +129,6 @@ def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
     scale = torch.where(scale < SMALLEST_SCALE, torch.ones_like(scale), scale)
     scale = scale.reshape((-1, *[1] * (weight.dim() - 1)) if granularity == "channel" else ())
     return (Binary if bits == 1 else Grid)(scale, 0, -highest, highest)
-
-
-def _check_known(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise HpmlError(f"no {what} {name!r}; use one of {', '.join(known)}")
 
 
 def bias_grid(input_scale: float, weight_scale: Any) -> Grid:
@@ -190,16 +181,15 @@ def divide_by_power(values: Any, exponents: Any) -> Any:
 class Block:
     """One module, with the ReLU after it; after `quantize` also the grids of its input, result and weight.
 
-    kind: "weights", to be quantized; "shape" only chooses or moves integers; "float" stays in floating point, and why.
+    weighted: whether it has weights; another module only chooses or moves integers.
     integers: its weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
     multipliers, shifts: of the rescaling, one per channel.
     """
 
     name: str
     module: Any
-    kind: Literal["weights", "shape", "float"]
+    weighted: bool
     relu: bool = False
-    why: str = ""
     given: Any = None
     result: Any = None
     weight: Grid | None = None
@@ -215,41 +205,24 @@ class Block:
 
 
 def blocks_of(network: nn.Sequential) -> list[Block]:
-    """The modules in order. A ReLU after weights is part of their block: the clamp of their result does it."""
+    """The modules in order: of what `simple_network` is made of. The ReLU after a module with weights is part of its
+    block: the clamp of its result does it.
+    """
     blocks: list[Block] = []
     for name, module in network.named_children():
-        if isinstance(module, nn.ReLU) and blocks and blocks[-1].kind == "weights" and not blocks[-1].relu:
+        if isinstance(module, nn.ReLU):
             blocks[-1] = replace(blocks[-1], relu=True)
-        elif why := _why_not_quantized(module):
-            blocks.append(Block(name, module, "float", why=why))
         else:
-            blocks.append(Block(name, module, "weights" if isinstance(module, nn.Conv2d | nn.Linear) else "shape"))
+            blocks.append(Block(name, module, isinstance(module, nn.Conv2d | nn.Linear)))
     return blocks
 
 
-def left_in_float(blocks: Sequence[Block]) -> dict[str, str]:
-    """Layer → why it is not quantized."""
-    return {block.name: block.why for block in blocks if block.kind == "float"}
-
-
-def _why_not_quantized(module: nn.Module) -> str:
-    if isinstance(module, nn.Conv2d | nn.Linear) and not all(bool(p.isfinite().all()) for p in module.parameters()):
-        return "its weights are not finite"
-    if isinstance(module, nn.Conv2d):
-        plain = module.groups == 1 and module.dilation == (1, 1) and module.padding_mode == "zeros"
-        return "" if plain and not isinstance(module.padding, str) else "only plain convolutions are quantized here"
-    if isinstance(module, nn.MaxPool2d):
-        fits = module.kernel_size == module.stride and not module.padding and not module.ceil_mode
-        return "" if fits and module.dilation == 1 else "only pooling without overlap and padding is quantized here"
-    return "" if isinstance(module, nn.Linear | nn.Flatten) else f"{type(module).__name__} has no rule here"
-
-
 def calibrate(blocks: Sequence[Block], images: Any) -> dict[str, Profile]:
-    """The input, and the result in floating point of each block that gets a grid of its own, by name."""
+    """The input, and the result in floating point of each block with weights, by name."""
     profiles = {INPUT: Profile.of(images)}
     for block in blocks:
         images = block.run(images)
-        if block.kind != "shape":
+        if block.weighted:
             profiles[block.name] = Profile.of(images)
     return profiles
 
@@ -272,25 +245,21 @@ def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]
 def quantize(
     blocks: Sequence[Block], profiles: Mapping[str, Profile], *, bits: int, granularity: str, kind: str
 ) -> list[Block]:
-    """The blocks with grids: weights and activations of `bits` bits, biases of 32, the last result of LOGIT_BITS.
+    """The blocks with grids: weights and activations of 1 to 8 bits, biases of 32, the last result of LOGIT_BITS.
 
     granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a fixed-point multiplier.
     """
-    if not 1 <= bits <= 8:
-        raise HpmlError(f"{bits} bits: integers of 1 to 8 bits are quantized here")
     given = affine_grid(INPUT_LOW, INPUT_HIGH, bits)
-    last = [block for block in blocks if block.kind == "weights"][-1:]
+    last = [block for block in blocks if block.weighted][-1:]
     network = []
     for block in blocks:
-        result = given
-        if block.kind != "shape":
+        quantized = replace(block, given=given, result=given)
+        if block.weighted:
             low, high = profiles[block.name].range("minmax" if block in last else kind)
-            result = affine_grid(low, high, LOGIT_BITS if block in last else bits)
-        quantized = replace(block, given=given, result=result)
-        if block.kind == "weights":
+            quantized = replace(quantized, result=affine_grid(low, high, LOGIT_BITS if block in last else bits))
             quantized = _with_weight(quantized, weight_grid(block.module.weight, bits, granularity, kind))
         network.append(quantized)
-        given = result
+        given = quantized.result
     return network
 
 
@@ -316,7 +285,7 @@ def simulate(network: Sequence[Block], images: Any, step: str) -> Any:
             if stage >= 2 and module.bias is not None:
                 parameters["bias"] = bias_grid(block.given.scale, block.weight.scale).rounded(module.bias)
         values = block.run(values, parameters)
-        if stage >= 1 and block.kind != "shape":
+        if stage >= 1 and block.weighted:
             values = block.result.rounded(values)
     return values
 
@@ -327,23 +296,20 @@ def to_integers(network: Sequence[Block], images: Any) -> Any:
 
 
 def infer(network: Sequence[Block], values: Any, product: Product | None = None) -> Any:
-    """Logits from images, both as integers, by integers alone except for blocks left in float.
+    """Logits from images, both as integers, by integers alone.
 
     product: int8 (m, k) times int8 (k, n) to int32; `int8_product` when left out.
     """
     product = product or int8_product
     for block in network:
         module = block.module
-        if block.kind == "float":
-            values = _stored(block.result.quantize(module(block.given.dequantize(values).float())), block.result)
-        elif isinstance(module, nn.Conv2d):
+        if isinstance(module, nn.Conv2d):
             values = _convolve(block, values, product)
         elif isinstance(module, nn.Linear):
             values = _finish(block, product(values, block.integers.t()))
         elif isinstance(module, nn.MaxPool2d):
             side = module.kernel_size
-            high, wide = (side, side) if isinstance(side, int) else side
-            values = values.unfold(2, high, high).unfold(3, wide, wide).amax((4, 5))
+            values = values.unfold(2, side, side).unfold(3, side, side).amax((4, 5))
         else:
             values = module(values)
     return values

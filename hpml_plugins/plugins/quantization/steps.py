@@ -38,9 +38,6 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     images = bench.data(data).to(bench.device)
     trained, epochs = train_simple(bench, images)
     blocks = integers.blocks_of(trained)
-    left = integers.left_in_float(blocks)
-    for name, why in left.items():
-        bench.warn(f"{name} is left in floating point: {why}")
     calibrating = images.train.take(calibration, bench.seed)
     profiles = integers.calibrate(blocks, as_reals(calibrating.images))
     for remark in integers.remarks(profiles, calibrating.labels, images.classes):
@@ -73,9 +70,8 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
             exact = integers.infer(network, few, integers.exact_product)
             here = bench.result(integers.infer(network, few))
             bench.check(torch.equal(here, exact), "int8 products differ from those of 64-bit integers")
-    if not left:
-        spelled = f": {detector.floating}" if detector.floating else ""
-        bench.check(not detector.floating, f"integer-only inference has floating-point tensors{spelled}")
+    spelled = f": {detector.floating}" if detector.floating else ""
+    bench.check(not detector.floating, f"integer-only inference has floating-point tensors{spelled}")
     _attach(bench, "accuracy", ("bits", "granularity", "range", "step", "accuracy"), rows)
     _attach_histograms(bench, [networks[bits, *CHOSEN[1:]] for bits in SHOWN], profiles)
     return {**metrics, "loss": before - metrics["integer_accuracy"]}
@@ -153,17 +149,16 @@ STEPS = Benchmark(
     "quantization_steps",
     measure,
     metrics=[
-        Metric("float_accuracy", "1", "higher", "of the trained network, float32"),
-        Metric("weights_accuracy", "1", "higher", "weights of 8 bits"),
-        Metric("activations_accuracy", "1", "higher", "and activations of 8 bits"),
-        Metric("biases_accuracy", "1", "higher", "and biases of 32 bits"),
-        Metric("integer_accuracy", "1", "higher", "all of it computed with integers alone"),
+        Metric("float_accuracy", "1", "higher", "of the trained network, float32", (0, 1)),
+        Metric("weights_accuracy", "1", "higher", "weights of 8 bits", (0, 1)),
+        Metric("activations_accuracy", "1", "higher", "and activations of 8 bits", (0, 1)),
+        Metric("biases_accuracy", "1", "higher", "and biases of 32 bits", (0, 1)),
+        Metric("integer_accuracy", "1", "higher", "all of it computed with integers alone", (0, 1)),
         Metric("loss", "1", "lower", "float_accuracy less integer_accuracy"),
         Metric("epochs", "1", None, "that the network was trained"),
     ],
     grid={"data": ("digits", "fashion-mnist", "cifar10", "cifar10-jpeg"), "calibration": (512,)},
     requires=Requires(gpus=1, cpu_fallback=True, data="data", modules=("torch",)),
-    version="1",
     timeout=900,
     description="Accuracy of a small convolutional network after quantizing weights, activations, biases, all of it.",
     rounds=1,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.roofline.power import POWER
 from hpml_plugins.plugins.roofline.roof import COPY, MATMUL
-from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL
+from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL, POWER
 
 
 @hookimpl

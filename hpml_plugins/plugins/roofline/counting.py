@@ -170,5 +170,5 @@ def metrics(work: Work, time: Samples) -> dict[str, Samples]:
         "time": time,
         "rate": (flop / time).note(source=flop_source),
         "bandwidth": (nbytes / time).note(source=bytes_source),
-        "intensity": Samples((formulas.intensity(flop, nbytes),), info={"source": source}),
+        "intensity": Samples((flop / nbytes,), info={"source": source}),
     }

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from hpml_plugins import Bench, HpmlError
 
-FLOP_PER_MULTIPLY_ADD = 2
 #: Precision, as gpus.yaml names its peak → the least compute capability that computes it in hardware.
 LEAST_CAPABILITY = {"float32": 0.0, "tf32": 8.0, "bfloat16": 8.0, "float16": 5.0}
 #: Relative error (2-norm) up to which a result counts as right: some multiples of the unit roundoff.
 TOLERANCE = {"float32": 1e-4, "tf32": 5e-3, "float16": 5e-3, "bfloat16": 4e-2}
 STREAMING = ("scale", "triad", "relu", "softmax")
-
-
-def intensity(flop: float, nbytes: float) -> float:
-    """Operational (arithmetic) intensity, FLOP/B. Raises ValueError where no byte was moved."""
-    if nbytes <= 0:
-        raise ValueError(f"{nbytes} B moved: intensity needs more than none")
-    return flop / nbytes
 
 
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
@@ -44,12 +36,7 @@ def share_of_roof(rate: float, intensity: float, peak: float, bandwidth: float) 
 
 def matmul_flop(n: int) -> int:
     """FLOP of the product of two n × n matrices: 2 n³."""
-    return FLOP_PER_MULTIPLY_ADD * n**3
-
-
-def matmul_bytes(n: int, itemsize: int) -> int:
-    """Bytes that the product of two n × n matrices must move: two read, one written, 3 n² · itemsize."""
-    return 3 * n**2 * itemsize
+    return 2 * n**3
 
 
 def parse(name: str) -> tuple[str, str, int]:
@@ -62,24 +49,12 @@ def parse(name: str) -> tuple[str, str, int]:
     dtype, _, size = rest.rpartition("_")
     if kind == "matmul" and size.isdigit() and dtype in LEAST_CAPABILITY:
         return kind, dtype, int(size)
-    if kind == "fma" and rest in ("float16", "bfloat16"):
+    if name == "fma_float16":
         return kind, rest, 0
     raise HpmlError(
         f"no kernel {name!r}; use {', '.join(STREAMING)}, matmul_PRECISION_N with a precision of "
-        f"{', '.join(LEAST_CAPABILITY)}, fma_float16 or fma_bfloat16"
+        f"{', '.join(LEAST_CAPABILITY)}, or fma_float16"
     )
-
-
-def lacks(dtype: str, device: str, capability: str) -> str:
-    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
-    if dtype not in LEAST_CAPABILITY:
-        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
-    if device == "cpu":
-        return "" if dtype == "float32" else f"{dtype} is measured on GPUs only"
-    least = LEAST_CAPABILITY[dtype]
-    if capability and float(capability) < least:
-        return f"{dtype} needs compute capability {least}, this card has {capability}"
-    return ""
 
 
 def capability(bench: Bench) -> str:
@@ -88,6 +63,10 @@ def capability(bench: Bench) -> str:
 
 
 def require_precision(bench: Bench, dtype: str) -> None:
-    """Skip the point, with the reason, where this node lacks the precision."""
-    if reason := lacks(dtype, bench.device, capability(bench)):
-        bench.skip(reason)
+    """Skip the point, with the reason, where this node lacks the precision. Raises HpmlError for an unknown one."""
+    if dtype not in LEAST_CAPABILITY:
+        raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
+    if bench.device == "cpu" and dtype != "float32":
+        bench.skip(f"{dtype} is measured on GPUs only")
+    if (has := capability(bench)) and float(has) < (least := LEAST_CAPABILITY[dtype]):
+        bench.skip(f"{dtype} needs compute capability {least}, this card has {has}")

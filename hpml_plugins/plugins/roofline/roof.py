@@ -45,21 +45,19 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
     That size is found in the point's first round; the others time it alone, but look for the best sample at all sizes.
     """
     formulas.require_precision(bench, dtype)
-    from hpml_plugins.plugins.roofline.steps import kernel_step
+    from hpml_plugins.plugins.roofline.steps import Step, checked_kernel
 
     # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST here.
     burst = bench.plan.but(warm_up=BURST_WARM_UP, budget=BURST * bench.plan.rounds)
     times: dict[int, Samples] = {}
     roofs: list[Samples] = []
-    built = {size: kernel_step(f"matmul_{dtype}_{size}", bench.device, bench.seed) for size in SIZES[bench.device]}
-    for number, (size, product) in enumerate(built.items()):
-        bench.progress(f"{size} × {size}", 0.5 * number / len(built))
-        product.run()
-        error = product.error()
-        bench.check(error < formulas.TOLERANCE[dtype], f"product of size {size} differs from float64's by {error:.1e}")
+    built: dict[int, Step] = {}
+    for number, size in enumerate(SIZES[bench.device]):
+        bench.progress(f"{size} × {size}", 0.5 * number / len(SIZES[bench.device]))
+        built[size] = checked_kernel(bench, f"matmul_{dtype}_{size}")
         if bench.device == "cuda":
             time.sleep(REST)
-            roofs.append(best(formulas.matmul_flop(size) / bench.time(product.run, plan=burst, quiet=True)))
+            roofs.append(best(formulas.matmul_flop(size) / bench.time(built[size].run, plan=burst, quiet=True)))
 
     def time_at(size: int) -> float:
         bench.progress(f"timing {size} × {size}", 0.7)

@@ -1,11 +1,11 @@
-"""The benchmarks `roofline_model` and `roofline_kernel`: steps counted and timed."""
+"""The benchmarks `roofline_model`, `roofline_kernel` and `roof_power`: steps counted, timed, and under power limits."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
 
@@ -32,8 +32,11 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
     """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision classifier."""
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline import steps
+    from hpml_plugins.workloads.complexity import require_classifier
 
-    steps.require(model, step)
+    if step not in steps.STEPS:
+        raise HpmlError(f"no step {step!r}; use one of {', '.join(steps.STEPS)}")
+    require_classifier(model)
     bench.progress("counting", 0.1)
     arguments = (model, step, dtype, batch, bench.device, bench.seed)
     counts = count(bench, "model", arguments, dtype)
@@ -69,12 +72,9 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     counts = count(bench, "kernel", (kernel, bench.device, bench.seed))
 
     bench.progress("checking", 0.5)
-    from hpml_plugins.plugins.roofline.steps import kernel_step
+    from hpml_plugins.plugins.roofline.steps import checked_kernel
 
-    built = kernel_step(kernel, bench.device, bench.seed)
-    built.run()
-    error = built.error()
-    bench.check(error < formulas.TOLERANCE[dtype], f"result differs from float64's by {error:.1e} of its length")
+    built = checked_kernel(bench, kernel)
     work = settle(bench, counts, built.estimate)
     flop, nbytes = built.estimate()
     if work.flop_source == NCU and kind in FLOP_TOLERANCE:
@@ -91,6 +91,19 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
     time = bench.time(built.run, budget=1.0)
     excess = {"flop_excess": work.flop - flop, "bytes_ratio": work.nbytes / nbytes}
     return {**metrics(work, time), **excess}
+
+
+def measure_power(bench: Bench, *, kernel: str, watts: int) -> dict[str, Any]:
+    """Time a kernel of `roofline_kernel` and measure its energy. watts: the power limit; 0 leaves the card's own."""
+    _, dtype, _ = formulas.parse(kernel)
+    formulas.require_precision(bench, dtype)
+    from hpml_plugins.plugins.roofline.steps import checked_kernel
+
+    step = checked_kernel(bench, kernel)
+    flop, nbytes = step.estimate()
+    bench.work(flop=flop, bytes=nbytes, dtype=dtype)
+    with bench.power_limit(watts):
+        return {"time": bench.time(step.run), "energy": bench.energy(step.run)}
 
 
 MODEL = Benchmark(
@@ -113,11 +126,25 @@ KERNEL = Benchmark(
     measure_kernel,
     (
         *METRICS,
-        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted"),
+        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted", (None, None)),
         Metric("bytes_ratio", "1", "lower", "counted over those of the formula; 1 where not counted"),
     ),
     grid={"kernel": [*formulas.STREAMING, *(f"matmul_{product}" for product in PRODUCTS), "fma_float16"]},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
     timeout=300,
     description="FLOP and DRAM bytes of single operations by ncu against their formulas, and their rates.",
+)
+POWER = Benchmark(
+    "roof_power",
+    measure_power,
+    [
+        Metric("time", "s", "lower", "of one call"),
+        Metric("rate", "FLOP/s", "higher", "FLOP by formula over time"),
+        Metric("energy", "J", "lower", "of one call, above that of the idle card"),
+    ],
+    # No limit is ever set unless an operator adds one: `grid: {roof_power: {watts: [0, 400, 550]}}` in registry.yaml.
+    grid={"kernel": ["triad", "matmul_bfloat16_8192"], "watts": [0]},
+    requires=Requires(gpus=1, modules=("torch",)),
+    timeout=120,
+    description="Time and energy of a kernel under a power limit: the card's own, or others that an operator adds.",
 )

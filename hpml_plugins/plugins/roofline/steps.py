@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpml_plugins import HpmlError
-from hpml_plugins.errors import nearest
+from hpml_plugins import Bench
 from hpml_plugins.plugins.roofline import formulas
 
 STEPS = ("forward", "train")
@@ -30,7 +29,7 @@ LEARNING_RATE = 0.001
 #: Elements of the vectors: 512 MiB of float32, several times the L2 of any card.
 ELEMENTS = 2**27
 ROWS = 2**15  # of softmax, over ELEMENTS / ROWS = 4096 columns
-#: Multiply-adds of each element in the kernels `fma_*`.
+#: Multiply-adds of each element in the kernel `fma_float16`.
 REPEATS = 64
 FMA_ELEMENTS = 2**22
 SCALE = 1.5
@@ -99,17 +98,6 @@ def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed:
     return Step(run, error, lambda: estimate(run))
 
 
-def require(model: str, step: str) -> None:
-    """Raise HpmlError for a model that torchvision lacks or an unknown step."""
-    from torchvision import models
-
-    known = models.list_models(module=models)
-    if model not in known:
-        raise HpmlError(f"torchvision has no classifier {model!r}; {nearest(model, known)}")
-    if step not in STEPS:
-        raise HpmlError(f"no step {step!r}; use one of {', '.join(STEPS)}")
-
-
 def estimate(run: Callable[[], Any]) -> tuple[float, float]:
     """(FLOP, bytes) of one call of `run`, for where no counter can be read.
 
@@ -144,7 +132,16 @@ def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> 
     torch.manual_seed(seed)
     if kind == "matmul":
         return _matmul(dtype, size, device)
-    return _fma(dtype) if kind == "fma" else _streaming(kind, elements, device)
+    return _fma() if kind == "fma" else _streaming(kind, elements, device)
+
+
+def checked_kernel(bench: Bench, name: str) -> Step:
+    """The same after one run, whose result is held against float64."""
+    step = kernel_step(name, bench.device, bench.seed)
+    step.run()
+    error, most = step.error(), formulas.TOLERANCE[formulas.parse(name)[1]]
+    bench.check(error < most, f"{name}: the result differs from float64's by {error:.1e} of its length")
+    return step
 
 
 #: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element.
@@ -178,15 +175,15 @@ def _matmul(dtype: str, n: int, device: str) -> Step:
     return Step(
         lambda: torch.mm(a, b, out=out),
         lambda: _relative(out[:8], a[:8].double() @ b.double()),
-        lambda: (float(formulas.matmul_flop(n)), float(formulas.matmul_bytes(n, out.element_size()))),
+        lambda: (float(formulas.matmul_flop(n)), float(3 * out.nbytes)),  # two read, one written
     )
 
 
-def _fma(dtype: str) -> Step:
+def _fma() -> Step:
     """x ← x · y + z, REPEATS times an element, in packed pairs: a known number of FLOP, all outside tensor cores."""
     from hpml_plugins.plugins.roofline.packed import multiply_add
 
-    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).to(getattr(torch, dtype)) for _ in range(3))
+    x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).half() for _ in range(3))
     out = torch.empty_like(x)
 
     def error() -> float:
@@ -195,7 +192,7 @@ def _fma(dtype: str) -> Step:
             truth = truth * by + plus
         return _relative(out[:4096], truth)
 
-    flop = float(formulas.FLOP_PER_MULTIPLY_ADD * REPEATS * FMA_ELEMENTS)
+    flop = float(2 * REPEATS * FMA_ELEMENTS)
     return Step(lambda: multiply_add(x, y, z, out, REPEATS), error, lambda: (flop, float(4 * out.nbytes)))
 
 

@@ -72,8 +72,8 @@ def table1(records: Sequence[Record]) -> Table:
 
 def table2(records: Sequence[Record]) -> Table:
     """From a profile, mean over GPUs. exposed: communication during which nothing was computed; idle: neither.
-    subtracted: the step minus a perfectly scaled one, times the number of steps, as in the exercise. waiting (part of
-    communication): how much longer a rank's reductions took than those of the last rank to arrive.
+    subtracted: the step minus a perfectly scaled one, times the number of steps, as in the coursework. waiting (part
+    of communication): how much longer a rank's reductions took than those of the last rank to arrive.
     """
     columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 

@@ -10,48 +10,35 @@ from hpml_plugins import Bench, Benchmark, Rank, Samples
 from hpml_plugins.plugins.scaling import jobs
 
 
-def measure_ddp_cpu(bench: Bench, *, batch: int, dtype: jobs.Dtype, ranks: int, scaling: jobs.Scaling) -> jobs.Result:
-    """The small model in `ranks` processes on the CPU, over gloo."""
-    return measure_job(bench, jobs.Job(jobs.SMALL, batch, dtype, ranks, scaling))
+def measure_ddp(
+    bench: Bench, *, batch: int, dtype: jobs.Dtype = "float32", ranks: int = 0, nodes: int = 1, gpus: int = 1,
+    scaling: jobs.Scaling = "weak",
+) -> jobs.Result:  # fmt: skip
+    """ResNet18 on `gpus` GPUs of each of `nodes` nodes; without GPUs the small model in `ranks` processes, over gloo.
 
-
-def measure_ddp_nodes_nccl(bench: Bench, *, batch: int, dtype: jobs.Dtype, nodes: int, gpus: int) -> jobs.Result:
-    """Weak scaling of ResNet18 over `nodes` nodes with `gpus` GPUs each: `batch` images on each GPU."""
-    return measure_job(bench, jobs.Job(jobs.CIFAR, batch, dtype, nodes * gpus), nodes)
-
-
-def measure_ddp_nodes_gloo(bench: Bench, *, batch: int, nodes: int, scaling: jobs.Scaling) -> jobs.Result:
-    """The small model over gloo, one process on each of `nodes` nodes of a Slurm job."""
-    return measure_job(bench, jobs.Job(jobs.SMALL, batch, "float32", nodes, scaling), nodes)
+    ranks: one on each node where left out.
+    """
+    workload = jobs.CIFAR if bench.gpus else jobs.SMALL
+    return measure_job(bench, jobs.Job(workload, batch, dtype, ranks or nodes * gpus, scaling), nodes)
 
 
 def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
-    """Run the job on its ranks, shared out over the nodes, and make metrics of what they found."""
-    from hpml_plugins.plugins.scaling.profiling import mean_activity
-
+    """Run the job on its ranks, shared out over the nodes."""
     if bench.nodes < nodes:
         bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
-    found = bench.ranks(on_rank, job.ranks, job, nodes=nodes)
-    time, single, _, parameters, reduction = found[0]
-    activities = [activity for _, _, activity, _, _ in found]
-    times = {name: [activity[name] for activity in activities] for name in activities[0]}
-    shares = [jobs.collective_share(activity) for activity in activities]
-    columns = {"rank": list(range(job.ranks)), **times, "collective_share": shares}
-    bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
-    metrics, profile = jobs.results(job, time, single, mean_activity(activities), parameters, reduction)
-    bench.series("profile", {name: [value] for name, value in profile.items()}, jobs.PROFILE_UNITS)
+    metrics: jobs.Result = bench.ranks(on_rank, job.ranks, job, nodes=nodes)[0]
     return metrics
 
 
-def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, float], int, Samples]:
+def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
     """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size.
 
-    The step's time on all and on one, this rank's part in a step, the number of parameters, the all-reduce's time.
+    Rank 0 attaches the series and returns the metrics.
     """
     import torch
     from torch import distributed as dist
 
-    from hpml_plugins.plugins.scaling import training
+    from hpml_plugins.plugins.scaling import profiling, training
 
     torch.backends.cudnn.benchmark = True  # all batches have one shape
     stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()  # the default one is not captured
@@ -64,7 +51,14 @@ def on_rank(rank: Rank, job: jobs.Job) -> tuple[Samples, Samples, dict[str, floa
         training.free_memory()
         flat = torch.zeros(parameters, device=rank.device)
         reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
-        return time, single, activity, parameters, reduction
+    activities = rank.gather(activity)
+    if rank.index:
+        return None
+    times = {name: [each[name] for each in activities] for name in activity}
+    shares = [jobs.collective_share(each) for each in activities]
+    columns = {"rank": list(range(rank.count)), **times, "collective_share": shares}
+    rank.bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
+    return jobs.results(rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction)
 
 
 def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], int]:
@@ -130,7 +124,7 @@ def check_same_everywhere(rank: Rank, module: Any) -> None:
 
 
 DDP = Benchmark(
-    "scaling_ddp", jobs.over_gpus(measure_job, jobs.CIFAR), jobs.METRICS,
+    "scaling_ddp", measure_ddp, jobs.METRICS,
     {"gpus": jobs.GPUS, "batch": (32, 128, 512, 2048, 8192), "dtype": jobs.DTYPES},
     jobs.ALL_GPUS, timeout=180,
     description="DistributedDataParallel, weak scaling: ResNet18, the batch on each GPU.",
@@ -152,19 +146,19 @@ VGG16 = replace(
     description="VGG16 on images of 224×224, one GPU against DistributedDataParallel; an epoch is 8192 images.",
 )  # fmt: skip
 DDP_CPU = replace(
-    DDP, name="scaling_ddp_cpu", measure=measure_ddp_cpu,
+    DDP, name="scaling_ddp_cpu",
     grid={"ranks": (2, 4), "batch": (32, 128, 512), "dtype": ("float32",), "scaling": ("weak", "strong")},
     requires=jobs.CPU, timeout=120,
     description="DistributedDataParallel over gloo between processes on the CPU: the same code, a small model.",
 )  # fmt: skip
 DDP_NODES_NCCL = replace(
-    DDP, name="scaling_ddp_nodes_nccl", measure=measure_ddp_nodes_nccl,
+    DDP, name="scaling_ddp_nodes_nccl",
     grid={"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": jobs.DTYPES},
     timeout=300,
     description="DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18.",
 )  # fmt: skip
 DDP_NODES_GLOO = replace(
-    DDP, name="scaling_ddp_nodes_gloo", measure=measure_ddp_nodes_gloo,
+    DDP, name="scaling_ddp_nodes_gloo",
     grid={"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
     requires=jobs.CPU,
     description="DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a small model.",

@@ -17,34 +17,26 @@ def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
     import torch
     from torch.cuda import nccl
 
-    from hpml_plugins.plugins.scaling import training
+    from hpml_plugins.plugins.scaling import profiling, training
 
     # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and DataParallel starts its
     # threads anew in every step: trying took 0.67 s of each on two H200s.
     torch.backends.cudnn.benchmark = False
     with training.skip_if_out_of_memory(bench, job.share * job.ranks):
         bench.progress("one alone", 0.1)
-        single, alone = _train_alone(bench, job)
+        single, trainer = training.train_alone(bench, job)
+        name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-one"
+        events = profiling.profiled(trainer.step, name, gpus=[0], host=True)
+        alone = profiling.host_ranges(events, ("forward", "backward"))
+        del trainer, events
         training.free_memory()
         bench.progress("all together", 0.4)
         time, activity, parts, parameters = _train_together(bench, job)
         training.free_memory()
         flat = [torch.zeros(parameters, device=f"cuda:{gpu}") for gpu in range(job.ranks)]
         reduction = bench.time(lambda: nccl.all_reduce(flat), budget=0.3, name="all-reduce alone")
-    metrics, profile = jobs.results(job, time, single, activity, parameters, reduction)
-    profile |= parts | {f"single_{name}": seconds for name, seconds in alone.items()}
-    bench.series("profile", {name: [value] for name, value in profile.items()}, DP_UNITS)
-    return metrics
-
-
-def _train_alone(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float]]:
-    """The time of a step on one GPU, and the host's in its forward and backward pass."""
-    from hpml_plugins.plugins.scaling import profiling, training
-
-    single, trainer = training.train_alone(bench, job)
-    name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-one"
-    events = profiling.profiled(trainer.step, name, gpus=[0], host=True)
-    return single, profiling.host_ranges(events, ("forward", "backward"))
+    parts |= {f"single_{name}": seconds for name, seconds in alone.items()}
+    return jobs.results(bench, job, time, single, activity, parameters, reduction, **parts)
 
 
 def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpml_plugins import Bench, HpmlError, Metric, Requires, Samples
+from hpml_plugins.workloads import bus_factor
 
 Dtype = Literal["float32", "bf16"]
 Scaling = Literal["weak", "strong"]
@@ -87,7 +88,7 @@ SINGLE_METRICS = (
 METRICS = (
     *SINGLE_METRICS,
     Metric("speedup", "1", "higher", "how many times sooner the work of an epoch is done than by one GPU"),
-    Metric("efficiency", "1", "higher", "speed-up over the number of GPUs"),
+    Metric("efficiency", "1", "higher", "speed-up over the number of GPUs", (0, 2)),
     Metric("computation", "s", "lower", "of a profiled step: something was computed or copied from the host"),
     Metric("communication", "s", "lower", "of a profiled step: a collective or a copy between GPUs ran"),
     Metric("exposed", "s", "lower", "communication while nothing was computed"),
@@ -101,13 +102,9 @@ PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_shar
 def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
     """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in `seconds` s: 2 (n − 1) / n · S / t, B/s.
 
-    Raises HpmlError for fewer than two ranks, where nothing crosses a link.
-    Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel Distrib.
-    Comput. 69 (2009), 117–124, section 4.
+    Raises HpmlError for fewer than two ranks.
     """
-    if ranks < 2:
-        raise HpmlError(f"{ranks} rank reduces nothing over a link; use two or more")
-    return 2 * (ranks - 1) * nbytes / ranks / seconds
+    return bus_factor("all_reduce", ranks) * nbytes / seconds
 
 
 def collective_share(activity: Mapping[str, float]) -> float:
@@ -131,12 +128,14 @@ def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
 
 
 def results(
-    job: Job, time: Samples, single: Samples, activity: Mapping[str, float], parameters: int, reduction: Samples
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """All of METRICS, and the row of the series `profile`.
+    bench: Bench, job: Job, time: Samples, single: Samples, activity: Mapping[str, float], parameters: int,
+    reduction: Samples, **more: float,
+) -> dict[str, Any]:  # fmt: skip
+    """All of METRICS. Attaches the series `profile`, of one row.
 
     time, single: seconds a step on all ranks, and of the same code on one alone.  activity: of a profiled step, mean
-    over ranks.  parameters: of the model.  reduction: seconds of an all-reduce of that many float32.
+    over ranks.  parameters: of the model.  reduction: seconds of an all-reduce of that many float32.  more: further
+    columns of the series, s.
     subtracted: the step minus a perfectly scaled one, communication as the coursework calculates it.
     """
     nbytes = FLOAT32 * parameters
@@ -148,7 +147,17 @@ def results(
     speedup = alone / together * work
     achieved = ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
     ceiling = ring_bandwidth(nbytes, reduction.note(parameters=parameters), job.ranks)
-    metrics = {
+    profile = {
+        "single": single.median,
+        "subtracted": time.median - single.median * work / job.ranks,
+        "idle": activity["idle"],
+        "collective_share": collective_share(activity),
+        "utilization": achieved / ceiling.median,
+        **more,
+    }
+    units = {**dict.fromkeys(more, "s"), **PROFILE_UNITS}
+    bench.series("profile", {name: [value] for name, value in profile.items()}, units)
+    return {
         **single_metrics(job, time),
         "speedup": speedup,
         "efficiency": speedup / job.ranks,
@@ -156,11 +165,3 @@ def results(
         "bus_bandwidth": achieved,
         "ceiling": ceiling,
     }
-    profile = {
-        "single": single.median,
-        "subtracted": time.median - single.median * work / job.ranks,
-        "idle": activity["idle"],
-        "collective_share": collective_share(activity),
-        "utilization": achieved / ceiling.median,
-    }
-    return metrics, profile

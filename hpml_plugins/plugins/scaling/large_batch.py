@@ -12,9 +12,13 @@ from hpml_plugins.plugins.scaling import ddp
 from hpml_plugins.plugins.scaling.jobs import GPUS, MODULES, TORCH
 
 Recipe = Literal["plain", "linear", "zero_gamma", "both"]
-#: plain: as the small batch.  linear: the rate scaled with the batch, after a warm-up.  zero_gamma: residual blocks
-#: start as the identity.
 RECIPES: tuple[Recipe, ...] = ("plain", "linear", "zero_gamma", "both")
+TERMS = {
+    "recipe=plain": "trained as the small batch is",
+    "recipe=linear": "the learning rate scaled with the batch, after a warm-up",
+    "recipe=zero_gamma": "residual blocks start as the identity",
+    "recipe=both": "linear and zero_gamma",
+}
 EPOCHS = 5
 BASE_BATCH, BASE_RATE = 128, 0.1
 #: Goyal's is 5 of 90 epochs; of five, two.
@@ -22,25 +26,14 @@ WARM_UP = 2.0
 TEST_BATCH = 1000
 
 
-def measure_small_batch(bench: Bench, *, data: str) -> Mapping[str, float]:
-    """The coursework's own training: ResNet18, batch 128 on one GPU."""
-    return _measure(bench, "resnet18", data, BASE_BATCH, "plain", 1)
-
-
-def measure_large_batch(bench: Bench, *, data: str, batch: int, recipe: Recipe, gpus: int) -> Mapping[str, float]:
-    """The same with `batch` on each of `gpus` GPUs."""
-    return _measure(bench, "resnet18", data, batch, recipe, gpus)
-
-
-def measure_large_batch_cpu(bench: Bench, *, data: str, batch: int, recipe: Recipe, ranks: int) -> Mapping[str, float]:
-    """The small model over gloo."""
-    return _measure(bench, "small", data, batch, recipe, ranks)
-
-
-def _measure(bench: Bench, model: str, data: str, batch: int, recipe: Recipe, ranks: int) -> Mapping[str, float]:
+def measure(
+    bench: Bench, *, data: str, batch: int = BASE_BATCH, recipe: Recipe = "plain", gpus: int = 1, ranks: int = 0
+) -> Mapping[str, float]:
+    """ResNet18 with `batch` on each of `gpus` GPUs; without GPUs the small model in `ranks` processes, over gloo."""
     if recipe not in RECIPES:
         raise HpmlError(f"scaling has no recipe {recipe!r}; use one of {', '.join(RECIPES)}")
-    epochs = bench.ranks(train, ranks, model, data, batch, recipe)[0]
+    model = "resnet18" if bench.gpus else "small"
+    epochs = bench.ranks(train, ranks or gpus, model, data, batch, recipe)[0]
     columns = {name: [epoch[name] for epoch in epochs] for name in epochs[0]}
     reached = [metric.name for metric in LARGE_METRICS]
     bench.series("epochs", columns, dict.fromkeys(("lr", *reached), "1"))
@@ -154,24 +147,24 @@ def _accuracy(model: Any, split: Split, layout: Any) -> float:
 
 LARGE_METRICS = (
     Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
-    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained"),
-    Metric("test_accuracy", "1", "higher", "after the last epoch"),
+    Metric("train_accuracy", "1", "higher", "of the last epoch, as trained", (0, 1)),
+    Metric("test_accuracy", "1", "higher", "after the last epoch", (0, 1)),
 )
 LARGE_BATCH = Benchmark(
-    "scaling_large_batch", measure_large_batch, LARGE_METRICS,
+    "scaling_large_batch", measure, LARGE_METRICS,
     {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512, 8192), "recipe": RECIPES},
     Requires(gpus="gpus", data="data", modules=MODULES), timeout=300,
     description="Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies.",
-    rounds=1,
+    rounds=1, terms=TERMS,
 )  # fmt: skip
 SMALL_BATCH = replace(
-    LARGE_BATCH, name="scaling_small_batch", measure=measure_small_batch,
-    grid={"data": ("cifar10", "cifar10-jpeg")},
+    LARGE_BATCH, name="scaling_small_batch",
+    grid={"data": ("cifar10", "cifar10-jpeg")}, terms={},
     requires=Requires(gpus=1, data="data", modules=MODULES),
     description="Five epochs of ResNet18 with batch 128 on one GPU.",
 )  # fmt: skip
 LARGE_BATCH_CPU = replace(
-    LARGE_BATCH, name="scaling_large_batch_cpu", measure=measure_large_batch_cpu,
+    LARGE_BATCH, name="scaling_large_batch_cpu",
     grid={"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
     requires=Requires(data="data", modules=TORCH), timeout=120,
     description="Five epochs of a small model on the digits over gloo, with and without Goyal's remedies.",

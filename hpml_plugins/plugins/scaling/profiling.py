@@ -30,7 +30,7 @@ _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool) -> list[Event]:
-    """The events of `ACTIVE` steps, after `WARM_UP` that the profiler watches without keeping. Ranks call it alike.
+    """Complete events of `ACTIVE` steps, after `WARM_UP` that are watched and not kept. Ranks call it alike.
 
     name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is watched, at some
     cost to it.
@@ -53,32 +53,31 @@ def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: 
                     for gpu in gpus:
                         synchronize(gpu)  # no step's work may reach into what is kept, or out of it
                 profiler.step()
-        return list(json.loads(path.read_text())["traceEvents"])
+        return [event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"]
 
 
 def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Activity]:
     """GPU → where the time of one of the profiled `steps` went."""
     by_gpu: dict[int, list[Event]] = {}
     for event in events:
-        if event.get("ph") == "X" and event.get("cat") in _ON_GPU:
+        if event.get("cat") in _ON_GPU:
             # A copy from GPU to GPU names three: fromDevice, toDevice, and inDevice, the one that copied.
             args = event["args"]
             by_gpu.setdefault(int(args.get("device", args.get("inDevice"))), []).append(event)
     return {gpu: _activity(of_gpu, steps) for gpu, of_gpu in sorted(by_gpu.items())}
 
 
-def cpu_activity(events: Iterable[Event], steps: int = ACTIVE) -> Activity:
+def cpu_activity(events: Sequence[Event], steps: int = ACTIVE) -> Activity:
     """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
-    complete = [event for event in events if event.get("ph") == "X"]
-    operators = [event for event in complete if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
-    return _activity(operators + [event for event in complete if event["name"].startswith("gloo:")], steps)
+    operators = [event for event in events if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
+    return _activity(operators + [event for event in events if event["name"].startswith("gloo:")], steps)
 
 
 def host_ranges(events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE) -> dict[str, float]:
     """Name → s a step that the host spent in `record_function` ranges of this name; 0 where there was none."""
     spent = dict.fromkeys(names, 0.0)
     for event in events:
-        if event.get("ph") == "X" and event.get("cat") == "user_annotation" and event.get("name") in spent:
+        if event.get("cat") == "user_annotation" and event.get("name") in spent:
             spent[event["name"]] += float(event["dur"]) * 1e-6 / steps
     return spent
 

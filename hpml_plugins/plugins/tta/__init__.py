@@ -9,8 +9,7 @@ from hpml_plugins import Benchmark, Figure, hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """Sets of runs to the target accuracy, and what the processor does meanwhile."""
     from hpml_plugins.plugins.tta.time_to_accuracy import DDP, DDP_CPU, TTA, TTA_CPU
-    from hpml_plugins.plugins.tta.tricks import TRICKS, TRICKS_CPU
-    from hpml_plugins.plugins.tta.utilisation import UTILISATION, UTILISATION_CPU
+    from hpml_plugins.plugins.tta.utilisation import TRICKS, TRICKS_CPU, UTILISATION, UTILISATION_CPU
 
     return [TTA, TTA_CPU, DDP, DDP_CPU, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
 

@@ -165,12 +165,13 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 TIME = bar_chart(
-    ("recipe", "machine"), Axis("time", "time to accuracy", "s"), "card",
+    ("recipe", "machine", "{runs} runs"), Axis("time", "time to accuracy", "s"), "card",
     low="time_low", high="time_high", label="time", panel="data", independent=("x", "y"),
 )  # fmt: skip
 #: A published range has no value of its own: its whisker alone is drawn.
 VARIATION = dot_chart(
-    ("recipe", "data", "machine"), Axis("variation", "coefficient of variation", "%", log=True), "source",
+    ("recipe", "data", "machine", "{runs} runs"), Axis("variation", "coefficient of variation", "%", log=True),
+    "source",
     low="variation_low", high="variation_high",
 )  # fmt: skip
 CURVES = line_chart(

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, DistributedSampler
 from hpml_plugins import DataSet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "tf32": torch.float32}
 #: Seeds of epochs must differ between runs and from those of other draws.
 _EPOCHS = 100_003
 
@@ -27,7 +26,7 @@ class _Feed:
 
     def __init__(self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1) -> None:
         self.data, self.recipe, self.device, self.index, self.count = data, recipe, device, index, count
-        self.dtype = DTYPES[recipe.precision]
+        self.dtype = getattr(torch, recipe.precision)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.steps = len(data.train) // count // recipe.batch
         self.waited = 0.0
@@ -48,7 +47,7 @@ class OnDevice(_Feed):
         images = data.normalize(data.train.images.to(device), torch.float32)
         height, width = images.shape[2:]
         if pad := recipe.augment.pad:
-            images = functional.pad(images, (pad,) * 4, mode=recipe.augment.padding_mode)
+            images = functional.pad(images, (pad,) * 4, mode=recipe.augment.fill)
         self.padded = images.to(self.dtype).permute(0, 2, 3, 1).contiguous()
         self.labels = data.train.labels.to(device)
         total = len(self.labels)
@@ -138,7 +137,6 @@ class Loaded(_Feed):
         return self._batch
 
     def close(self) -> None:
-        """End the workers."""
         self._loader = None
 
 
@@ -150,7 +148,7 @@ class _Transformed:
 
         steps: list[Any] = []
         if pad := recipe.augment.pad:
-            steps.append(v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.padding_mode))
+            steps.append(v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.fill))
         if recipe.augment.flip != "none":
             steps.append(v2.RandomHorizontalFlip())
         # A channel without any deviation has nothing to be scaled.

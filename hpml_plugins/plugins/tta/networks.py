@@ -51,7 +51,6 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
                 nn.init.zeros_(block[-1].weight)
 
     def forward(self, images: Any) -> Any:
-        """Logits."""
         images = functional.relu(self.stem(images))
         for number, block in enumerate(self.blocks):
             images = functional.relu(images + block(images))
@@ -82,20 +81,15 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         self.whitening = nn.Conv2d(channels, first, side)
         self.whitening.weight.requires_grad_(False)
         widths = network.widths or (64, 256, 256)
-        self.groups = nn.ModuleList(
-            _Pair(a, b, network.trimmed) for a, b in zip((first, *widths), widths, strict=False)
-        )
+        self.groups = nn.ModuleList(_Pair(*pair) for pair in itertools.pairwise((first, *widths)))
         self.head = nn.Linear(widths[-1], classes, bias=False)
         with torch.no_grad():
             self.head.weight /= self.head.weight.std()
         self.scale = 1.0 / widths[-1]
-        self.as_product = network.whiten_as == "product"
 
     def forward(self, images: Any, train_bias: bool = True) -> Any:
-        """Logits."""
         bias = self.whitening.bias if train_bias else self.whitening.bias.detach()
-        whitened = product_of_patches if self.as_product else functional.conv2d
-        images = functional.gelu(whitened(images, self.whitening.weight, bias))
+        images = functional.gelu(functional.conv2d(images, self.whitening.weight, bias))
         for group in self.groups:
             images = group(images)
         images = functional.max_pool2d(images, images.shape[-1])
@@ -115,42 +109,18 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
         weight.copy_(torch.cat([filters, -filters]))
 
 
-def product_of_patches(images: Any, weight: Any, bias: Any) -> Any:
-    """A convolution without padding as the product of (B · H · W, C · side²) patches with a matrix; channels-last."""
-    side = weight.shape[-1]
-    pixels = images.permute(0, 2, 3, 1)
-    height, width = (length - side + 1 for length in images.shape[2:])
-    parts = [pixels[:, y : y + height, x : x + width] for y in range(side) for x in range(side)]
-    matrix = weight.permute(0, 2, 3, 1).flatten(1)
-    return functional.linear(torch.cat(parts, -1), matrix, bias).permute(0, 3, 1, 2)
-
-
-def trimmed_convolution(images: Any, weight: Any) -> Any:
-    """A 3×3 convolution padded by 1, without the last row and column of an odd side: pooling by 2 leaves them out.
-
-    Of 15×15 these are 13 % of the work, of 7×7 27 %.
-    """
-    down, right = (1 - length % 2 for length in images.shape[2:])
-    if down and right:
-        return functional.conv2d(images, weight, padding=1)
-    return functional.conv2d(functional.pad(images, (1, right, 1, down)), weight)
-
-
 class _Pair(nn.Module):  # type: ignore[misc]
     """Convolution, pooling, normalisation, GELU, and the same without pooling."""
 
-    def __init__(self, before: int, after: int, trimmed: bool) -> None:
+    def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        self.trimmed = trimmed
         self.first, self.second = _identity_conv(before, after), _identity_conv(after, after)
         self.norms = nn.ModuleList(nn.BatchNorm2d(after, eps=1e-12, momentum=FOLLOW) for _ in range(2))
         for norm in self.norms:
             norm.weight.requires_grad_(False)
 
     def forward(self, images: Any) -> Any:
-        """Half the side."""
-        first = trimmed_convolution(images, self.first.weight) if self.trimmed else self.first(images)
-        images = functional.gelu(self.norms[0](functional.max_pool2d(first, 2)))
+        images = functional.gelu(self.norms[0](functional.max_pool2d(self.first(images), 2)))
         return functional.gelu(self.norms[1](self.second(images)))
 
 

@@ -40,7 +40,6 @@ class Muon:
         self.buffers = [torch.zeros(len(group), *group[0].flatten(1).shape, device=device) for group in self.groups]
 
     def gradients(self) -> list[list[Any]]:
-        """The gradients, by group."""
         return [[weight.grad for weight in group] for group in self.groups]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -69,7 +68,8 @@ class Optimiser:
     ) -> None:  # fmt: skip
         shares = [recipe.schedule.share_of_peak(step, steps) for step in range(steps)]
         bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
-        falling = [falling_share(step, bias_steps) for step in range(steps)]
+        # Of the whitening's bias, which is trained for so many steps.
+        falling = [max(0.0, 1.0 - step / bias_steps) if bias_steps else 1.0 for step in range(steps)]
         tables: list[list[float]] = []
         groups: list[dict[str, Any]] = []
         for parameters, rate, decay, of_bias in _groups(network, recipe):
@@ -89,7 +89,6 @@ class Optimiser:
         self._tables = torch.tensor(tables, dtype=torch.float32, device=device)
 
     def zero_grad(self) -> None:
-        """Drop the gradients of all that is trained."""
         self.sgd.zero_grad(set_to_none=True)
         for weight in self.muon.weights if self.muon else ():
             weight.grad = None
@@ -110,11 +109,6 @@ class Optimiser:
                 state["momentum_buffer"].zero_()
         for buffer in self.muon.buffers if self.muon else ():
             buffer.zero_()
-
-
-def falling_share(step: int, steps: float) -> float:
-    """1 − step / steps, not below 0: of the whitening's bias, which is trained for `steps` steps."""
-    return max(0.0, 1.0 - step / steps) if steps else 1.0
 
 
 def _convolutions(network: Any) -> list[Any]:

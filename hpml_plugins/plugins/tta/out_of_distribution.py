@@ -30,7 +30,7 @@ def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
                 continue
             found[name] = (data.normalize(images), labels)
             digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
-            bench.used_data.update({name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}})
+            bench.collected.data.update({name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}})
     return found
 
 

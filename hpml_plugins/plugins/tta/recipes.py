@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -27,17 +27,11 @@ _T = TypeVar("_T")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity.
-
-    whiten_as: how the whitening is computed; a product of the patches with a matrix may suit few channels better.
-    trimmed: convolutions before a pooling leave out the last row and column where it would: same result, less work.
-    """
+    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity."""
 
     name: Literal["resnet50", "resnet50_stem3", "small_resnet", "speed"]
     widths: tuple[int, ...] = ()
     whiten: int = 2
-    whiten_as: Literal["convolution", "product"] = "convolution"
-    trimmed: bool = False
     zero_gamma: bool = False
 
 
@@ -66,7 +60,7 @@ class Muon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The learning rate as a share of its peak.  rise: share of the steps to the peak, from `start`, then to `end`."""
 
-    shape: Literal["constant", "cosine", "linear", "one_cycle"] = "constant"
+    shape: Literal["cosine", "linear", "one_cycle"]
     rise: float = 0.3
     start: float = 0.04
     end: float = 0.0
@@ -74,12 +68,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def share_of_peak(self, step: int, steps: int) -> float:
         """What the rate of this step, from 0, is of its peak.  steps: of the whole training.
 
-        constant: 1.  linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
+        linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
         straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.
         """
         t = step / steps
-        if self.shape == "constant":
-            return 1.0
         if self.shape == "linear":
             return 1.0 - t
         if self.shape == "cosine":
@@ -90,16 +82,14 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """pad: pixels by which an image is moved at most.  flip: alternating: at random once, then in every other epoch."""
+    """pad: pixels by which an image is moved at most.  fill: torch's mode of padding.
+
+    flip: alternating: at random once, then in every other epoch.
+    """
 
     pad: int = 0
-    fill: Literal["reflect", "zero"] = "reflect"
+    fill: Literal["reflect", "constant"] = "reflect"
     flip: Literal["none", "random", "alternating"] = "none"
-
-    @property
-    def padding_mode(self) -> str:
-        """torch's name of `fill`."""
-        return "reflect" if self.fill == "reflect" else "constant"
 
 
 class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,11 +103,11 @@ class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All that a training is made from.
 
-    epochs: at most; a part of one counts in steps.  sizes: (from epoch, side in pixels), for smaller images at first.
-    whiten_bias_epochs: how long the bias of the whitening is trained; 0: always.  loss: over the batch.
-    precision: bfloat16: autocast over float32 weights; float16: weights too, normalisations excepted.  compile: torch's
-    mode, or "".  graph: steps are CUDA graphs of steps_per_graph steps each.  workers, pin_memory: of the DataLoader,
-    which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
+    epochs: at most; a part of one counts in steps.  whiten_bias_epochs: how long the bias of the whitening is trained;
+    0: always.  loss: over the batch.  precision: bfloat16: autocast over float32 weights; float16: weights too,
+    normalisations excepted.  compile: torch's mode, or "".  graph: each step is a CUDA graph.  workers, pin_memory: of
+    the DataLoader, which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0:
+    torch's choice.
     """
 
     name: str
@@ -130,20 +120,18 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     target_of: Literal["each", "mean"] = "each"
     sgd: Sgd
     muon: Muon | None = None
-    schedule: Schedule = Schedule()
+    schedule: Schedule
     whiten_bias_epochs: float = 0.0
-    sizes: tuple[tuple[float, int], ...] = ()
     augment: Augment = Augment()
     label_smoothing: float = 0.0
     loss: Literal["mean", "sum"] = "mean"
-    precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     channels_last: bool = False
     on_device: bool = False
     workers: int = 0
     pin_memory: bool = False
     compile: Literal["", "default", "max-autotune-no-cudagraphs"] = ""
     graph: bool = False
-    steps_per_graph: int = 1
     threads: int = 0
     evaluate: Evaluate = Evaluate()
 
@@ -151,17 +139,14 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """As it can be run there: on a CPU in float32, neither compiled nor captured."""
         if device.startswith("cuda"):
             return self
-        return msgspec.structs.replace(
-            self, precision="float32", compile="", graph=False, steps_per_graph=1, pin_memory=False
-        )
+        return msgspec.structs.replace(self, precision="float32", compile="", graph=False, pin_memory=False)
 
     def fingerprint(self) -> str:
-        """A short digest of all of it."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
 
-def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of this name for this data set.  changes: dotted key → value, on top of it.
+def read_recipe(name: str, data: str) -> Recipe:
+    """The recipe of this name for this data set.
 
     Raises HpmlError for an unknown recipe or key, and for a data set that the recipe does not name.
     """
@@ -173,10 +158,6 @@ def read_recipe(name: str, data: str, changes: Mapping[str, Any] | None = None) 
     if data not in of_data:
         raise HpmlError(f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`")
     recipe = merged({**recipe, "name": name, "data": data}, of_data[data])
-    for key, value in (changes or {}).items():
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        recipe = merged(recipe, value)
     return _checked(recipe, Recipe, f"recipe {name!r} for {data!r}")
 
 
@@ -200,27 +181,20 @@ def read_tricks() -> _Entries:
 
 
 def trick_names() -> tuple[str, ...]:
-    """What `with_trick` knows: no trick, each alone, the sums."""
+    """What `with_tricks` knows: no trick, each alone, the sums."""
     return (BASE, *read_tricks(), *SUMS)
 
 
-def with_trick(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with a trick or a sum of them. Raises HpmlError for an unknown one."""
-    if name not in trick_names():
-        raise HpmlError(f"tta has no trick {name!r}; use one of {', '.join(trick_names())}")
-    if name in SUMS:
-        return with_tricks(recipe, [trick for trick in read_tricks() if trick not in SUMS[name]])
-    return with_tricks(recipe, [name] if name != BASE else [])
-
-
-def with_tricks(recipe: Recipe, chosen: Iterable[str]) -> Recipe:
-    """The recipe with all of these tricks."""
+def with_tricks(recipe: Recipe, *names: str) -> Recipe:
+    """The recipe with all of these tricks and sums of tricks. Raises HpmlError for an unknown one."""
     tricks = read_tricks()
-    for name in chosen:
-        changes = tricks[name]
-        if "batch" in changes:
-            changes["batch"] *= recipe.batch
-        recipe = msgspec.structs.replace(recipe, **changes)
+    for name in names:
+        if name not in trick_names():
+            raise HpmlError(f"tta has no trick {name!r}; use one of {', '.join(trick_names())}")
+        for trick, changes in tricks.items():
+            if trick == name or (name in SUMS and trick not in SUMS[name]):
+                batch = recipe.batch * changes.get("batch", 1)
+                recipe = msgspec.structs.replace(recipe, **{**changes, "batch": batch})
     return recipe
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hpml_plugins.store import atomic_write
+from hpml_plugins.workloads.datasets import cache
 
 if TYPE_CHECKING:
     from hpml_plugins.plugins.tta.training import Trainer
@@ -88,16 +89,12 @@ class RunSet:
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
-        self.about = dict(about)
-        cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        cache = cache if cache.is_absolute() else Path.home() / ".cache"
-        digest = hashlib.sha256(msgspec.json.encode(self.about, order="sorted")).hexdigest()[:20]
-        self.path = Path(os.environ.get(VARIABLE) or cache / "hpml" / "tta") / f"{digest}.json"
+        digest = hashlib.sha256(msgspec.json.encode(about, order="sorted")).hexdigest()[:20]
+        self.path = Path(os.environ.get(VARIABLE) or cache() / "tta") / f"{digest}.json"
         self.runs: list[Run] = []
         self.problem = ""
         with suppress(OSError, msgspec.DecodeError):
-            about_kept, runs = msgspec.json.decode(self.path.read_bytes(), type=tuple[dict[str, str], list[Run]])
-            self.runs = runs if about_kept == self.about else []
+            self.runs = msgspec.json.decode(self.path.read_bytes(), type=list[Run])
 
     def add(self, run: Run, *, write: bool = True) -> None:
         """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the set goes on."""
@@ -105,7 +102,7 @@ class RunSet:
         if not write:
             return
         try:
-            atomic_write(self.path, msgspec.json.encode((self.about, self.runs)))
+            atomic_write(self.path, msgspec.json.encode(self.runs))
         except OSError as error:
             self.problem = f"an interrupted set will not be resumed: {error}"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -21,13 +20,6 @@ from hpml_plugins.plugins.tta.recipes import Recipe
 WARM_UP_RANKS = 12
 #: So many images tell the covariance of patches well enough.
 WHITEN_IMAGES = 5000
-
-
-class Phase(NamedTuple):
-    """What a step is compiled and captured for. bias: whether the whitening's bias is trained.  side: of the images."""
-
-    bias: bool
-    side: int
 
 
 @contextmanager
@@ -63,7 +55,7 @@ class Trainer:
         if device.startswith("cuda"):
             torch.backends.cudnn.benchmark = True
             # Convolutions may use TF32 by torch's default, matrix products not.
-            torch.set_float32_matmul_precision("high" if recipe.precision == "tf32" else "highest")
+            torch.set_float32_matmul_precision("highest")
         elif recipe.threads:
             torch.set_num_threads(recipe.threads)
 
@@ -125,25 +117,16 @@ class Trainer:
         for _ in self.train(seed, epoch, range(first, min(first + self.steps_an_epoch, self.steps))):
             pass
 
-    def train(self, seed: int, epoch: int, steps: range) -> Iterator[int]:
-        """These steps of the schedule, on batches of this epoch: after each launch, how many steps it is."""
-        batches = self.feed.epoch(seed, epoch)
-        step = steps.start
-        while step < steps.stop:
-            launch, times = self._steps[self.phase(step)]
-            for _ in range(times):
-                next(batches)
-            launch()
-            step += times
-            yield times
+    def train(self, seed: int, epoch: int, steps: range) -> Iterator[None]:
+        """Launch these steps of the schedule one by one, on batches of this epoch."""
+        for step, _ in zip(steps, self.feed.epoch(seed, epoch), strict=False):
+            self._steps[self.trains_bias(step)]()
+            yield
 
-    def phase(self, step: int) -> Phase:
-        """What this step is like."""
-        epoch, bias_epochs = step / self.steps_an_epoch, self.recipe.whiten_bias_epochs
-        side = self.data.shape[1]
-        for start, smaller in self.recipe.sizes:
-            side = smaller if epoch >= start else side
-        return Phase(self.rank is not None or not bias_epochs or epoch < bias_epochs, side)
+    def trains_bias(self, step: int) -> bool:
+        """Whether this step trains the whitening's bias: a step that does not is compiled and captured anew."""
+        epochs = self.recipe.whiten_bias_epochs
+        return self.rank is not None or not epochs or step / self.steps_an_epoch < epochs
 
     def accuracy(self) -> float:
         """On the test images, over all ranks."""
@@ -186,37 +169,29 @@ class Trainer:
         return torch.compile(function, mode=self.recipe.compile, dynamic=False)
 
     def _prepare(self, evaluates: bool) -> None:
-        recipe = self.recipe
         take: Any = self.feed.take
-        if recipe.on_device:
+        if self.recipe.on_device:
             self.feed.start(0)
             next(self.feed.epoch(0, 0))
             take = self._compiled(take)
         self.network.train()
         self.whiten()
-        # phase → how many steps of each epoch it has
-        phases: dict[Phase, Counter[int]] = {}
-        for step in range(self.steps):
-            phases.setdefault(self.phase(step), Counter())[step // self.steps_an_epoch] += 1
         self._graphs: list[Any] = []
-        self._steps: dict[Phase, tuple[Callable[[], Any], int]] = {}
-        for phase, counts in phases.items():
+        self._steps: dict[bool, Callable[[], Any]] = {}
+        for bias in dict.fromkeys(map(self.trains_bias, range(self.steps))):
 
-            def step_of(phase: Phase = phase) -> Any:
+            def step_of(bias: bool = bias) -> Any:
                 images, labels = take(self.number)
-                return self._step(images, labels, phase)
+                return self._step(images, labels, bias)
 
-            # As many steps a graph as asked, where all that it is for are a multiple of that.
-            together = recipe.on_device and not any(count % recipe.steps_per_graph for count in counts.values())
-            times = recipe.steps_per_graph if recipe.graph and together else 1
-            self._steps[phase] = self._captured(step_of, WARM_UP_RANKS if self.rank else 3, times), times
+            self._steps[bias] = self._captured(step_of, WARM_UP_RANKS if self.rank else 3)
         if evaluates:
             logits = self._compiled(self._logits)
             self._evaluate = self._captured(lambda: self._count(self.test, self.test_labels, logits), 2)
         self.synchronise()
 
-    def _captured(self, function: Callable[[], Any], warm_up: int, times: int = 1) -> Callable[[], Any]:
-        """The function, or `times` calls of it as one CUDA graph, which returns the tensors that it writes to.
+    def _captured(self, function: Callable[[], Any], warm_up: int) -> Callable[[], Any]:
+        """The function, or a call of it as a CUDA graph, which returns the tensors that it writes to.
 
         It is first called `warm_up` times: what is compiled, tried out or allocated at first use must be before that.
         """
@@ -225,11 +200,10 @@ class Trainer:
         if not self.recipe.graph:
             return function
         self.synchronise()
-        graph, result = torch.cuda.CUDAGraph(), None
+        graph = torch.cuda.CUDAGraph()
         # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
         with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-            for _ in range(times):
-                result = function()
+            result = function()
         self.synchronise()
         self._graphs.append(graph)
 
@@ -239,9 +213,9 @@ class Trainer:
 
         return replay
 
-    def _step(self, images: Any, labels: Any, phase: Phase) -> Any:
+    def _step(self, images: Any, labels: Any, bias: bool) -> Any:
         self.optimiser.zero_grad()
-        loss = self._loss_of(images, labels, phase.bias, phase.side)
+        loss = self._loss_of(images, labels, bias)
         loss.backward()
         self.optimiser.step(self.number)
         self.number.add_(1)
@@ -255,9 +229,7 @@ class Trainer:
 
     # -- what is compiled
 
-    def _loss(self, images: Any, labels: Any, bias: bool, side: int) -> Any:
-        if side != images.shape[-1]:
-            images = functional.interpolate(images, size=(side, side), mode="bilinear")
+    def _loss(self, images: Any, labels: Any, bias: bool) -> Any:
         images = images.to(self.dtype).contiguous(memory_format=self.layout)
         # Without the cache: each weight is used once, and a captured graph may not hold what a cache will free.
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False):

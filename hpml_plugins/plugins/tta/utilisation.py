@@ -1,14 +1,14 @@
-"""The benchmarks `tta_utilisation` and `tta_utilisation_cpu`: what the processor does while a network is trained."""
+"""The benchmarks `tta_utilisation`, `tta_tricks` and their `_cpu` twins: how busy the processor is, what raises it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
-from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, trick_names, with_trick
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Table
+from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, read_tricks, trick_names, with_tricks
 from hpml_plugins.plugins.tta.time_to_accuracy import CIFARS, TORCH
 
 if TYPE_CHECKING:
@@ -22,6 +22,15 @@ METRICS = (
     CORE,
     Metric("memory_utilisation", "1", "higher", "mean share of time in which the GPU's memory was read or written"),
 )
+TRICK_METRICS = (
+    Metric("throughput_before", "1/s", "higher", "images trained on, by the baseline recipe"),
+    Metric("throughput_after", "1/s", "higher", "of the fastest variant with the same batch"),
+    Metric("speedup", "1", "higher", "after over before"),
+    Metric("utilisation_before", "1", "higher", "mean share of time in which the processor computed"),
+    Metric("utilisation_after", "1", "higher", "of the fastest variant with the same batch"),
+)
+TRICK_UNITS = {"batch": "1", "throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
+TRICK_UNITS |= {"utilisation": "1", "memory_utilisation": "1"}
 #: Column of the series → column of the meter.
 COLUMNS = {"time": "time", "core": "utilization", "memory": "memory_utilization", "power": "power"}
 #: s of training before the watch, so that loaders and clocks are at their pace.
@@ -36,7 +45,7 @@ MOST_ROWS = 300
 
 def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) -> Mapping[str, float]:
     """Train ResNet-50, batch 128, for `seconds` s by the coursework's recipe with one trick, and watch the GPU."""
-    recipe = with_trick(read_recipe(BASE, data), trick).on(bench.device)
+    recipe = with_tricks(read_recipe(BASE, data), trick).on(bench.device)
     images = bench.data(data)
     bench.progress(f"{trick}: setting up", 0.0)
     row, meter = watch(bench, recipe, images, seconds)
@@ -78,8 +87,8 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
     started = time.perf_counter()
     steps = 0
     while time.perf_counter() - started < seconds:
-        for launched in trainer.train(seed, epoch, range(trainer.steps_an_epoch)):
-            steps += launched
+        for _ in trainer.train(seed, epoch, range(trainer.steps_an_epoch)):
+            steps += 1
             if time.perf_counter() - started >= seconds:
                 break
         epoch += 1
@@ -88,10 +97,84 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
     return steps, time.perf_counter() - started
 
 
+def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -> Mapping[str, float]:
+    """Each trick alone and added to those before it, trained for `seconds` s each, in one process."""
+    images = bench.data(data)
+    variants = list(rows(read_recipe(BASE, data), bench.device, compiled=compiled))
+    found: list[dict[str, Any]] = []
+    for number, (name, kind, recipe) in enumerate(variants):
+        bench.progress(f"{name}, {kind}", number / len(variants))
+        try:
+            row, _ = watch(bench, recipe, images, seconds)
+        except HpmlError:
+            raise
+        except Exception as error:
+            # What one trick cannot do on this node (no compiler, say) must not cost the others.
+            bench.warn(f"{name}, {kind}: not measured: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+        else:
+            found.append({"trick": name, "kind": kind, "batch": float(recipe.batch), **row})
+        _free_memory(bench.device)
+    if not found or found[0]["trick"] != BASE:
+        raise HpmlError("the baseline recipe could not be measured; there is nothing to compare with")
+    table: Any = Table.of(found, TRICK_UNITS).select(*(name for name in found[0] if all(name in row for row in found)))
+    bench.series("tricks", table.columns, table.units)
+    before = found[0]
+    after = max((row for row in found if row["batch"] == before["batch"]), key=lambda row: float(row["throughput"]))
+    return {
+        "throughput_before": before["throughput"],
+        "throughput_after": after["throughput"],
+        "speedup": after["throughput"] / before["throughput"],
+        "utilisation_before": before["utilisation"],
+        "utilisation_after": after["utilisation"],
+    }
+
+
+def rows(recipe: Recipe, device: str, *, compiled: bool) -> Iterator[tuple[str, str, Recipe]]:
+    """(trick, "alone" or "together", recipe) of each variant to be measured on this device, none of them twice.
+
+    compiled: whether those that compile are among them. Those that change nothing there are left out.
+    """
+    tricks = list(read_tricks())
+    variants = [(BASE, "alone", recipe), *((name, "alone", with_tricks(recipe, name)) for name in tricks)]
+    for last in range(2, len(tricks) + 1):
+        chosen = [name for name in tricks[:last] if compiled or name != "compile"]
+        variants.append((f"+ {chosen[-1]}", "together", with_tricks(recipe, *chosen)))
+    seen: set[str] = set()
+    for name, kind, changed in variants:
+        runs_as = changed.on(device)
+        if runs_as.fingerprint() not in seen and (compiled or not runs_as.compile):
+            seen.add(runs_as.fingerprint())
+            yield name, kind, runs_as
+
+
+def _free_memory(device: str) -> None:
+    """Of a variant, and what dynamo keeps of one that failed."""
+    if device.startswith("cuda"):
+        import gc
+
+        import torch
+
+        gc.collect()
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+
+
+TERMS = {
+    "trick=lab": "the coursework's training script unchanged",
+    "trick=workers": "lab with eight loading processes and pinned memory",
+    "trick=precision": "lab in bfloat16",
+    "trick=on_device": "lab with all images on the GPU",
+    "trick=graph": "lab with each step as one CUDA graph",
+    "trick=compile": "lab with torch.compile",
+    "trick=batch": "lab with a batch eight times as large",
+    "trick=graphed": "all of these changes but compile and batch",
+    "trick=all": "all of these changes but batch",
+    "seconds": "how long the training is observed",
+}
 UTILISATION = Benchmark(
     "tta_utilisation", measure_utilisation, METRICS,
     {"trick": trick_names(), "data": CIFARS, "seconds": (20, 180)},
-    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1,
+    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1, terms=TERMS,
     description="ResNet-50, batch 128, trained for some seconds: GPU core and memory utilisation, power.",
 )  # fmt: skip
 UTILISATION_CPU = replace(
@@ -99,4 +182,14 @@ UTILISATION_CPU = replace(
     grid={"trick": ("lab", "on_device"), "data": ("digits",), "seconds": (2,)},
     requires=Requires(data="data", modules=TORCH), timeout=120,
     description="The same code on the CPU: a small network on the digits, and the CPUs' utilisation.",
+)  # fmt: skip
+TRICKS = replace(
+    UTILISATION, name="tta_tricks", measure=measure_tricks, metrics=TRICK_METRICS,
+    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200, terms={},
+    description="What drives the GPU's utilisation up, one trick at a time and together, each with its effect.",
+)  # fmt: skip
+TRICKS_CPU = replace(
+    UTILISATION_CPU, name="tta_tricks_cpu", measure=measure_tricks, metrics=TRICK_METRICS,
+    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300, terms={},
+    description="The same code on the CPU, as far as the tricks mean anything there.",
 )  # fmt: skip

@@ -10,6 +10,11 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bytes_moved, is_sum, require, vectors
 
 THREADS = 256
+TERMS = {
+    "launch=1x1": "one block of one thread",
+    "launch=1x256": "one block of 256 threads",
+    "launch=grid": "one thread for each element",
+}
 LAUNCHES = ("1x1", "1x256", "grid")
 MEMORIES = ("pageable", "pinned")
 PREFETCHES = ("off", "on")
@@ -225,6 +230,7 @@ VECADD_CUDA = Benchmark(
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
     version="2",
     timeout=300,  # one thread over 100 M elements takes six seconds a launch on an H200
+    terms=TERMS,
     description="c = a + b of float32 vectors on one GPU: one thread, one block of 256, a thread for each element.",
 )
 VECADD_UNIFIED = Benchmark(
@@ -243,5 +249,6 @@ VECADD_UNIFIED = Benchmark(
     grid={"millions": MILLIONS, "launch": LAUNCHES, "prefetch": PREFETCHES},
     requires=VECADD_CUDA.requires,
     timeout=VECADD_CUDA.timeout,
+    terms=TERMS,
     description="c = a + b of float32 vectors in unified memory: the first launch, which moves the pages, and later.",
 )

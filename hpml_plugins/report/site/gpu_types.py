@@ -9,20 +9,18 @@ from __future__ import annotations
 import datetime
 import itertools
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.units import Unit
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.reading import Hardware, History, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import day, write_data, write_page
 
@@ -60,7 +58,7 @@ class Cell:
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
     regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
-    by the same Record.
+    by the same Record.  values: of all its metrics.  started: Unix time, s.
     """
 
     status: str = ""
@@ -70,6 +68,7 @@ class Cell:
     title: str = ""
     watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
+    started: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,24 +140,36 @@ class Matrix:
                     yield Group(group.metric, rows, group.paid)
                     break
 
-    @cached_property
-    def verdicts(self) -> list[list[str]]:
-        """Base → column → a letter for each row of all groups.
 
-        b: better than the base, w: worse, s: same, a: ambiguous, d: different problems; "-" where one has no number.
-        Of each two columns, all rows are asked at once.
-        """
-        rows = [(row.cells, group.metric.metric) for group in self.groups for row in group.rows]
-        count = len(self.columns)
-        letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
-        for first, second in itertools.combinations(range(count), 2):
-            asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
-            pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
-            for n, found in zip(asked, compare_values(pairs), strict=True):
-                verdict = "d" if found.reason else found.verdict[0].lower()
-                letters[first][second][n] = ord(verdict)
-                letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
-        return [[each.decode() for each in line] for line in letters]
+@dataclass(frozen=True)
+class Verdicts:
+    """The verdicts on each two columns of a matrix.
+
+    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, a ambiguous,
+    d different problems; "-" where one has no number.  kept: (first column, second, row) → the second against the
+    first, of the rows that were asked for.
+    """
+
+    letters: list[list[str]]
+    kept: dict[tuple[int, int, int], Difference]
+
+
+def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
+    """Verdicts, all rows of each two columns at once.  keep: the rows whose differences are kept too."""
+    rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
+    count = len(matrix.columns)
+    letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
+    kept = {}
+    for first, second in itertools.combinations(range(count), 2):
+        asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
+        pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
+        for n, found in zip(asked, compare_values(pairs), strict=True):
+            verdict = "d" if found.reason else found.verdict[0].lower()
+            letters[first][second][n] = ord(verdict)
+            letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
+            if n in keep:
+                kept[first, second, n] = found
+    return Verdicts([[each.decode() for each in line] for line in letters], kept)
 
 
 def build(history: History, costs: Costs) -> Matrix:
@@ -170,7 +181,7 @@ def build(history: History, costs: Costs) -> Matrix:
     for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
         rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
-        worked = _with_declared_work(found[0].benchmark) if found else set()
+        worked = {name for each in found for _, record in each.benchmark.current.values() for name in record.work}
         found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
         times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
         of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
@@ -193,10 +204,6 @@ def headline_rank(metric: TrackedMetric) -> int:
     return len(HEADLINE_UNITS) + (not metric.direction)
 
 
-def _with_declared_work(benchmark: TrackedBenchmark) -> set[str]:
-    return {name for _, record in benchmark.current.values() for name in record.work}
-
-
 def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
     if metric.direction == "higher" and (metric.unit == "Hz" or metric.unit.endswith("/s")):
         return "rate"
@@ -204,7 +211,7 @@ def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
 
 
 def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tuple[int | None, ...]]:
-    """Base and partners: first two different GPU types, with most points in common, of them that with most numbers."""
+    """Base and partners: first two different GPU types, with most points in common; of two GPUs the first is base."""
     rows = [row for group in groups for row in group.rows]
     numbers = [sum(bool(row.cells[n].value) << place for place, row in enumerate(rows)) for n in range(len(columns))]
 
@@ -224,18 +231,20 @@ def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tu
         together = rank(n, partner) if partner is not None else (False, 0, False, 0)
         return together[0], columns[n].hardware.kind == 0, together, numbers[n].bit_count()
 
-    return max(range(len(columns)), key=worth, default=0), tuple(partners)
+    base = max(range(len(columns)), key=worth, default=0)
+    partner = partners[base] if columns else None
+    if partner is not None and columns[partner].hardware.kind == columns[base].hardware.kind:
+        base = min(base, partner)  # as on the first page
+    return base, tuple(partners)
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
-    seen = set().union(*(history.columns_of(machine) for machine in machines))
+    seen = set().union(*(history.seen.get(machine, ()) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    gpus = hardware.num_gpu
-    count = int(gpus) if gpus.isdecimal() and len(gpus) <= 6 else 0  # a damaged file may say any number
     price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
-    each = (price, card.power if card else None)
-    return Column(hardware, machines, newest, *(count * one if count and one is not None else None for one in each))
+    of_all = ((one and hardware.count * one) or None for one in (price, card.power if card else None))
+    return Column(hardware, machines, newest, *of_all)
 
 
 def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:
@@ -269,10 +278,11 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -
     of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     title = ", ".join(filter(None, [origin, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
-    return Cell("ok", text, small, f"{number.value:.7g}", title, f"{watts:.4g}" if watts else "", outcome.readings)
+    power = f"{watts:.4g}" if watts else ""
+    return Cell("ok", text, small, f"{number.value:.7g}", title, power, outcome.readings, outcome.started)
 
 
-def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
+def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:
     """Write the page and its data."""
     now = datetime.datetime.now(datetime.UTC)
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
@@ -280,23 +290,26 @@ def write_gpu_types(matrix: Matrix, html_dir: Path, project: str) -> None:
     write_data(html_dir, "gpus/rows.js", rows_data(matrix))
     for number in range(len(matrix.columns)):
         write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
-        write_data(html_dir, f"gpus/verdicts-{number}.js", matrix.verdicts[number])
+        write_data(html_dir, f"gpus/verdicts-{number}.js", verdicts.letters[number])
 
 
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`].  points: lists of
-    [point, precision]; metrics of one benchmark have the same points, which are stored once.
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms, the
+    unit behind numbers].
+    points: lists of [point, precision]; metrics of one benchmark have the same points, which are stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []
     for group in matrix.groups:
         metric, benchmark = group.metric, group.metric.benchmark
-        unit = str(formatting.shown_unit(metric.unit)) if metric.unit != "1" else ""
+        unit = formatting.shown_unit(metric.unit)
+        words = str(unit) if metric.unit != "1" else ""
         place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
-        groups.append((*plain, unit, metric.direction, group.paid, place))
+        terms = {term: text for row in group.rows for term, text in benchmark.explain(row.point).items()}
+        groups.append((*plain, words, metric.direction, group.paid, place, terms, unit.label))
     columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
     return {
         "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,
@@ -307,40 +320,16 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
 def column_data(matrix: Matrix, number: int) -> dict[str, Any]:
     """The cells of one column that are not empty, as columns of equal length; empty where it has none at all.
 
-    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  price, energy: of one
-    run, or the work for one unit of currency or one joule, as text.  watts: measured, W.
+    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  watts: measured, W.
     """
-    column = matrix.columns[number]
-    rows = ((group, row.cells[number]) for group in matrix.groups for row in group.rows)
-    found = [(place, group, cell) for place, (group, cell) in enumerate(rows) if cell.status]
-    cells = [cell for *_, cell in found]
-    listed = {
-        "texts": [cell.text for cell in cells],
-        "intervals": [cell.interval for cell in cells],
-        "titles": [cell.title for cell in cells],
-        "price": [
-            _cost_text(group, cell, column.price and column.price / 3600, matrix.currency or "price")
-            for _, group, cell in found
-        ],
-        "energy": [_cost_text(group, cell, float(cell.watts or column.watts or 0), "J") for _, group, cell in found],
-    }
+    of_all = (row.cells[number] for group in matrix.groups for row in group.rows)
+    found = {place: cell for place, cell in enumerate(of_all) if cell.status}
+    cells = list(found.values())
+    listed = {name: [getattr(cell, name[:-1]) for cell in cells] for name in ("texts", "intervals", "titles")}
     return {
-        "rows": [place for place, *_ in found],
+        "rows": list(found),
         "status": "".join(cell.status[0] for cell in cells),
         "values": [float(cell.value) if cell.value else None for cell in cells],
         "watts": [float(cell.watts or 0) for cell in cells] if any(cell.watts for cell in cells) else [],
         **{name: texts if any(texts) else [] for name, texts in listed.items()},
     }
-
-
-def _cost_text(group: Group, cell: Cell, per_second: float | None, unit: str) -> str:
-    """What one run costs, or how much work comes for one unit of that.  per_second: of running, in that unit."""
-    value = float(cell.value or 0)
-    if not group.paid or not per_second or value <= 0:
-        return ""
-    if group.paid == "time":
-        value, label = value * per_second, unit
-    else:
-        work = formatting.shown_unit(group.metric.unit).label.removesuffix("/s")
-        value, label = value / per_second, f"{'1' if work == 'Hz' else work}/{unit}"
-    return formatting.quantity(value, Unit(label, label, lowest=-12, highest=18))

@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.variability import MeasuredValue
-from hpml_plugins.report.charts import looks
+from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.newest_records import Addresses, write_records
@@ -39,7 +38,7 @@ def write_history(
     """Write the page, `history/index.js` and `history/M/P.js` for the P-th point of the M-th metric.
 
     Only points with a number, a failure or a retraction have a file.  series: those whose changes of level are shown.
-    plugins: those that have a page.  commit_url: asv.conf.json's `show_commit_url`.
+    plugins: those that have a page.  commit_url: see `page.commit_links`.
     """
     addresses = write_records(history, html_dir)
     changes = {(each.metric.name, each.label, each.machine.name): each.changes for each in series}
@@ -62,8 +61,10 @@ def write_history(
         "benchmarks": listed,
         "places": [[machine.hardware.label, machine.name] for machine in history.machines],
         "commits": [[commit, date] for commit, date in zip(history.commits, history.dates, strict=True)],
-        "looks": looks(machine.hardware.label for machine in history.machines),
-        "commit_url": commit_url if urlsplit(commit_url).scheme in ("http", "https") else "",
+        "looks": {
+            each.hardware.label: look(each.hardware.name, each.hardware.count)._asdict() for each in history.machines
+        },
+        "commit_url": commit_url,
     }
     write_data(html_dir, f"{FOLDER}/index.js", index_of_all)
     write_page(html_dir, "history.html", project=project)
@@ -97,6 +98,7 @@ def _point(
         "lines": lines,
         "retracted": retracted,
         "elsewhere": elsewhere,
+        "terms": benchmark.explain(label),
         "records": addresses.get((benchmark.name, label)),
         "graph": graph_link(metric.name, chosen) if lines else "",
         "commands": _commands(history, benchmark, label, revision, newest),

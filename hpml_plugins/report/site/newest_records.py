@@ -1,4 +1,4 @@
-"""The newest Records of each point: to download as they are stored, and what the page of the point shows of them."""
+"""The newest Records of each point: what its page shows of them, and their lines as they are stored, to save."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from typing import Any
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card, unusual_conditions
-from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.record import MetricSamples, decode
+from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.variability import MeasuredValue, card_of
-from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, stored_lines, stored_record
+from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, stored_lines
 from hpml_plugins.report.site.nodes import record_facts
 from hpml_plugins.report.site.page import write_data
 
 FOLDER = "records"
-#: How many Records of a point can be downloaded, and are shown: the newest; `hpml export` has all.
+#: How many Records of a point are shown, and can be saved: the newest; `hpml export` has all.
 MOST_RECORDS = 100
 
-#: (benchmark, point) → the address of its Records without the ending (`.jsonl`: as stored, `.js`: as shown), how many
-#: there are.
+#: (benchmark, point) → the address of its newest Records, how many there are in all; skipped ones do not count.
 Addresses = Mapping[tuple[str, str], tuple[str, int]]
-#: The machine's number, and a Record of it.
-Placed = tuple[int, Outcome]
 
 
 def write_records(history: History, html_dir: Path) -> Addresses:
-    """Write two files for each point that something else than skips is stored of; returns where."""
+    """Write a file for each point of which something else than skips is stored; returns where."""
     addresses: dict[tuple[str, str], tuple[str, int]] = {}
     for benchmark in history.benchmarks:
         for label in benchmark.points:
@@ -34,18 +32,14 @@ def write_records(history: History, html_dir: Path) -> Addresses:
                 (number, each)
                 for number, machine in enumerate(history.machines)
                 for each in benchmark.outcomes.get((label, machine.name), ())
-                if each.file
+                if each.file and each.status != "skipped"
             ]
-            if any(each.status != "skipped" for _, each in stored):
-                stored.sort(key=lambda placed: placed[1].started)
-                (html_dir / FOLDER).mkdir(exist_ok=True)
-                address = f"{FOLDER}/{len(addresses)}"
-                lines = stored_lines(each for _, each in stored[-MOST_RECORDS:])
-                (html_dir / f"{address}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-                shown = [placed for placed in stored if placed[1].status in ("ok", "failed")][-MOST_RECORDS:]
+            if stored:
+                stored.sort(key=lambda placed: placed[1].started, reverse=True)
+                address = f"{FOLDER}/{len(addresses)}.js"
+                records = [_shown(history, *placed) for placed in stored[:MOST_RECORDS]]
                 facts = _facts(history.machines, benchmark, label)
-                found = {"records": [_shown(history, *placed) for placed in reversed(shown)], "facts": facts}
-                write_data(html_dir, f"{address}.js", found)
+                write_data(html_dir, address, {"records": records, "facts": facts})
                 addresses[benchmark.name, label] = address, len(stored)
     return addresses
 
@@ -53,9 +47,11 @@ def write_records(history: History, html_dir: Path) -> Addresses:
 def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
     """A Record as the page's script reads it.
 
-    place: the machine's number.  at: the commit's place, None where it is not published.
+    place: the machine's number.  at: the commit's place, None where it is not published.  lines: as they are stored,
+    one for each round; the script reads the samples there.
     """
-    record = stored_record(outcome)
+    lines = list(stored_lines([outcome]))
+    record = combine([decode(line) for line in lines])
     return {
         "place": number,
         "at": history.columns.get(outcome.revision),
@@ -63,21 +59,22 @@ def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
         "started": outcome.started,
         "card": spell_card(card_of(record)),
         "code": outcome.code,
-        "failed": outcome.reason or "failed" if outcome.status == "failed" else "",
+        "status": outcome.status,
+        "reason": outcome.reason,
         "warnings": outcome.warnings,
         "conditions": unusual_conditions(record),
         "metrics": {name: _numbers(each, record.metrics[name]) for name, each in outcome.readings.items()},
+        "lines": [line.decode(errors="replace") for line in lines],
     }
 
 
 def _numbers(value: MeasuredValue, metric: MetricSamples) -> dict[str, Any]:
-    """medians: of each round.  rounds: how many of the samples are of each."""
+    """medians: of each round.  count: of samples."""
     return {
         "text": formatting.estimate(value.own, metric.unit),
         "regime": metric.regime,
         "medians": [float(f"{median:.7g}") for median in metric.round_medians],
-        "rounds": metric.rounds,
-        "samples": metric.samples,
+        "count": len(metric.samples),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import heapq
 import itertools
 import statistics
@@ -10,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import Values, compare_values
+from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 
@@ -22,6 +22,7 @@ from hpml_plugins.report.site.page import day, history_link
 MOST_WARNINGS = 6
 #: Of one machine.
 MOST_CARDS, MOST_RUNS = 8, 5
+_MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
 #: Facts of a Record's node → how a page calls them.
@@ -50,15 +51,15 @@ class Coverage:
 class Deviation:
     """A value of a machine that differs from what others of its GPU type measured.
 
-    value, usual: here, and the median one of the others, in words.  times: how many times better.
+    machine: that with the median one of the others.  here, usual: the values on both.  times: how many times better.
     """
 
-    title: str
-    link: str
-    value: str
-    usual: str
+    metric: TrackedMetric
+    point: str
     machine: str
-    times: str
+    here: MeasuredValue
+    usual: MeasuredValue
+    times: float
     verdict: str
 
 
@@ -73,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NodeCoverage:
-    """A machine of the page. facts: name → text.  last: the day of its newest commit.
+    """A machine of the page. anchor: of its section, by name.  facts: name → text.  last: the day of its newest commit.
 
     cards: the first digits of a card, how many Records it has, when the last one was started; the last used first.
     runs: when a Record was started, benchmark with point, its page, status; the newest.
@@ -98,21 +99,21 @@ class NodeCoverage:
 
 def find_nodes(history: History) -> list[NodeCoverage]:
     """Every machine with Records, by name."""
-    links = {metric.benchmark.name: metric.name for metric in reversed(history.metrics.values())}
     compared = compare_nodes(history)
     made = []
-    for number, machine in enumerate(sorted(history.machines, key=lambda machine: machine.name)):
-        seen = history.columns_of(machine.name)
+    for machine in sorted(history.machines, key=lambda machine: machine.name):
+        seen = history.seen.get(machine.name, ())
         coverage = tuple(
-            _coverage(machine.name, benchmark, history_link(links[benchmark.name], ""))
+            _coverage(machine.name, benchmark, history_link(benchmark.first_metric, ""))
             for benchmark in history.benchmarks
         )
         facts = tuple(_facts(machine, history.last.get(machine.name)))
         last = day(history.dates[max(seen)]) if seen else ""
+        anchor = f"machine-{quote(machine.name, safe='')}"
         made.append(
             NodeCoverage(
-                machine.name, machine.hardware.label, f"machine-{number}", facts, last, len(seen), coverage,
-                compared[machine.name], *_runs(history, machine, links),
+                machine.name, machine.hardware.label, anchor, facts, last, len(seen), coverage,
+                compared[machine.name], *_runs(history, machine),
             )
         )  # fmt: skip
     return made
@@ -132,12 +133,8 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
     for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
         made[name].verdicts[difference.verdict] += 1
         if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
-            value, median = (
-                formatting.estimate(values[metric.metric].estimate, metric.unit) for values in (here, usual)
-            )
-            title = f"{metric.title}: {label}" if label else metric.title
-            link, times = history_link(metric.name, label), formatting.times(difference.times)
-            made[name].deviations.append(Deviation(title, link, value, median, other, times, difference.verdict))
+            values = here[metric.metric], usual[metric.metric]
+            made[name].deviations.append(Deviation(metric, label, other, *values, difference.times, difference.verdict))
     return made
 
 
@@ -151,18 +148,13 @@ def _pairs(
             measured = {name: current[label, name][0].readings for name in names if (label, name) in current}
             found = {name: values for name, values in measured.items() if metric.metric in values}
             for name in found if len(found) > 1 else ():
-                usual = _median({other: found[other] for other in found if other != name}, metric.metric)
+                others = ((found[other][metric.metric].value, other) for other in found if other != name)
+                _, usual = statistics.median_low(others)
                 yield metric, label, name, usual, found[usual], found[name]
 
 
-def _median(others: Mapping[str, Values], metric: str) -> str:
-    """The machine with the median value, the lower one of two."""
-    middle = statistics.median_low(values[metric].value for values in others.values())
-    return next(name for name, values in others.items() if values[metric].value == middle)
-
-
 def _runs(
-    history: History, machine: Machine, links: Mapping[str, str]
+    history: History, machine: Machine
 ) -> tuple[tuple[tuple[str, int, str], ...], tuple[tuple[str, str, str, str], ...]]:
     """The cards of a machine, and its newest Records; see `NodeCoverage`."""
     cards: dict[str, list[float]] = {}
@@ -171,22 +163,17 @@ def _runs(
         for label in benchmark.points:
             for outcome in benchmark.outcomes.get((label, machine.name), ()):
                 if outcome.status != "skipped" and outcome.file:
-                    link = history_link(links[benchmark.name], label)
+                    link = history_link(benchmark.first_metric, label)
                     started.append((outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status)))
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
-    shown = [(spell_card(card), len(times), _moment(max(times))) for card, times in newest if card]
-    runs = [(_moment(when), title, link, status) for when, title, link, status in heapq.nlargest(MOST_RUNS, started)]
+    shown = [(spell_card(card), len(times), day(1000 * max(times), _MINUTE)) for card, times in newest if card]
+    runs = [
+        (day(1000 * when, _MINUTE), title, link, status)
+        for when, title, link, status in heapq.nlargest(MOST_RUNS, started)
+    ]
     return tuple(shown), tuple(runs)
-
-
-def _moment(started: float) -> str:
-    """Unix time as 2026-01-31 12:00, UTC; "unknown" for what no calendar has."""
-    try:
-        return f"{datetime.datetime.fromtimestamp(started, datetime.UTC):%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return "unknown"
 
 
 def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:

@@ -7,13 +7,13 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import shown_unit
+from hpml_plugins.model.formatting import estimate, shown_unit, times
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
 
@@ -22,7 +22,6 @@ from hpml_plugins.store.projection import asv_name
 POLICY = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
-
 
 #: (label, words that a search finds it by, address), in the order of the navigation.
 PAGES = (
@@ -62,7 +61,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (asv_name, day, formatted, graph_link, history_link, numeric, shown_unit)
+    functions = (asv_name, day, estimate, formatted, graph_link, history_link, numeric, shown_unit, times)
     made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
     return made
 
@@ -83,6 +82,14 @@ def _quoted(text: str) -> str:
     return quote(text, safe="-_.!~*'()")
 
 
-def day(date: float) -> str:
-    """The day of a commit: ms since 1970 as 2026-01-31."""
-    return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).date().isoformat()
+def commit_links(url: str) -> str:
+    """What the address of a commit begins with: asv.conf.json's `show_commit_url`, "" where that is no web address."""
+    return url if urlsplit(url).scheme in ("http", "https") else ""
+
+
+def day(date: float, form: str = "%Y-%m-%d") -> str:
+    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no calendar has."""
+    try:
+        return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "unknown"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,7 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.charts import complete
-from hpml_plugins.report.figures import Drawable, collect, render, tabulate
+from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
@@ -22,8 +21,6 @@ from hpml_plugins.report.tables import as_csv
 FOLDER = "figures"
 #: Vega, Vega-Lite and vegaEmbed as one script.
 LIBRARY = "vendor/vega.js"
-
-
 #: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many Records it measured,
 #: and on which machines.
 Origin = tuple[str, str, str, int, str]
@@ -82,15 +79,12 @@ def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, probl
     shown = [_shown(drawable, html_dir) for drawable in tabulate(plugin, figures, records)]
     problems += [figure.problem for figure in shown if figure.problem]
     drawn = [figure for figure in shown if figure.csv or figure.problem]
-    origins = _origins(record for record in records if record.plugin == name)
-    return PluginPage(plugin, f"plugin-{name}.html", drawn, origins)
-
-
-def _origins(records: Iterable[Record]) -> list[Origin]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
-        found.setdefault(origin_of(record), []).append(record.machine)
-    return [(*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()]
+        if record.plugin == name:
+            found.setdefault(origin_of(record), []).append(record.machine)
+    origins = [(*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()]
+    return PluginPage(plugin, f"plugin-{name}.html", drawn, origins)
 
 
 def origin_of(record: Record) -> tuple[str, str, str]:
@@ -127,8 +121,9 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
     try:
         if figure.chart is not None:
-            write_data(html_dir, chart, complete(figure.chart, table, figure.title))
-            return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
+            with naming(drawable):
+                write_data(html_dir, chart, drawable.chart)
+                return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return ShownFigure(drawable, csv, picture=picture)

@@ -12,8 +12,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,10 +24,19 @@ import numpy as np
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
-from hpml_plugins.model.variability import ERROR_RATE, EXACT, MeasuredValue, correct, have_common_regime
+from hpml_plugins.model.variability import (
+    ERROR_RATE,
+    EXACT,
+    MeasuredValue,
+    Values,
+    compare_values,
+    correct,
+    why_not_judged,
+)  # fmt: skip
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
+from hpml_plugins.terminal import printable
 
 #: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
 Step = tuple[int, int, float, float, float]
@@ -44,7 +53,9 @@ ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
 PENALTY = 3.0
 #: Part of the value that counts as noise where neighbours do not differ.
 LEAST_NOISE = 0.001
-#: How many our page lists, newest first; the JSON has all.
+#: How many readings before the newest say what was usual.
+USUAL = 5
+#: How many of each kind our page lists, newest first; the JSON has all regressions.
 LISTED = 500
 
 
@@ -85,8 +96,9 @@ class Readings:
 
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
-        """Of (revision, reading), ascending: those that may be compared with the newest."""
-        kept = [each for each in line if have_common_regime(each[1], line[-1][1])]
+        """Of (revision, reading), ascending: undisturbed ones that may be compared with the newest of them."""
+        quiet = [each for each in line if not each[1].is_busy]
+        kept = [each for each in quiet if not why_not_judged(each[1], quiet[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
     def p_value(self, old: Step, new: Step) -> float:
@@ -161,10 +173,15 @@ class MeasuredSeries:
     metric: TrackedMetric
     label: str
     machine: Machine
-    branch: str
-    steps: Sequence[Step]
-    threshold: float
-    certain: list[bool]
+    branch: str = ""
+    steps: Sequence[Step] = ()
+    threshold: float = THRESHOLD
+    certain: list[bool] = field(default_factory=list)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Metric, point and machine, by name."""
+        return self.metric.name, self.label, self.machine.name
 
     @property
     def texts(self) -> dict[str, str]:
@@ -175,7 +192,7 @@ class MeasuredSeries:
     def changes(self) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
         return [
-            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old, new, self.metric.direction))
+            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old[2], new[2], self.metric.direction))
             for (old, new), certain in zip(itertools.pairwise(self.steps), self.certain, strict=False)
             if certain and _exceeds(old, new, self.threshold)
         ]
@@ -193,11 +210,69 @@ class MeasuredSeries:
         direction = self.metric.direction
         since = best = self.steps[-1]
         for (old, new), certain in reversed(list(zip(itertools.pairwise(self.steps), self.certain, strict=False))):
-            if certain and _verdict(old, since, direction) == "worse" and _exceeds(old, since, self.threshold):
+            if certain and _verdict(old[2], since[2], direction) == "worse" and _exceeds(old, since, self.threshold):
                 found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
                 since = old
             best = (max if direction == "higher" else min)(best, old, key=operator.itemgetter(2))
         return found[::-1]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A change of a series, certain or suspected."""
+
+    series: MeasuredSeries
+    change: Change
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """For sorting: the newest first, then the largest."""
+        series, change = self.series, self.change
+        return -change.first, -change.size, series.metric.title, series.label, _where(series)
+
+
+def find_shifts(history: History, series: Sequence[MeasuredSeries]) -> dict[str, list[Shift]]:
+    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of pages."""
+    worse = [Shift(each, change) for each in series for change in each.open]
+    last = [Shift(each, change) for each in series for change in each.changes[-1:]]
+    better = [shift for shift in last if shift.change.verdict == "better"]
+    suspected = find_suspected(history, {shift.series.place for shift in (*worse, *better)})
+    kinds = {
+        "open regression": worse,
+        "suspected regression": [shift for shift in suspected if shift.change.verdict == "worse"],
+        "improvement": better,
+        "suspected improvement": [shift for shift in suspected if shift.change.verdict == "better"],
+    }
+    return {kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()}
+
+
+def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> list[Shift]:
+    """Newest values that differ from what was usual by more than THRESHOLD and the 95 % interval of the ratio.
+
+    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before.
+    known: `MeasuredSeries.place` of what is more than suspected.
+    """
+    machines = {machine.name: machine for machine in history.machines}
+    asked: list[tuple[Values, Values, str]] = []
+    shifts: list[Shift] = []
+    for metric in history.measured:
+        for (label, name), line in metric.benchmark.lines.items() if metric.direction else ():
+            measured = (outcome for outcome in reversed(line) if metric.metric in outcome.readings)
+            recent = list(itertools.islice(measured, USUAL + 1))
+            series = MeasuredSeries(metric, label, machines[name])
+            if len(recent) < 2 or series.place in known:
+                continue
+            newest, *before = (outcome.readings for outcome in recent)
+            usual = sorted(before, key=lambda readings: readings[metric.metric].value)[len(before) // 2]
+            old, new = usual[metric.metric].value, newest[metric.metric].value
+            asked.append((usual, newest, metric.metric))
+            verdict = _verdict(old, new, metric.direction)
+            shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
+    return [
+        shift
+        for shift, each in zip(shifts, compare_values(asked), strict=True)
+        if each.ratio and abs(each.ratio - 1) > THRESHOLD and each.low and each.high and not each.low <= 1 <= each.high
+    ]
 
 
 def entry_name(metric: TrackedMetric, label: str) -> str:
@@ -232,7 +307,7 @@ def find_changes(history: History, branches: Branches, limits: Any) -> list[Meas
                 graph = SimpleNamespace(params={"branch": branch}, get_steps=readings.levels)
                 data = limits.get_graph_data(graph, {"name": entry_name(metric, label)})
                 *_, steps, threshold = next(data, ([], THRESHOLD))
-                found.append(MeasuredSeries(metric, label, machine, branch, steps, threshold, []))
+                found.append(MeasuredSeries(metric, label, machine, branch, steps, threshold))
                 # a series of one level asks once, in vain
                 asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(steps))) or [1.0])
     certain = (p < ERROR_RATE for p in correct(list(itertools.chain(*asked))))
@@ -241,10 +316,10 @@ def find_changes(history: History, branches: Branches, limits: Any) -> list[Meas
     return found
 
 
-def _verdict(old: Step, new: Step, direction: str) -> str:
-    if not direction or old[2] == new[2]:
+def _verdict(old: float, new: float, direction: str) -> str:
+    if not direction or old == new:
         return ""
-    return "worse" if (new[2] > old[2]) == (direction == "lower") else "better"
+    return "worse" if (new > old) == (direction == "lower") else "better"
 
 
 def _exceeds(old: Step, new: Step, threshold: float) -> bool:
@@ -253,14 +328,20 @@ def _exceeds(old: Step, new: Step, threshold: float) -> bool:
 
 
 def write_regressions(
-    series: Sequence[MeasuredSeries], history: History, branches: Branches, html_dir: Path, project: str
-) -> None:
-    """Write our page and the Atom feed."""
-    found = [(each, change) for each in series for change in each.open]
-    found.sort(key=lambda item: (-item[1].first, -item[1].size, item[0].metric.title, item[0].label, _where(item[0])))
-    shown = [_show(each, change, history, branches) for each, change in found[:LISTED]]
-    write_feed(html_dir / "regressions.xml", shown, project)
-    write_page(html_dir, "regressions.html", project=project, shown=shown, total=len(found), looked=len(series))
+    shifts: Mapping[str, Sequence[Shift]], looked: int, history: History, branches: Branches, html_dir: Path,
+    project: str, commit_url: str,
+) -> None:  # fmt: skip
+    """Write our page, with changes of every kind, and the Atom feed of the open regressions.
+
+    looked: how many series were looked at.  commit_url: see `page.commit_links`.
+    """
+    shown = {kind: [show_shift(each, history, branches) for each in found[:LISTED]] for kind, found in shifts.items()}
+    write_feed(html_dir / "regressions.xml", shown["open regression"], project)
+    totals = {kind: len(found) for kind, found in shifts.items()}
+    write_page(
+        html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
+        commit_url=commit_url,
+    )  # fmt: skip
 
 
 def write_asv_regressions(
@@ -315,10 +396,11 @@ def _where(series: MeasuredSeries) -> str:
     return f"{series.machine.hardware.label} ({series.machine.name})"
 
 
-def _show(series: MeasuredSeries, change: Change, history: History, branches: Branches) -> dict[str, Any]:
-    """A regression as the page and the feed word it. identity: the same whatever the numbers."""
+def show_shift(shift: Shift, history: History, branches: Branches) -> dict[str, Any]:
+    """A change as pages and the feed word it. identity: the same whatever the numbers."""
+    series, change = shift.series, shift.change
     metric, machine = series.metric, series.machine.name
-    commits = _commits(change, history, branches[series.branch])
+    commits = _commits(change, history, branches.get(series.branch, {}))
     selection = {"machine": machine, **{f"p-{name}": text for name, text in series.texts.items()}}
     date = history.dates[history.columns[change.first]]
     old = history.commits[history.columns[change.last]]
@@ -329,12 +411,15 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
         "title": metric.title,
         "point": series.label,
         "where": _where(series),
+        "machine": machine,
         "date": date,
         "day": day(date),
+        "commits": commits,
         "range": "..".join(commit[:8] for commit in commits),
         "before": formatting.quantity(change.before, metric.unit),
         "after": formatting.quantity(change.after, metric.unit),
         "change": change.wording,
+        "verdict": change.verdict,
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
@@ -343,21 +428,24 @@ def _show(series: MeasuredSeries, change: Change, history: History, branches: Br
 
 
 def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str) -> None:
-    """The Atom feed, by asv's writer."""
+    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes."""
     from asv import feed
 
     def entries() -> Iterator[Any]:
         for each in shown:
             when = datetime.datetime.fromtimestamp(each["date"] / 1000, datetime.UTC)
-            title = "{change}: {title} {point}".format_map(each).strip() + f" on {each['where']}"
-            words = {name: escape(text) for name, text in each.items() if isinstance(text, str)}
+            texts = {name: printable(text) for name, text in each.items() if isinstance(text, str)}
+            title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
+            words = {name: escape(text) for name, text in texts.items()}
             text = (
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
                 "in {range} of {day}.".format_map(words)
             )
-            if each["differences"]:
+            if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
-            yield feed.FeedEntry(title, when.replace(tzinfo=None), each["link"], text, each["identity"], when)
+            identity = list(map(printable, each["identity"]))
+            yield feed.FeedEntry(title, when.replace(tzinfo=None), texts["link"], text, identity, when)
 
+    project = printable(project)
     title = f"{project} performance regressions"
     feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")

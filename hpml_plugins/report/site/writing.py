@@ -13,8 +13,8 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
 from hpml_plugins.report.site.history import write_history
-from hpml_plugins.report.site.overview import write_overview
-from hpml_plugins.report.site.page import write_page
+from hpml_plugins.report.site.overview import headline_rows, write_overview
+from hpml_plugins.report.site.page import commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
 
@@ -41,12 +41,15 @@ def write_site(
         problems += find_code_changes(history)
         select_first_lines(history, declarations)
         matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-        gpu_types.write_gpu_types(matrix, html_dir, project)
+        headlines = headline_rows(matrix)
+        verdicts = gpu_types.judge(matrix, {row.number for row in headlines})
+        gpu_types.write_gpu_types(matrix, verdicts, html_dir, project)
         branches, limits = regressions.read_settings(conf, repo, revisions) if revisions else ({}, None)
         series = regressions.find_changes(history, branches, limits)
         loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-        write_history(history, series, html_dir, project, loading, str(conf.show_commit_url))
-        regressions.write_regressions(series, history, branches, html_dir, project)
+        shifts, commit_url = regressions.find_shifts(history, series), commit_links(str(conf.show_commit_url))
+        write_history(history, series, html_dir, project, loading, commit_url)
+        regressions.write_regressions(shifts, len(series), history, branches, html_dir, project, commit_url)
         regressions.write_asv_regressions(series, history, branches, graphs, declarations, html_dir)
         found = nodes.find_nodes(history)
         write_page(html_dir, "nodes.html", machines=found, project=project)
@@ -54,7 +57,6 @@ def write_site(
         pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
         write_search(history, matrix, found, pages, html_dir, project)
         finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-        declared = {each.name: each for plugin in plugins for each in plugin.benchmarks}
-        write_overview(history, matrix, series, found, declared, html_dir, project)
+        write_overview(history, matrix, headlines, verdicts, shifts, found, html_dir, project, commit_url)
     problems += [*faults, *offers.problems]
     return problems

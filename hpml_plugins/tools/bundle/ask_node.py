@@ -35,8 +35,9 @@ def _packages():
     path = [entry for entry in sys.path if entry != os.environ.get("HPML_BUNDLE_SITE")]
     found = {}  # type: dict[str, str]
     for each in distributions(path=path):
-        if each.metadata["Name"]:
-            found.setdefault(re.sub("[-_.]+", "-", each.metadata["Name"]).lower(), each.version)
+        name = re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()
+        if re.match(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", name):  # what a broken installation left has another
+            found.setdefault(name, each.version)
     return dict(sorted(found.items()))
 
 

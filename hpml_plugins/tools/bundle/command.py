@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from hpml_plugins.cli import Settings
+from hpml_plugins.terminal import say, warn
 
 
 @click.command("bundle")
@@ -31,7 +31,9 @@ def command(
     extra: tuple[str, ...],
     output: Path,
 ) -> int:
-    """Make one file for a node without a network: packages it lacks, the repository with its history, an installer.
+    """Make one file for a node without a network.
+
+    It holds the packages that the node lacks, the repository with its history, and an installer.
 
     \b
     hpml bundle --ask | ssh NODE python3 - > node.json
@@ -41,7 +43,7 @@ def command(
     from hpml_plugins.tools.bundle import packages
 
     if ask:
-        sys.stdout.write(Path(__file__).with_name("ask_node.py").read_text())
+        say(*Path(__file__).with_name("ask_node.py").read_text().splitlines())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
         raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")
@@ -54,17 +56,17 @@ def command(
 
     made = make_bundle(settings.registry.resolve().parent, node, output, extra)
     for warning in made.warnings:
-        print(f"hpml: {warning}", file=sys.stderr)
-    print(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
-    print(f"carries  {_listed(made.carried)}")
+        warn(warning)
+    say(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
+    say(f"carries  {_listed(made.carried)}")
     for name in [name for name in made.carried if name in node.packages]:
-        print(f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}")
-    print(f"keeps    {_listed(made.kept)}")
+        say(f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}")
+    say(f"keeps    {_listed(made.kept)}")
     history = made.history
-    print(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
-    print(f"\n{output}  {output.stat().st_size / 1e6:.1f} MB; on the node:")
-    print(f"    sh {shlex.quote(output.name)}")
-    print("    hpml/asv run")
+    say(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
+    say("", f"{output}  {output.stat().st_size / 1e6:.1f} MB; on the node:")
+    say(f"    sh {shlex.quote(output.name)}")
+    say("    hpml/asv run")
     return 0
 
 

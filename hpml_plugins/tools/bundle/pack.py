@@ -6,13 +6,13 @@ import json
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
+from hpml_plugins.isolation import scratch_folder
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
 
@@ -35,8 +35,7 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
     Raises HpmlError, and leaves no file, when it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
-    with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
-        scratch = Path(folder)
+    with scratch_folder("bundle") as scratch:
         branches = [name or "" for name in read_configuration(root / "asv.conf.json").branches]
         history = pack_history(root, branches, scratch / "history.bundle")
         resolved = packages.resolve(request, node, scratch)
@@ -74,13 +73,11 @@ def _write(file: Path, scratch: Path) -> None:
         out.write(script.encode())
         with tarfile.open(fileobj=out, mode="w:gz") as archive:
             for name in ("history.bundle", "site", "install"):
-                archive.add(scratch / name, name, filter=_without_owner)
-
-
-def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member
+                archive.add(
+                    scratch / name,
+                    name,
+                    filter=lambda member: member.replace(uid=0, gid=0, uname="", gname="", deep=False),
+                )
 
 
 @dataclass(frozen=True)
@@ -98,34 +95,25 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     if _ask(root, "rev-parse", "--git-dir") is None:
         raise UsageError("not a git repository; results name commits, and asv checks them out", str(root))
     if _ask(root, "rev-parse", "--is-shallow-repository") == "true":
-        raise UsageError("the history is cut off: git fetch --unshallow", str(root))
+        raise UsageError("the repository is a shallow clone; run git fetch --unshallow", str(root))
     own = _ask(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
         if _ask(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}") is None:
             raise UsageError(
-                f"no commit on a branch {name!r} here, which asv.conf.json names; git branch {name} COMMIT makes it",
+                f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT creates it",
                 str(root),
             )
     _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)
     commit = str(_ask(root, "rev-parse", f"refs/heads/{names[0]}", check=True))
-    return PackedHistory(
-        branches=names,
-        commit=commit,
-        commits=int(_ask(root, "rev-list", "--count", commit, check=True) or 0),
-        warnings=tuple(_left_behind(root, names[0], commit)),
-    )
-
-
-def _left_behind(root: Path, branch: str, commit: str) -> list[str]:
-    found = []
-    changed = (_ask(root, "status", "--porcelain", check=True) or "").splitlines()
-    if changed:
+    warnings = []
+    if changed := (_ask(root, "status", "--porcelain", check=True) or "").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        found.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
+        warnings.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
     if _ask(root, "rev-parse", "HEAD") != commit:
-        found.append(f"{branch} travels (asv.conf.json), not the commit that is checked out here")
-    return found
+        warnings.append(f"{names[0]} travels (asv.conf.json), not the commit that is checked out here")
+    commits = int(_ask(root, "rev-list", "--count", commit, check=True) or 0)
+    return PackedHistory(names, commit, commits, tuple(warnings))
 
 
 def _ask(root: Path, *args: str, check: bool = False) -> str | None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -69,7 +69,10 @@ def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
     """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without `==VERSION`."""
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
     if not re.fullmatch(r"3\.\d+", python) or not found:
-        raise UsageError(f"{python!r} on {platform!r} is no node; for example --python 3.12 --platform {EXAMPLE}")
+        raise UsageError(
+            f"{python!r} on {platform!r} is not the Python and platform of a node; "
+            f"for example --python 3.12 --platform {EXAMPLE}"
+        )
     packages = {str(canonicalize_name(name)): version for name, _, version in (one.partition("==") for one in has)}
     abi = f"cp{python.replace('.', '')}"
     return _usable(NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), "")
@@ -78,8 +81,11 @@ def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
 def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
         raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
+    for name in node.packages:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name):
+            raise UsageError(f"{name[:100]!r} is no name of a package; remove it", where)
     if not re.fullmatch(r"cp\d+", node.abi):
-        raise UsageError(f"the node's Python is {node.abi}; packages are built for the usual CPython", where)
+        raise UsageError(f"the node's Python is {node.abi}; packages are built for standard CPython", where)
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
         platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
@@ -90,18 +96,23 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
 
 @dataclass(frozen=True)
 class PackageRequest:
-    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node."""
+    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node.
+
+    hashes: name==version → `--hash=…` of its files, as constraints.txt has them.
+    """
 
     requirements: tuple[str, ...]
     preferred: Mapping[str, str]
     given: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
-    What [tool.hpml] says nodes do without is left out. extra: more requirements, which may name torch itself.
+    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not need are left out.
+    extra: more requirements, which may name torch itself.
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
     path = root / "pyproject.toml"
@@ -115,9 +126,11 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
     if not needed.contains(node.python, prereleases=True):
         raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
-    left_out = {canonicalize_name(name) for name in table.get("tool", {}).get("hpml", {}).get("not-on-nodes", ())}
+    settings, extras = table.get("tool", {}).get("hpml", {}), project.get("optional-dependencies", {})
+    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
+    benchmarks = [text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())]
     # the node environment builds each commit with pip, which a node's Python may lack
-    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), "pip")]
+    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), *benchmarks, "pip")]
     required = [(canonicalize_name(each.name), each) for each in own]
     asked = [(canonicalize_name(each.name), each) for each in (_requirement(text, "--with") for text in extra)]
     given = set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
@@ -126,8 +139,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     no_torchvision = "torchvision" in given and "torchvision" not in node.packages
     # a package of unknown version is taken as it is
     given |= {name for name, version in node.packages.items() if not version and name not in dict(asked)}
-    versions = {name: version for name, version in node.packages.items() if _is_version(version)}
-    preferred = {**_pins(root / "constraints.txt"), **versions}
+    versions = {name: str(Version(version)) for name, version in node.packages.items() if _is_version(version)}
+    pins, hashes = _pins(root / "constraints.txt")
+    preferred = {**pins, **versions}
     return PackageRequest(
         requirements=tuple(
             str(each) for name, each in required + asked if name not in given | (left_out - dict(asked).keys())
@@ -135,12 +149,14 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
         warnings=("the node has no torchvision: benchmarks that need it are skipped there",) if no_torchvision else (),
+        hashes=hashes,
     )
 
 
 def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
     """Those of the resolved packages, name → version, that the node has not in this version: what is carried."""
-    return {name: version for name, version in resolved.items() if not _same(node.packages.get(name, ""), version)}
+    has = {name: Version(version) for name, version in node.packages.items() if _is_version(version)}
+    return {name: version for name, version in resolved.items() if has.get(name) != Version(version)}
 
 
 def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
@@ -155,53 +171,61 @@ def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
         raise UsageError(f"the node has torch {has}; the project needs torch{wanted.specifier}")
 
 
-def _pins(path: Path) -> dict[str, str]:
-    lines = path.read_text().splitlines() if path.is_file() else []
-    found = (_requirement(line, str(path)) for line in lines if line.strip() and not line.startswith("#"))
-    return {
-        canonicalize_name(each.name): spec.version for each in found for spec in each.specifier if spec.operator == "=="
-    }
+def _pins(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """name → version, and name==version → its hashes."""
+    lines = path.read_text().replace("\\\n", " ").splitlines() if path.is_file() else []
+    pins: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+    for text, _, digests in (line.partition("--hash=") for line in lines if line.strip() and not line.startswith("#")):
+        found = _requirement(text.strip(), str(path))
+        for spec in found.specifier:
+            if spec.operator == "==":
+                name = canonicalize_name(found.name)
+                pins[name] = spec.version
+                hashes[f"{name}=={spec.version}"] = f" --hash={digests}" if digests else ""
+    return pins, hashes
 
 
 def _requirement(text: str, where: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise UsageError(f"{text!r} is no requirement: {error}", where) from None
+        raise UsageError(f"{text!r} is not a valid requirement: {error}", where) from None
 
 
 def _is_version(text: str) -> bool:
     try:
         Version(text)
     except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
-        return False  # Debian's 0.23ubuntu1, or not told
+        return False  # Debian's 0.23ubuntu1, or unknown
     return True
 
 
-def _same(has: str, wanted: str) -> bool:
-    return _is_version(has) and Version(has) == Version(wanted)
-
-
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
-    """The versions that the node needs, name → version. scratch: an empty folder."""
+    """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it has the hashes."""
     wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
     # uv keeps the versions of an output file that is already there, wherever the requirements allow it
-    answer.write_text("\n".join(f"{name}=={version}" for name, version in request.preferred.items()))
-    options = ["--no-header", "--no-annotate", "--excludes", str(given), "--output-file", str(answer)]
-    _uv("compile", *options, str(wanted), node=node)
-    found = [Requirement(line) for line in answer.read_text().splitlines() if line]
-    return {each.name: next(iter(each.specifier)).version for each in found}
+    # and their hashes; those of other versions are the index's
+    pins = (f"{name}=={version}" for name, version in request.preferred.items())
+    answer.write_text("\n".join(pin + request.hashes.get(pin, "") for pin in pins))
+    options = ["--generate-hashes", "--no-header", "--no-annotate", "--excludes", str(given)]
+    _uv("compile", *options, "--output-file", str(answer), str(wanted), node=node)
+    return _pins(answer)[0]
 
 
 def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
-    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here."""
-    wanted = site.with_name("carried.txt")
+    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here.
+
+    What `resolve` left beside it has the hashes, which every file must have.
+    """
+    wanted, answer = site.with_name("carried.txt"), site.with_name("answer.txt")
     wanted.write_text("\n".join(f"{name}=={version}" for name, version in packages.items()))
     site.mkdir()
     options = ["--no-deps", "--link-mode", "copy", "--target", str(site), "--requirements", str(wanted)]
-    _uv("install", "--python", sys.executable, *options, node=node)
+    hashes = ["--require-hashes", "--constraints", str(answer)]
+    _uv("install", "--python", sys.executable, *options, *hashes, node=node)
     for wheel in site.glob("*.dist-info/WHEEL"):
         tags = [line.partition(":")[2].strip() for line in wheel.read_text().splitlines() if line.startswith("Tag:")]
         # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any of the same Python
@@ -218,7 +242,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if not found:
-        raise UsageError("uv is not installed, and finds what the node needs: python3 -m pip install uv")
+        raise UsageError("uv is not installed; it resolves the node's packages: python3 -m pip install uv")
     return found
 
 
@@ -243,6 +267,8 @@ def explain(stderr: str, node: NodeFacts) -> str:
     errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
     if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
         return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
+    if wrong := next((line for line in causes if line.startswith("Hash mismatch")), None):
+        return f"{wrong}: the package index has another file than the one that was tried; make pins renews the hashes"
     if errors and "uild" in errors[0] and "`" in errors[0]:
         return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"
     return f"no packages fit the node: {' '.join([*errors[:1], *causes[-1:]]) or stderr}"

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from hpml_plugins.errors import UsageError, one_line
-from hpml_plugins.host import GROUP
+from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.host import GROUP, locate
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginSource, plugin_name, read_registry
+from hpml_plugins.terminal import one_line
 from hpml_plugins.tools.check.judging import (
+    MOST_POINTS,
     CheckedPlugin,
     Loaded,
     Tried,
@@ -32,7 +34,7 @@ _LOADING = 60.0
 def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlugin:
     """The plugin that NAME means: of the registry, else a file, else an entry point, else a module.
 
-    Raises UsageError where a name cannot be any of these; a missing module is found out on loading.
+    Raises UsageError where it is none of these.
     """
     here = registry.resolve().parent
     if registry.is_file():
@@ -43,18 +45,22 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
         if not Path(name).is_file():
             raise UsageError(f"{name}: no such file")
         path = Path(name).resolve()
-        return CheckedPlugin(PluginSource(plugin_name(path.stem), path=str(path)), str(here))
+        return CheckedPlugin(PluginSource(plugin_name(path.stem), path=str(path)), str(here), file=name)
     if name in importlib.metadata.entry_points(group=GROUP).names:
         return CheckedPlugin(PluginSource(plugin_name(name), entry_point=name), str(here))
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"{name!r} is no plugin of {registry}, no file, no entry point and no module's name")
-    return CheckedPlugin(PluginSource(plugin_name(name), module=name), str(here))
+    source = PluginSource(plugin_name(name), module=name)
+    if not all(part.isidentifier() for part in name.split(".")) or not locate(source, here).file:
+        known = [entry.name for entry in read_registry(registry).plugins] if registry.is_file() else []
+        what = f"{name!r} is no plugin of {registry}, no file, no entry point and no module; {nearest(name, known)}"
+        raise UsageError(what)
+    return CheckedPlugin(source, str(here))
 
 
-def check(plugin: CheckedPlugin, *, limit: float = 120.0) -> Iterator[Finding]:
+def check(plugin: CheckedPlugin, *, limit: float = 120.0, most: int | None = MOST_POINTS) -> Iterator[Finding]:
     """Load the plugin twice in fresh processes, measure its points in another, and hold all of it to the rules.
 
-    limit: s for measuring points; those not reached are named.  Nothing of the plugin is imported into this process.
+    limit: s for measuring points; those not reached are named.  most: points of each benchmark, None for all of them;
+    see `sample_points`. Nothing of the plugin is imported into this process.
     """
     loads = []
     for seed in ("1", "2"):
@@ -69,8 +75,10 @@ def check(plugin: CheckedPlugin, *, limit: float = 120.0) -> Iterator[Finding]:
         return
     yield from judge_definition(loads[0], Path(plugin.folder, "results"))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
-    code, output, errors = _run("points", plugin, str(limit), timeout=2 * limit + _LOADING, **simulated)
-    yield from judge_points(loads[0], [msgspec.json.decode(line, type=Tried) for line in output.splitlines()])
+    options = [str(limit), *([] if most is None else [str(most)])]
+    code, output, errors = _run("points", plugin, *options, timeout=2 * limit + _LOADING, **simulated)
+    tried = [msgspec.json.decode(line, type=Tried) for line in output.splitlines()]
+    yield from judge_points(plugin, loads[0], tried, most)
     if code != 0:
         yield Finding("points", "broken", f"measuring them {code}: {one_line(errors)[-300:]}")
 

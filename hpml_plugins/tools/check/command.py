@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from hpml_plugins.cli import Settings, show_findings
+from hpml_plugins.cli import Positive, Settings, show_findings
+from hpml_plugins.terminal import warn
+from hpml_plugins.tools.check import check, find_plugin
+from hpml_plugins.tools.check.judging import MOST_POINTS
 
 
 @click.command("check")
 @click.argument("plugin")
-@click.option("--limit", default=120.0, show_default=True, help="Seconds for measuring points.")
+@click.option("--limit", type=Positive(), default=120.0, show_default=True, help="Seconds for measuring points.")
+@click.option("--all", "every", is_flag=True, help=f"Measure every point, not {MOST_POINTS} of each benchmark.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def command(settings: Settings, plugin: str, limit: float, as_json: bool) -> int:
+def command(settings: Settings, plugin: str, limit: float, every: bool, as_json: bool) -> int:
     """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and measured.
 
     Exit status 1 when something must be fixed.
     """
-    from hpml_plugins.tools.check import check, find_plugin
-
-    broken = show_findings(check(find_plugin(plugin, settings.registry), limit=limit), as_json)
-    print(f"hpml: {broken} to fix" if broken else "hpml: nothing to fix", file=sys.stderr)
+    most = None if every else MOST_POINTS
+    broken = show_findings(check(find_plugin(plugin, settings.registry), limit=limit, most=most), as_json)
+    warn(f"{broken} to fix" if broken else "nothing to fix")
     return 1 if broken else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,20 +10,26 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Record
+from hpml_plugins.model import Finding, Grid, Params, Record, natural_key, spell_choice
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
 
 #: s of CPU time: with 200 plugins in a registry, each may take this.
 IMPORT_COST = 0.1
+#: Points that are measured of each benchmark, unless all are asked for.
+MOST_POINTS = 5
 RESULT = "pass what is checked through bench.result(...), which `hpml check` corrupts"
 
 
 class CheckedPlugin(msgspec.Struct, frozen=True):
-    """A plugin's source, and the folder that its path is relative to, which is also where results/ may be."""
+    """A plugin's source, and the folder that its path is relative to, which is also where results/ may be.
+
+    file: of a plugin that is in no registry, as `hpml run` takes it.
+    """
 
     source: PluginSource
     folder: str
+    file: str = ""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -62,6 +69,39 @@ class Tried(msgspec.Struct, frozen=True):
     def status(self) -> str:
         """The Record's, or "unfinished"."""
         return "unfinished" if self.unfinished else self.record.status
+
+
+def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
+    """The points of a grid that are measured, the smallest first; the same each time. most: None for all of them.
+
+    The others take values of every parameter from its whole range: numbers ascending, the rest as declared. No more
+    are taken than the longest parameter has values.
+    """
+    ordered = {
+        name: sorted(values, key=natural_key) if all(str(value)[:1].isdigit() for value in values) else list(values)
+        for name, values in grid.items()
+    }
+    if most is None:
+        return [dict(zip(ordered, values, strict=True)) for values in itertools.product(*ordered.values())]
+    count = min(most, max(map(len, ordered.values()), default=1))
+    chosen = [
+        {name: values[_spread(number, count, len(values))] for name, values in ordered.items()}
+        for number in range(count)
+    ]
+    return [point for number, point in enumerate(chosen) if point not in chosen[:number]]
+
+
+def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
+    """How many points of a benchmark are measured.
+
+    relaxed: without the GPU that it asks for, by a simulator that takes minutes for a large point: one.
+    """
+    return 1 if relaxed and most is not None else most
+
+
+def _spread(number: int, count: int, values: int) -> int:
+    """Which of `values` the point of this number takes: in turn where they are few, else evenly over all of them."""
+    return number % values if values < count else round(number * (values - 1) / max(count - 1, 1))
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
@@ -127,17 +167,23 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
         yield f"parameters were {', '.join(old_names) or 'none'}, are {', '.join(benchmark.grid) or 'none'}"
 
 
-def judge_points(loaded: Loaded, tried: Sequence[Tried]) -> Iterator[Finding]:
-    """What measuring gave, whether the check noticed a corrupted result, and whether what was used was declared."""
+def judge_points(plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], most: int | None) -> Iterator[Finding]:
+    """What measuring gave, whether the check noticed a corrupted result, and whether what was used was declared.
+
+    most: how many points were to be measured, see `sample_points`.
+    """
     for benchmark in loaded.benchmarks:
         own = [each for each in tried if each.record.benchmark == benchmark.name]
         plain = [each for each in own if not each.fault]
-        yield from _measured(benchmark, plain)
+        own_most = points_to_try(most, relaxed=any(each.relaxed for each in plain))
+        chosen = len(sample_points(benchmark.grid, own_most))
+        yield from _measured(benchmark, plain, plugin.file or benchmark.name, chosen)
         yield from _checked(benchmark.name, own)
         yield from _declared(benchmark.name, plain)
 
 
-def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
+def _measured(benchmark: Declared, plain: Sequence[Tried], name: str, chosen: int) -> Iterator[Finding]:
+    """name: what `hpml run` takes.  chosen: how many points were to be measured."""
     total = len(list(benchmark.points()))
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
@@ -147,13 +193,19 @@ def _measured(benchmark: Declared, plain: Sequence[Tried]) -> Iterator[Finding]:
             what = f"not tried: it wants a GPU, and without one {message}"
             yield Finding(benchmark.name, "warning", what, "check on a GPU node")
         else:
-            yield Finding(benchmark.name, "broken", message, "`hpml --debug run` shows what the point printed")
+            choices = "".join(f" -p {key}={spell_choice(value)}" for key, value in each.record.params.items())
+            fix = f"`hpml --debug run {name}{choices}` shows what the point printed"
+            yield Finding(benchmark.name, "broken", message, fix)
     if reasons := {each.record.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
         yield Finding(benchmark.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
     measured = sum(each.status == "ok" for each in plain)
-    left = total - sum(each.status != "unfinished" for each in plain)
-    more = f"; {left} not reached in the time (--limit gives more)" if left else ""
+    left = chosen - sum(each.status != "unfinished" for each in plain)
+    more = (
+        f"; {left} not reached in the time (--limit gives more)"
+        if left > 0
+        else "; --all measures the others" * (measured < total)
+    )
     if measured == 0 and any(each.status == "unfinished" for each in plain):
         yield Finding(benchmark.name, "warning", "no point was done in the time", "hpml check --limit gives more")
     elif measured:

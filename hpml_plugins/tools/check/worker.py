@@ -10,6 +10,7 @@ import importlib.metadata
 import io
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
 from hpml_plugins.tools.check.fault_injection import Fault, corrupted
-from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried
+from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried, points_to_try, sample_points
 from hpml_plugins.workloads.datasets import SOURCES
 
 HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
@@ -93,19 +94,23 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
                 yield Finding("check", "broken", what, "compare the result")
 
 
-def smallest_first(benchmark: Benchmark) -> list[Params]:
-    """The points, those of small numbers first."""
-    return sorted(benchmark.points(), key=lambda params: [v for v in params.values() if isinstance(v, int | float)])
+def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterator[Tried]:
+    """The smallest point of each benchmark as it is and with faults; then others until `limit` s have passed.
 
-
-def try_points(checked: CheckedPlugin, limit: float) -> Iterator[Tried]:
-    """The smallest point of each benchmark as it is and with faults; then all others until `limit` s have passed."""
+    most: how many of each, see `sample_points`.
+    """
     plugin = load_plugin(checked.source, Path(checked.folder))
     file = locate(checked.source, Path(checked.folder)).file or Path(checked.folder)
     node = detect_node()
     context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
-    chosen = [(each if node.gpus else _without_gpus(each), smallest_first(each)) for each in plugin.benchmarks]
     relaxed = {each.name: not node.gpus and _without_gpus(each).requires != each.requires for each in plugin.benchmarks}
+    chosen = [
+        (
+            _without_gpus(each) if relaxed[each.name] else each,
+            sample_points(each.grid, points_to_try(most, relaxed=relaxed[each.name])),
+        )
+        for each in plugin.benchmarks
+    ]
     import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))
@@ -175,6 +180,10 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
     return replace(benchmark, measure=measure)
 
 
+#: Modules through which a plugin starts a program: `subprocess`, and those of `Bench.run_program`.
+_STARTERS = ("subprocess", *(f"hpml_plugins.measure.{name}" for name in ("program", "sampling", "bench")))
+
+
 @contextlib.contextmanager
 def observing(file: Path, seen: Observed) -> Iterator[None]:
     """Note what the plugin in `file` imports and starts. Imports by `importlib` are not seen.
@@ -201,10 +210,13 @@ def observing(file: Path, seen: Observed) -> Iterator[None]:
         if event != "subprocess.Popen":
             return
         frame = sys._getframe(1)
-        while frame.f_back and frame.f_globals.get("__name__") == "subprocess":
+        while frame.f_back and frame.f_globals.get("__name__") in _STARTERS:
             frame = frame.f_back
         program = str(args[0] or (args[1] or ["?"])[0])
-        if is_own(frame.f_globals.get("__file__")) and program != sys.executable:
+        on_path = shutil.which(Path(program).name)
+        # A file that is not on the PATH is the plugin's own: it brings it or has compiled it.
+        named = os.sep not in program or (on_path and Path(program).resolve() == Path(on_path).resolve())
+        if is_own(frame.f_globals.get("__file__")) and program != sys.executable and named:
             seen.programs.add(Path(program).name)
 
     sys.addaudithook(audit)
@@ -213,9 +225,11 @@ def observing(file: Path, seen: Observed) -> Iterator[None]:
 
 
 def main() -> None:
-    """Do the task that the command line names: `load PLUGIN` or `points PLUGIN SECONDS`."""
-    checked = msgspec.json.decode(sys.argv[2], type=CheckedPlugin)
-    facts: Any = [load(checked)] if sys.argv[1] == "load" else try_points(checked, float(sys.argv[3]))
+    """Do the task that the command line names: `load PLUGIN` or `points PLUGIN SECONDS [MOST]`."""
+    task, spelled, *options = sys.argv[1:]
+    checked = msgspec.json.decode(spelled, type=CheckedPlugin)
+    most = int(options[1]) if options[1:] else None
+    facts: Any = [load(checked)] if task == "load" else try_points(checked, float(options[0]), most)
     for fact in facts:
         sys.stdout.write(msgspec.json.encode(fact).decode() + "\n")
         sys.stdout.flush()

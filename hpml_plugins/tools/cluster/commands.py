@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.terminal import say, warn
+
+if TYPE_CHECKING:
+    from hpml_plugins.tools.cluster.config import Target
+    from hpml_plugins.tools.cluster.job import RunRequest
 
 _CLUSTER = click.option(
     "--cluster", "file", type=click.Path(path_type=Path), help="The file of targets; default: cluster.yaml."
@@ -17,11 +23,14 @@ _CLUSTER = click.option(
 @click.command("submit")
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @_CLUSTER
-@click.option("--commits", default="", metavar="NEW|ALL|RANGE", help="Which; default: the newest of each branch.")
+@click.option(
+    "--commits", default="", metavar="NEW|ALL|RANGE", help="Commits to measure; default: the newest of each branch."
+)
 @click.option("--profile", default="", help="Only the points of this profile.")
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
 @click.option("--skip-existing", is_flag=True, help="Continue after a job that was cancelled or lost: keep its points.")
 @click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def submit(
     settings: Settings,
@@ -32,11 +41,14 @@ def submit(
     bench: tuple[str, ...],
     skip_existing: bool,
     dry_run: bool,
+    yes: bool,
 ) -> int:
-    """Measure on each TARGET of cluster.yaml (default: all): one Slurm job runs `asv run` there.
+    """Measure on each TARGET of cluster.yaml through Slurm, or here.
 
-    Without a cluster.yaml it measures here. A job that meets its time limit, or whose node is preempted or fails, is
-    restarted and continues where it stopped. Watch with `hpml jobs`.
+    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would measure on all of
+    them, and asks first. Without a cluster.yaml it measures here, in this terminal, until it is done or
+    interrupted. A job that meets its time limit, or whose node is preempted or fails, is restarted and continues
+    where it stopped. Watch with `hpml jobs`.
     """
     from hpml_plugins.asv import read_configuration
     from hpml_plugins.errors import UsageError
@@ -52,28 +64,47 @@ def submit(
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
     request = RunRequest(str(project), str(project / conf.results_dir), profile, bench, skip_existing)
-    failed = False
+    planned: list[tuple[Target, list[str]]] = []
     for target in cluster.choose(names):
         measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
         chosen = submitting.commits_to_measure(project, [name or "" for name in conf.branches], commits, measured)
-        title = f"{target.name}  machine {target.machine_name}, {len(chosen)} commit{'s' * (len(chosen) != 1)}"
-        if not chosen:
-            print(f"{title}: nothing to do")
-        elif dry_run:
+        say(f"{'# ' * dry_run}{submitting.describe_plan(target, len(chosen), request)}")
+        if dry_run and chosen:
             folder = submitting.new_folder(Path(cluster.jobs), target.name)
-            print(f"# {title}\n{submitting.script(target, request, folder)}")
-        else:
-            try:
-                folder, job = submitting.submit(target, chosen, request, Path(cluster.jobs))
-            except UsageError as error:
-                print(f"hpml: {error}", file=sys.stderr)
-                failed = True
-                continue
-            print(f"{title}: job {job.job_id}, {folder}", flush=True)
-            if target.executor == "local" and (reason := submitting.wait_here(folder, job)):
-                print(f"hpml: {folder.name}: {reason}", file=sys.stderr)
-                failed = True
-    return 1 if failed else 0
+            say(*submitting.script(target, request, folder).split("\n"))
+        elif chosen:
+            planned.append((target, chosen))
+    if planned and not (names or yes) and not _confirm():
+        return 0
+    failures = [_submit_one(target, chosen, request, Path(cluster.jobs)) for target, chosen in planned]
+    return 1 if any(failures) else 0
+
+
+def _confirm() -> bool:
+    """Ask whether to go on. Raises UsageError without a terminal."""
+    from hpml_plugins.errors import UsageError
+
+    if not sys.stdin.isatty():
+        raise UsageError("no TARGET is named, so all of the above would be measured; name targets, or add --yes")
+    return click.confirm("Measure this?")
+
+
+def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: Path) -> str:
+    """Submit one job, and wait for it where it runs here. Returns why something was not measured, "" where all was."""
+    from hpml_plugins.errors import UsageError
+    from hpml_plugins.tools.cluster import submit as submitting
+
+    try:
+        folder, job = submitting.submit(target, commits, request, jobs)
+    except UsageError as error:
+        reason = str(error)
+    else:
+        say(f"{target.name}: job {job.job_id}, {folder}")
+        reason = submitting.wait_here(folder, job) if target.executor == "local" else ""
+        reason = reason and f"{folder.name}: {reason}"
+    if reason:
+        warn(reason)
+    return reason
 
 
 @click.command("jobs")
@@ -86,13 +117,16 @@ def submit(
 def jobs(
     settings: Settings, names: tuple[str, ...], file: Path | None, lines: int, cancelling: bool, as_json: bool
 ) -> int:
-    """Show each job's state, progress, and the reason where it failed or waits. Exit status 1 when one failed."""
+    """Show the state of submitted jobs.
+
+    Shows progress too, and the reason where a job failed or waits. Exit status 1 when one failed.
+    """
     from hpml_plugins.errors import UsageError
     from hpml_plugins.tools.cluster.config import find_cluster
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
-    found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs))]
+    found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs), warn)]
     for name in names:
         if not any(name in labels for _, labels in found):
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")
@@ -101,21 +135,19 @@ def jobs(
         if not names:
             raise UsageError("--cancel needs the target or the id of what to cancel")
         for job in cancel(chosen):
-            print(f"cancelled {job.id} ({job.target})")
+            say(f"cancelled {job.id} ({job.target})")
         return 0
     if as_json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(chosen, enc_hook=str)).decode() + "\n")
+        print_json(chosen)
     else:
         width = max([len("target"), *(len(job.target) for job in chosen)])
-        print(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
+        say(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
         for job in chosen:
             share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
-            print(
+            say(
                 f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
                 f"{job.node or '–':8}  {job.reason}".rstrip()
             )
             for line in tail(job.log, lines):
-                print(f"    {line}")
+                say(f"    {line}")
     return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0

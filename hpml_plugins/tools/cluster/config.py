@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,8 +18,10 @@ from hpml_plugins.registry import read_yaml
 #: Hours of a year.
 MAX_HOURS = 8784
 FILE = "cluster.yaml"
+#: Characters that no value holds: values are put into a script, one line each.
+_BREAKING = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="letters, digits, _ . and -")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", description="letters, digits, _ . and -")]
 
 
 class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -101,11 +105,33 @@ def read_cluster(path: Path, root: Path) -> Cluster:
                 raise RegistryError(what, lines.at(("targets", index, key)))
         for key, what in _faults(target):
             raise RegistryError(what, lines.at(("targets", index, key)))
-    return cluster.within(root)
+    if _BREAKING.search(str((within := cluster.within(root)).jobs)):
+        raise RegistryError("a folder with a line break in its name is no place for jobs", lines.at(("jobs",)))
+    return within
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value
 
 
 def _faults(target: Target) -> Iterator[tuple[str, str]]:
     """(key, what is wrong with it), of all that the types do not say."""
+    for key, value in msgspec.to_builtins(target).items():
+        if any(_BREAKING.search(text) for text in _texts(value)):
+            yield key, f"{key} holds a line break or another control character, which a job's script cannot"
+    for option in target.options:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
+            yield "options", f"{option!r} is no option of sbatch; write it without the two hyphens"
+    try:
+        shlex.split(target.python.command or "")
+    except ValueError as error:
+        yield "python", f"command {target.python.command!r} is not words of a shell: {error}"
     if target.python.venv and target.python.container:
         yield "python", "either a venv or a container, not both"
     if target.side_by_side and target.nodes > 1:

@@ -19,13 +19,14 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.store import lock_machine
+from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
 #: `asv run`'s exit status when a benchmark failed.
 SOME_FAILED = 2
 #: s to wait for a machine that another process measures, such as an earlier start of this job that is still ending.
 PATIENCE = 180.0
-#: s to wait for the end that a SIGTERM announces: a job that ends by itself meanwhile is not queued again.
+#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not queued again.
 SIGTERM_WAIT = 600.0
 
 
@@ -57,15 +58,20 @@ class AsvRun:
         attempts = self._report("running")
         try:
             status, reason = self._run(resume=attempts > 1)
-        except (Exception, KeyboardInterrupt) as error:
+        except KeyboardInterrupt:
+            self._report("cancelled", "interrupted; what was measured is kept")
+            raise
+        except Exception as error:
             self._report("stopped", describe(error))
             raise
         if status in (0, SOME_FAILED) and not reason:
             self._report("done", "some points failed; their Records say why" if status else "")
             return status
-        reason = reason or _ending(status)
+        if not reason and status < 0:
+            reason = f"asv run was ended by {signal.Signals(-status).name}"
+        reason = reason or f"asv run ended with status {status}; its log says why"
         self._report("stopped", reason)
-        if status == -signal.SIGTERM:
+        if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
         raise HpmlError(reason)
 
@@ -74,7 +80,7 @@ class AsvRun:
         from submitit.helpers import DelayedSubmission
 
         self._kill()
-        self._report("stopped", "stopped because its time is nearly up or the node is wanted; it will continue")
+        self._report("paused", "its time is nearly up or the node is wanted for another job; it will continue")
         return DelayedSubmission(type(self)(self.folder, self.machine, self.request))
 
     def command(self, commits: str = COMMITS, *, resume: bool = False) -> list[str]:
@@ -88,14 +94,10 @@ class AsvRun:
     def _run(self, *, resume: bool) -> tuple[int, str]:
         """asv's exit status, and the line that says why it did not run, "" when it ran."""
         lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE).release()
-        process = self._start(self.command(resume=resume), stderr=subprocess.PIPE)
-        refusal = ""
-        for line in process.stderr or ():
-            sys.stderr.buffer.write(line)
-            sys.stderr.buffer.flush()
-            if line.startswith(b"hpml: "):
-                refusal = line.decode(errors="replace").removeprefix("hpml: ").strip()
-        return process.wait(), refusal
+        refusal = Path(self.folder, "refusal")
+        refusal.unlink(missing_ok=True)
+        status = self._start(self.command(resume=resume), {REFUSAL_VARIABLE: str(refusal)}).wait()
+        return status, refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
     def _start(self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any) -> subprocess.Popen[bytes]:
         env = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
@@ -124,9 +126,3 @@ def _prepare_asv() -> None:
     """
     end_with_parent()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-
-
-def _ending(status: int) -> str:
-    if status < 0:
-        return f"asv run was ended by {signal.Signals(-status).name}"
-    return f"asv run ended with status {status}; its log says why"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from hpml_plugins.store import atomic_write
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.store import atomic_write, open_result
 
 T = TypeVar("T", "JobOrder", "JobState")
 ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
@@ -25,8 +27,9 @@ _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"
 _RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
 #: Those of a job that ended by itself, and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
-#: What a job reports of itself: asv runs, has measured everything, or was stopped before that.
-Phase = Literal["running", "done", "stopped"]
+#: What a job reports about itself: asv runs, has measured everything, is paused and will be started again, was
+#: cancelled by the user, or stopped before it was done.
+Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,7 +39,7 @@ class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     machine: str
     executor: Literal["slurm", "local"]
     host: str
-    id: str = ""
+    id: Annotated[str, msgspec.Meta(pattern=r"^[0-9_]{0,30}$(?!\n)")] = ""
     problem: str = ""
 
 
@@ -59,12 +62,20 @@ def write_file(folder: Path, content: JobOrder | JobState) -> None:
     atomic_write(folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content))
 
 
-def read_file(folder: Path, kind: type[T]) -> T | None:
-    """The order, or the state that the job reported last; None where there is no readable one."""
+def read_file(folder: Path, kind: type[T], on_damage: Callable[[str], None] | None = None) -> T | None:
+    """The order, or the state that the job reported last; None where there is no readable one.
+
+    on_damage: is given what is wrong with a link, a FIFO or the like, which is not read.
+    """
     try:
-        return msgspec.json.decode((folder / (ORDER if kind is JobOrder else STATE)).read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError):
-        return None
+        with open_result(folder / (ORDER if kind is JobOrder else STATE)) as file:
+            return msgspec.json.decode(file.read(), type=kind)
+    except HpmlError as error:
+        if on_damage:
+            on_damage(str(error))
+    except (OSError, ValueError, RecursionError):  # msgspec's errors, text that is not UTF-8
+        pass
+    return None
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,9 @@ class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
     log: Path
 
 
-def find_jobs(folder: Path) -> list[Job]:
-    """All jobs of a folder, the oldest first."""
-    found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder))]
+def find_jobs(folder: Path, on_damage: Callable[[str], None] | None = None) -> list[Job]:
+    """All jobs of a folder, the oldest first. on_damage: as of `read_file`."""
+    found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder, on_damage))]
     answers = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
     return [describe_job(path, order, answers.get(order.id)) for path, order in found]
 
@@ -133,9 +144,9 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
     if report.phase == "running":
         without_report = f"it ended on {report.host} without a report (killed, or the node died)"
         return ("running", "") if alive else ("lost", without_report)
-    if report.phase == "stopped":
+    if report.phase == "paused":
         return "pending" if alive else "failed", report.reason
-    return "done", report.reason
+    return "failed" if report.phase == "stopped" else report.phase, report.reason
 
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
@@ -145,7 +156,7 @@ def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
     found = {}
     accounted = _run("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList")
     for line in accounted + _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
-        number, state, reason, nodes = line.split("|")
+        number, state, reason, nodes = f"{line}|||".split("|")[:4]
         # "CANCELLED by 0"
         found[number] = SlurmState(state.partition(" ")[0], "" if reason == "None" else reason, nodes)
     return found
@@ -165,21 +176,21 @@ def cancel(jobs: Iterable[Job]) -> list[Job]:
 
 def read_progress(log: Path) -> float | None:
     """The last share that asv's log shows, 0 to 1. None before the first."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 65536))
-            shares = re.findall(rb"^\[ *([\d.]+)%\]", file.read(), re.MULTILINE)
-    except OSError:
-        return None
+    shares = re.findall(rb"^\[ *([\d.]+)%\]", _end_of(log, 65536), re.MULTILINE)
     return float(shares[-1]) / 100 if shares else None
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """The last lines of a file."""
-    try:
-        return path.read_text(errors="replace").splitlines()[-count:] if count else []
-    except OSError:
-        return []
+    """The last lines of a file, of its last 4 MiB."""
+    return _end_of(path, 4 << 20).decode(errors="replace").splitlines()[-count:] if count else []
+
+
+def _end_of(log: Path, size: int) -> bytes:
+    """The last bytes of a log, which may be of any size; nothing of what is no regular file."""
+    with suppress(OSError, HpmlError), open_result(log, math.inf) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+        return file.read(size)
+    return b""
 
 
 def _is_alive(order: JobOrder) -> bool:

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.node import read_gpus, visible
-from hpml_plugins.store import lock_machine, merge_results
+from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
+from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
@@ -74,6 +74,12 @@ def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
     return [gpu.uuid or str(found.gpus.index(gpu)) for gpu in gpus]
 
 
+def _irregular(folder: str, names: list[str]) -> list[str]:
+    """The links, FIFOs and the like of a folder, which are not copied."""
+    paths = [Path(folder, name) for name in names]
+    return [path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())]
+
+
 @dataclass
 class SideBySide(AsvRun):
     """`asv run` in a queue for each GPU.
@@ -84,8 +90,8 @@ class SideBySide(AsvRun):
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
         queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ))
-        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE):
-            self._merge()  # of an attempt that was killed
+        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE) as lock:
+            self._merge(lock)  # of an attempt that was killed
             for queue in queues:
                 self._prepare(queue)
             try:
@@ -94,14 +100,14 @@ class SideBySide(AsvRun):
                 self._kill()
                 for process in self._running:
                     process.wait()
-                self._merge()
+                self._merge(lock)
         return self._outcome(queues, statuses)
 
     def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
             self._start_queue(queue, resume)
-            print(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}", flush=True)
+            say(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}")
         shown: list[float] = []
         alive = [True]
         while any(alive):
@@ -110,7 +116,7 @@ class SideBySide(AsvRun):
             shares = [(read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0 for queue in queues]
             if shares != shown:
                 shown = shares
-                print(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares), flush=True)
+                say(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares))
         return [process.returncode for process in self._running]
 
     def _start_queue(self, queue: Queue, resume: bool) -> None:
@@ -134,17 +140,17 @@ class SideBySide(AsvRun):
         """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
-        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True)
+        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular)
 
-    def _merge(self) -> None:
+    def _merge(self, lock: Lock) -> None:
         """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
         for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
-                report = merge_results([folder], Path(self.request.results), locked=self.machine)
+                report = merge_results([folder], Path(self.request.results), locked=lock)
             except UsageError:
                 report = None  # it ended before it wrote anything
             for line in [*report.conflicts, *report.skipped] if report else []:
-                print(f"hpml-job: {line}", file=sys.stderr, flush=True)
+                say(f"hpml-job: {line}", error=True)
             if report is None or not report.skipped:
                 shutil.rmtree(folder, ignore_errors=True)
 

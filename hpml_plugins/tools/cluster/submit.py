@@ -19,12 +19,17 @@ from msgspec.structs import replace
 from submitit import LocalExecutor, SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from hpml_plugins.errors import UsageError, one_line
+from hpml_plugins.errors import UsageError
+from hpml_plugins.registry import EVERYTHING
+from hpml_plugins.suite import PROFILE_VARIABLE
+from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
 
 NEW, ALL = "NEW", "ALL"
+#: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
+CANCEL_WAIT = 10.0
 
 
 def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]) -> list[str]:
@@ -65,6 +70,17 @@ def measured_commits(results: Path, machine: str) -> set[str]:
     return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
 
 
+def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
+    """What a job would measure, in one line."""
+    title = f"{target.name}  machine {target.machine_name}, {commits} commit{'s' * (commits != 1)}"
+    if not commits:
+        return f"{title}: nothing to do"
+    profile = request.profile or os.environ.get(PROFILE_VARIABLE) or EVERYTHING
+    benchmarks = f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
+    where = "in this terminal, until it is done" if target.executor == "local" else "a Slurm job"
+    return f"{title}, {benchmarks}, profile {profile}: {where}"
+
+
 def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
     """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
     local = target.executor == "local"
@@ -85,7 +101,7 @@ def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Pa
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
         write_file(folder, replace(order, problem=problem))
-        raise UsageError(f"target {target.name!r} was not taken: {problem}") from None
+        raise UsageError(f"target {target.name!r} was refused: {problem}") from None
     write_file(folder, replace(order, id=job.job_id))
     return folder, job
 
@@ -96,7 +112,7 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. An interrupt ends it.
+    """Wait for a local job and show its log meanwhile. What ends this process, except SIGKILL, ends the job first.
 
     Returns why something was not measured, "" where all was.
     """
@@ -105,14 +121,18 @@ def wait_here(folder: Path, job: Any) -> str:
         while True:
             done = job.done()
             text = job.paths.stdout.read_bytes() if job.paths.stdout.exists() else b""
-            sys.stdout.buffer.write(text[shown:])
-            sys.stdout.flush()
-            shown = len(text)
+            whole = len(text) if done else text.rfind(b"\n") + 1
+            if whole > shown:
+                say(*text[shown:whole].decode(errors="replace").splitlines())
+                shown = whole
             if done:
                 break
             time.sleep(0.1)
-    except KeyboardInterrupt:
+    except BaseException:
         job.cancel(check=False)
+        deadline = time.monotonic() + CANCEL_WAIT
+        while not job.done() and time.monotonic() < deadline:
+            time.sleep(0.1)
         raise
     order = read_file(folder, JobOrder)
     return describe_job(folder, order, None).reason if order else ""

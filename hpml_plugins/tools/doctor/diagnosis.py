@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +26,7 @@ from msgspec.structs import replace
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
-from hpml_plugins.node import detect_node, machine_name, read_state
+from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
 from hpml_plugins.registry import read_registry
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
@@ -53,10 +57,10 @@ _LIBRARIES = {
     ),
 }
 #: The libraries of one group are checked by one process, in this order; the groups run at once.
-_GROUPS = (("torch", "torchvision"), ("numba", "numba.cuda", "asv", "fvcore", "matplotlib"))
+_GROUPS = (("torch", "torchvision"), ("numba", "asv", "fvcore", "matplotlib"))
 #: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts], [name, null, reason].
 _WORKER = """
-import contextlib, json, sys
+import contextlib, json, os, sys
 out = sys.stdout
 for name, code in json.loads(sys.argv[1]):
     found = {"facts": {}}
@@ -67,6 +71,7 @@ for name, code in json.loads(sys.argv[1]):
     except BaseException as error:
         line = [name, None, (f"{type(error).__name__}: {error}".splitlines() or [""])[0]]
     print(json.dumps(line), file=out, flush=True)
+os._exit(0)  # what the libraries do at exit takes time
 """
 #: Measuring does not need it, and a bundle does not carry it.
 _ONLY_TO_PUBLISH = "matplotlib"
@@ -95,48 +100,62 @@ class TorchFacts(msgspec.Struct, frozen=True):
 def diagnose(registry: Path) -> Iterator[Finding]:
     """Every check of this node, as its findings come."""
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
-    with ThreadPoolExecutor() as pool:
-        node = detect_node()  # no process has used CUDA before: it forks
-        groups = [list(group) for group in _GROUPS]
-        if node.gpus:
-            groups[0].append("torch on GPU")
-        running = [pool.submit(check_libraries, group) for group in groups]
-        yield from _gpu(node)
-        yield from _registry(registry)
-        torch = TorchFacts()
-        for group in running:
-            for finding, facts in group.result():
-                yield finding
-                torch = replace(torch, **facts)
+    watch = CpuWatch()
+    time.sleep(GLANCE)
+    if load := describe_load(watch):
+        what = f"{load} ({', '.join(watch.largest(3)) or 'short-lived ones'}): times on the CPU are not comparable"
+        yield Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
+    else:
+        yield Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
+    node = detect_node()
+    groups = [list(group) for group in _GROUPS]
     if node.gpus:
-        users, health = read_state(node.gpus)
-        yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
+        groups[0].append("torch on GPU")
+        groups[1].insert(1, "numba.cuda")
+    yield from _gpu(node)
+    yield from _registry(registry)
     yield _tool("git", "asv checks commits out with it", needed=True)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
         yield _tool("nvcc", "CUDA's compiler")
     yield _tool("mpirun", "benchmarks over MPI")
     yield _machine_file(node)
+    torch = TorchFacts()
+    first, *others = groups
+    with ThreadPoolExecutor() as pool:
+        running = [pool.submit(list, check_libraries(group)) for group in others]
+        for finding, facts in itertools.chain(check_libraries(first), *(each.result() for each in running)):
+            yield finding
+            torch = replace(torch, **facts)
+    if node.gpus:
+        users, health = read_state(node.gpus)
+        yield from traps(node, torch, users, shared_memory(), counters_refused(), health)
 
 
-def check_libraries(names: Sequence[str]) -> list[tuple[Finding, dict[str, Any]]]:
-    """A finding for each library, and facts of it. One that crashes or hangs costs only itself."""
-    left, found = list(names), []
+def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, Any]]]:
+    """A finding for each library, as it comes, and facts of it. One that crashes or hangs costs only itself."""
+    left = list(names)
     while left:
         codes = [(name, _LIBRARIES.get(name, (f"import {name}; what = {name}.__version__",))[0]) for name in left]
         command = [sys.executable, "-c", _WORKER, json.dumps(codes)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-            output, problem = done.stdout, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        except subprocess.TimeoutExpired as stuck:
-            output, problem = (stuck.stdout or b"").decode(), f"still importing after {_TIMEOUT:g} s"
-        for line in output.splitlines():
-            name, what, facts = json.loads(line)
-            left.remove(name)
-            found.append((Finding(name, "ok", what), facts) if what else (failed_library(name, facts), {}))
+        started = time.monotonic()
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        ):
+            ending = threading.Timer(_TIMEOUT, process.kill)
+            ending.start()
+            for line in process.stdout or ():
+                name, what, facts = json.loads(line)
+                left.remove(name)
+                yield (Finding(name, "ok", what), facts) if what else (failed_library(name, facts), {})
+            status = process.wait()
+            ending.cancel()
+            errors.seek(0)
+            problem = (errors.read().strip().splitlines() or [f"exit status {status}"])[-1]
         if left:
-            found.append((failed_library(left.pop(0), problem), {}))
-    return found
+            late = time.monotonic() - started >= _TIMEOUT
+            yield failed_library(left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem), {}
 
 
 def failed_library(name: str, reason: str) -> Finding:

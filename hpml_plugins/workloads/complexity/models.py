@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError, describe, nearest
 
 #: Models with auxiliary classifiers, which serve training only: neither their work nor their parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
@@ -100,27 +100,24 @@ def _build_classifier(name: str) -> Any:
     def keep(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         return tensor
 
-    _require_classifier(name)
+    require_classifier(name)
     without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
     initialisers = [each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")]
     with mock.patch.multiple(torch.nn.init, **dict.fromkeys(initialisers, cast(Any, keep))):
         return models.get_model(name, weights=None, **without).eval()
 
 
-def _require_classifier(name: str) -> None:
-    import difflib
-
+def require_classifier(name: str) -> None:
+    """Raise HpmlError for a model that is no classifier of torchvision's."""
     from torchvision import models
 
     known = models.list_models(module=models)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        fix = f"did you mean {', '.join(near)}?" if near else "see torchvision.models.list_models()"
-        raise HpmlError(f"torchvision has no classifier {name!r}; {fix}")
+        raise HpmlError(f"torchvision has no classifier {name!r}; {nearest(name, known)}")
 
 
 def _weights(name: str) -> list[tuple[int, Any]]:
     from torchvision import models
 
-    _require_classifier(name)
+    require_classifier(name)
     return [(weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)]

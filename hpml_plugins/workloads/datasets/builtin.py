@@ -12,12 +12,7 @@ from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource
 
 #: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are published.
-IDX_FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+IDX_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 #: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into memory.
 LARGEST_IDX = 16 + 60_000 * 28 * 28
 #: In torchvision's order, which is also the alphabet's and so ImageFolder's.
@@ -106,27 +101,26 @@ def read_cifar10_jpeg(folder: Path) -> Arrays:
 
     Raises HpmlError naming the folder or file that is wrong.
     """
-    train, test = (_read_images(folder / split, CIFAR10_CLASSES, (3, 32, 32)) for split in ("train", "test"))
-    return Arrays(*train, *test, CIFAR10_CLASSES)
+    return Arrays(*_read_images(folder / "train"), *_read_images(folder / "test"), CIFAR10_CLASSES)
 
 
-def _read_images(folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> tuple[Any, Any]:
+def _read_images(folder: Path) -> tuple[Any, Any]:
     import numpy as np
     from torchvision.datasets import ImageFolder
     from torchvision.transforms.functional import pil_to_tensor
 
     files = ImageFolder(str(folder), transform=pil_to_tensor)
-    if tuple(files.classes) != tuple(sorted(classes)):
-        wrong = sorted(set(files.classes) ^ set(classes))
-        raise HpmlError(f"{folder}: its class folders are not the {len(classes)} wanted: {', '.join(wrong[:5])}")
-    images = np.empty((len(files), *shape), dtype=np.uint8)
+    if tuple(files.classes) != CIFAR10_CLASSES:
+        wrong = sorted(set(files.classes) ^ set(CIFAR10_CLASSES))
+        raise HpmlError(f"{folder}: its class folders are not the 10 wanted: {', '.join(wrong[:5])}")
+    images = np.empty((len(files), 3, 32, 32), dtype=np.uint8)
     for number, (path, _) in enumerate(files.samples):
         try:
             image = files[number][0]
         except Exception as error:  # Pillow raises several kinds, without the file's name
             raise HpmlError(f"{path}: not a whole image: {describe(error)}") from error
-        if tuple(image.shape) != shape:
-            raise HpmlError(f"{path}: its shape is {tuple(image.shape)}, not {shape}")
+        if image.shape != images.shape[1:]:
+            raise HpmlError(f"{path}: its shape is {tuple(image.shape)}, not {images.shape[1:]}")
         images[number] = image.numpy()
     return images, np.asarray(files.targets, dtype=np.int64)
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import shutil
-import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.model import quantity, use_sources
+from hpml_plugins.terminal import say, warn
 from hpml_plugins.workloads.datasets.source import DATA_VARIABLE, DataSource, cache, roots, source_of, sources
+
+#: An archive that unpacks to more than this many times its size, or times SMALLEST, B, is made to fill the disk. Images
+#: and tables unpack to 1 to 20 times theirs, gzip at most to 1,032 times.
+LARGEST_RATIO, SMALLEST = 100, 1 << 18
+_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 @click.group("data", invoke_without_command=True)
@@ -32,7 +41,7 @@ def command(context: click.Context) -> int:
 @click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
 def get(name: str, root: Path | None) -> int:
     """Download NAME with torchvision's loader, which checks its MD5."""
-    print(f"{name} is in {download(name, root or cache() / 'data')}")
+    say(f"{name} is in {download(name, root or cache() / 'data')}")
     return 0
 
 
@@ -42,7 +51,7 @@ def get(name: str, root: Path | None) -> int:
 @click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
 def add(archive: Path, name: str, root: Path | None) -> int:
     """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
-    print(f"unpacked into {unpack(archive, root or cache() / 'data', name)}")
+    say(f"unpacked into {unpack(archive, root or cache() / 'data', name)}")
     return 0
 
 
@@ -52,14 +61,14 @@ def show(name: str) -> int:
     """Load NAME and show what it holds. Decodes it, so that no benchmark has to."""
     from hpml_plugins.workloads.datasets import load_data
 
-    data = load_data(name, say=print)
+    data = load_data(name, say=say)
     channels, height, width = data.shape
-    print(f"name         {data.name}")
-    print(f"images       {len(data.train)} for training, {len(data.test)} for testing")
-    print(f"shape        {channels} × {height} × {width}")
-    print(f"classes      {len(data.classes)}: {', '.join(data.classes)}")
-    print(f"mean, std    {_numbers(data.mean)}; {_numbers(data.std)}")
-    print(f"fingerprint  {data.fingerprint}")
+    say(f"name         {data.name}")
+    say(f"images       {len(data.train)} for training, {len(data.test)} for testing")
+    say(f"shape        {channels} × {height} × {width}")
+    say(f"classes      {len(data.classes)}: {', '.join(data.classes)}")
+    say(f"mean, std    {_numbers(data.mean)}; {_numbers(data.std)}")
+    say(f"fingerprint  {data.fingerprint}")
     return 0
 
 
@@ -72,7 +81,7 @@ def _of_plugins(settings: Settings) -> dict[str, Any]:
         return {}
     offers = make_host(read_registry(settings.registry)).offers
     for problem in offers.problems:
-        print(f"hpml: {problem}", file=sys.stderr)
+        warn(problem)
     return dict(load_sources(offers, settings.registry.parent, offers.data))
 
 
@@ -84,16 +93,16 @@ def _list() -> None:
     for name, source in known.items():
         reason = source.why_missing()
         if not isinstance(source, DataSource):  # a plugin's own kind
-            print(f"{name:{width}}  {'missing' if reason else 'here   '}  {reason}".rstrip())
+            say(f"{name:{width}}  {'missing' if reason else 'here   '}  {reason}".rstrip())
         elif (path := source.path()) is None:
-            print(f"{name:{width}}  missing  {source.how_to_get}")
+            say(f"{name:{width}}  missing  {source.how_to_get}")
         elif reason:
-            print(f"{name:{width}}  unread   {reason}")
+            say(f"{name:{width}}  unread   {reason}")
         else:
             copy = decoded_copy(name, path)
             kept = f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}" if copy.exists() else ""
-            print(f"{name:{width}}  here     {path}{kept}")
-    print(f"\nlooked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in front)")
+            say(f"{name:{width}}  here     {path}{kept}")
+    say("", f"looked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in front)")
 
 
 def _numbers(values: tuple[float, ...]) -> str:
@@ -122,12 +131,13 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's path.
 
     name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
-    and devices are refused. Raises UsageError for a name or file that is none, or a data set that is there already,
+    and devices are refused, and what unpacks to more than LARGEST_RATIO times its size. It is read to its end, so that
+    a wrong checksum is noticed. Raises UsageError for a name or file that is none, or a data set that is there already,
     HpmlError for an archive that is damaged or holds something else.
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
-        raise UsageError(f"{source.name} is not made of an archive; {source.how_to_get}")
+        raise UsageError(f"{source.name} cannot be unpacked from an archive; {source.how_to_get}")
     if not archive.is_file():
         raise UsageError(f"{archive}: no such file")
     if there := source.path_under(root):
@@ -135,8 +145,11 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as scratch:
-            with tarfile.open(archive) as tar:
-                tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+            with tempfile.TemporaryFile(dir=scratch) as content:
+                _decompress(archive, content)
+                with tarfile.open(fileobj=content, mode="r:") as tar:
+                    tar.extractall(Path(scratch, source.unpack_to), filter=_plain)
+                    _require_end(content, tar.offset)
             unpacked = _present(source, Path(scratch), str(archive))
             target = root / unpacked.relative_to(scratch)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,19 +166,46 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
 def _source(name: str) -> DataSource:
     source = source_of(name)
     if not isinstance(source, DataSource):
-        raise UsageError(f"{name} is a plugin's own: {source.why_missing() or 'it is here'}")
+        raise UsageError(f"{name} is offered by a plugin: {source.why_missing() or 'it is here'}")
     return source
 
 
+def _decompress(archive: Path, content: IO[bytes]) -> None:
+    """Write what gzip, bzip2 or xz has packed, or the archive itself, to its end, where the checksum is.
+
+    Raises TarError as soon as it is longer than LARGEST_RATIO times the archive.
+    """
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), open)
+    most = LARGEST_RATIO * max(SMALLEST, archive.stat().st_size)
+    with opener(archive, "rb") as packed:
+        while chunk := packed.read(1 << 20):
+            content.write(chunk)
+            if content.tell() > most:
+                raise tarfile.TarError(f"it unpacks to more than {most} B, {LARGEST_RATIO} times its size")
+    content.seek(0)
+
+
+def _require_end(content: IO[bytes], position: int) -> None:
+    """Raise TarError unless two or more blocks of zeros, and nothing else, stand behind the last member."""
+    content.seek(position)
+    if any(map(any, iter(lambda: content.read(1 << 20), b""))) or content.tell() - position < 2 * tarfile.BLOCKSIZE:
+        raise tarfile.TarError("it is damaged or cut off: no end behind the last whole member")
+
+
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """tarfile's own filter, and no links: no data set needs one, and every known way out of that filter used one."""
-    if member.issym() or member.islnk():
-        raise tarfile.TarError(f"{member.name!r} is a link")
+    """tarfile's own filter, and no links: no data set needs one, and every known way out of that filter used one.
+
+    Nor holes, which make a file of any size from a few bytes.
+    """
+    if member.issym() or member.islnk() or member.issparse():
+        raise tarfile.TarError(f"{member.name!r} is a {'file with holes' if member.issparse() else 'link'}")
     return tarfile.data_filter(member, folder)
 
 
 def _present(source: DataSource, root: Path, what: str) -> Path:
     found = source.path_under(root)
     if found is None:
-        raise HpmlError(f"{what} is no {source.name}: no {source.looks_for} in it")
+        raise HpmlError(f"{what} is not {source.name}: no {source.looks_for} in it")
     return found

@@ -11,15 +11,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.model import quantity
-from hpml_plugins.store import atomic_write
+from hpml_plugins.store import Lock, atomic_write
 from hpml_plugins.workloads.datasets.dataset import DataSet, Split
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
 
@@ -30,11 +28,9 @@ FORMAT = 3
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
     """The data set at `path`, from its decoded copy or else decoded now. Raises HpmlError when it is damaged."""
     copy = decoded_copy(source.name, path)
-    lock = FileLock(copy.parent / f"{source.name}.lock")
-    with suppress(OSError, NotImplementedError):  # without a lock several processes may decode at once
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    try:
+    with ExitStack() as locked:
+        with suppress(HpmlError):  # without a lock several processes may decode at once
+            locked.enter_context(Lock(copy.parent / f"{source.name}.lock", math.inf))
         data = _read_copy(copy)
         if data is None:
             progress(f"decoding {source.name} from {path}")
@@ -42,8 +38,6 @@ def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> Dat
             problem = _write_copy(copy, data)
             kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
             progress(f"{source.name}: decoded copy {kept}")
-    finally:
-        lock.release()
     return data
 
 

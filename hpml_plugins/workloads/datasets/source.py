@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import HpmlError, UsageError, nearest
-from hpml_plugins.model import available_sources
+from hpml_plugins.model import available_sources, check_fields
 
 if TYPE_CHECKING:
     import numpy
@@ -56,6 +56,9 @@ class DataSource:
     download: Callable[[Path], None] | None = None
     unpack_to: str | None = None
     extra_roots: Callable[[], tuple[Path, ...]] = tuple
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data source", self.name)
 
     def path(self) -> Path | None:
         """Where the data set is on this machine, or None."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,8 +14,9 @@ from support import DRAWN
 from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
 from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.published import gpu_types
 from hpml_plugins.registry import PluginEntry
-from hpml_plugins.report.charts import complete
+from hpml_plugins.report.charts import GREY, complete, look
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import current_records
@@ -134,6 +138,42 @@ def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
     assert domains == [["a"], ["a"]]
 
 
+def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
+    found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
+    assert len(set(found)) == len(found)
+    assert all(a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True))
+    counts = [look("NVIDIA H200", gpus) for gpus in (1, 2, 4, 8)]
+    assert len({each.colour for each in counts}) == 1
+    assert len({each.marker for each in counts}) == 4
+
+
+def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(load: Load) -> None:
+    def on(machine: str, gpu: str, count: int) -> Record:
+        node = {"gpus": [{"name": gpu}] * count, "cpu": "A CPU"}
+        return msgspec.structs.replace(record(10, 1e-6, machine=machine), node=node)
+
+    h200, others = on("z", "NVIDIA H200", 2), [on("a", "NVIDIA L4", 1), on("b", "Unheard of", 1)]
+
+    def scales(records: list[Record]) -> dict[str, dict[str, str]]:
+        """Channel → series → what it has."""
+        plugin = load(DRAWN)
+        chart = next(one.chart for one in tabulate(plugin, collect(plugin), records) if one.chart)
+        points = next(layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"])
+        ranges = {name: points[name]["scale"] for name in ("color", "shape")}
+        return {name: dict(zip(each["domain"], each["range"], strict=True)) for name, each in ranges.items()}
+
+    alone, beside = scales([h200]), scales([*others, h200])
+    assert (alone["color"]["z"], alone["shape"]["z"]) == look("NVIDIA H200", 2)
+    assert all(beside[channel]["z"] == alone[channel]["z"] for channel in alone)
+    twins = scales([on("y", "NVIDIA H200", 2), h200])
+    assert len(set(twins["color"].values())) == 1
+    assert len(set(twins["shape"].values())) == 2
+    cards = line_chart(Axis("size", "size"), Axis("time", "time", "s"), ("card", "data"))
+    rows = [{"size": 1, "time": 1.0, "card": card, "data": "d"} for card in ("NVIDIA L4", "V100, published")]
+    made = complete(cards, Table.of(rows), looks={"NVIDIA L4": look("NVIDIA L4")})
+    assert made["layer"][0]["encoding"]["color"]["scale"]["range"] == [look("NVIDIA L4").colour, GREY]
+
+
 def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> None:
     def table(records: object) -> Table:
         """How to
@@ -185,7 +225,7 @@ def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
         (
             '    return [\n        Figure("over',
             '    return [\n        7, Figure("over',
-            "returned int, not Figure values",
+            "toy.py:27: hpml_figures of plugin 'toy': returned int, not a list of Figure values",
         ),
         ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
     ],
@@ -227,12 +267,100 @@ def test_a_chart_that_raises_is_named() -> None:
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 
+@pytest.mark.parametrize(
+    "chart",
+    [
+        {"mark": {"type": "point", "href": "//evil.example"}},
+        {"mark": "point", "encoding": {"href": {"field": "a", "type": "nominal"}}},
+        {"layer": [{"hconcat": [{"config": {"point": {"href": "//evil.example"}}}]}]},
+        {"mark": {"type": "image", "url": "//evil.example/x.png"}},
+        {"data": {"url": "//evil.example/x.json"}, "mark": "point"},
+        {"transform": [{"lookup": "a", "from": {"data": {"url": "x"}, "key": "a"}}], "mark": "point"},
+        {
+            "$schema": "https://vega.github.io/schema/vega/v6.json",
+            "marks": [{"encode": {"update": {"href": {"value": "x"}}}}],
+        },
+    ],
+)
+def test_a_chart_leads_nowhere(chart: dict[str, Any]) -> None:
+    figure = Figure("out", "Out", ("toy",), lambda records: Table({}), chart)
+    with pytest.raises(HpmlError, match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart has no '(href|url)'"):
+        render(Drawable("toy", figure, Table({"a": [1]})), "svg")
+
+
+def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is_left_out() -> None:
+    settings = {"embedOptions": {"actions": True, "editorUrl": "//evil.example", "patch": "//evil.example/p.json"}}
+    made = complete({"mark": "point", "usermeta": settings}, Table({"url": ["x"], "href": ["y"]}))
+    assert made["data"]["values"] == [{"url": "x", "href": "y"}]
+    assert "evil" not in str(made)
+
+
+def test_a_free_picture_leads_nowhere() -> None:
+    def draw(sheet: Any, table: Table) -> None:
+        sheet.subplots().set_title("x", url="//evil.example")
+
+    figure = Figure("out", "Out", ("toy",), lambda records: Table({}), draw=draw)
+    with pytest.raises(HpmlError, match="the picture holds a link"):
+        render(Drawable("toy", figure, Table({"a": [1]})), "svg")
+
+
 def test_a_plugin_of_figures_and_no_benchmarks_loads(load: Load) -> None:
     plugin = load(
         "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_figures():\n    return []\n"
     )  # fmt: skip
     assert plugin.error is None
     assert collect(plugin) == []
+
+
+SWEPT = """
+from hpml_plugins import Benchmark, Metric, hookimpl
+
+def swept(bench, *, size, kind):
+    return {}
+
+def alone(bench):
+    return {}
+
+METRICS = [Metric("time", "s", "lower", "of one call"), Metric("share", "1", None)]
+
+@hookimpl
+def hpml_benchmarks():
+    return [Benchmark("swept", swept, METRICS, {"size": [1, 10, 100], "kind": ["a", "b"]}),
+            Benchmark("named", swept, METRICS, {"size": [1], "kind": ["a", "b"]}), Benchmark("alone", alone, METRICS)]
+"""
+
+
+def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Load) -> None:
+    plugin = load(SWEPT)
+    metrics = {"time": MetricSamples("s", "lower", [1e-3, 2e-3, 3e-3])}
+    records = [
+        msgspec.structs.replace(
+            record(10, 1.0, machine=machine), benchmark=benchmark.name, params=params, metrics=metrics
+        )
+        for machine in ("m", "n")
+        for benchmark in plugin.benchmarks
+        for params in benchmark.points()
+    ]
+    found = {made.figure.name: made for made in tabulate(plugin, collect(plugin), records)}
+    assert list(found) == [f"{name}_{metric}" for name in ("swept", "named", "alone") for metric in ("time", "share")]
+    assert {name: len(made.table) for name, made in found.items() if "time" in name} == {
+        "swept_time": 12, "named_time": 4, "alone_time": 2,
+    }  # fmt: skip
+    assert not any(len(made.table) for name, made in found.items() if "share" in name)  # nowhere measured
+    assert list(found["swept_time"].table.columns) == ["machine", "size", "kind", "time", "time_low", "time_high"]
+    assert found["swept_time"].figure.caption.startswith("Of one call. Lower is better.")
+    texts = {
+        name: {node.text for node in ElementTree.fromstring(render(made, "svg") or b"").iter() if node.text}
+        for name, made in found.items()
+        if len(made.table)
+    }
+    assert {"size", "time", "m, kind a", "n, kind b", "100", "2 ms"} <= texts["swept_time"]
+    assert {"kind a", "kind b", "m", "n", "time"} <= texts["named_time"]
+    assert {"m", "n", "time"} <= texts["alone_time"]
+
+
+def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) -> None:
+    assert [figure.name for figure in collect(load(DRAWN))] == ["over_size", "numbers", "freely"]
 
 
 def test_a_site_without_the_script_that_draws_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

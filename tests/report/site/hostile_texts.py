@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 _RTL, _LINE, _PARAGRAPH, _ZERO = "\u202e", "\u2028", "\u2029", "\u200b"
 
-TEXTS: tuple[str, ...] = (
+SCRIPTS: tuple[str, ...] = (
     # elements
     "<script>alert(1)</script>",
     "<ScRiPt/x>alert(2)</sCrIpT >",
@@ -85,6 +85,15 @@ TEXTS: tuple[str, ...] = (
     "a\u0301\u0488" * 20,
     "\x1b]0;title\x07\x08",
 )  # fmt: skip
+
+#: What leads a reader to another host, which no policy of a page can forbid: the text itself must not become markup.
+LEADING = (
+    "<a href=//evil.example/a style='position:fixed;top:0;left:0;width:100%;height:100%'>x</a>",
+    "<!--><meta http-equiv=refresh content='0;url=//evil.example/b'>-->",
+    "<!-- --!><meta http-equiv=refresh content='0;url=//evil.example/c'>",
+)  # fmt: skip
+
+TEXTS = SCRIPTS + LEADING
 
 #: Those that are names of git references.
 REFERENCES = (

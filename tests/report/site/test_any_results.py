@@ -12,6 +12,8 @@ import pytest
 from browsing import read_data
 from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, write_result
 
+from hpml_plugins.asv import stored_history
+
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 MISSING = "f" * 40
 
@@ -55,6 +57,23 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     of_asv = [index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())]
     assert of_asv == [first, MISSING, last]
+
+
+def test_no_result_file_is_read_where_the_repository_has_every_commit(
+    project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from asv.config import Config
+
+    def read(path: Path) -> object:
+        raise AssertionError(f"{path} was read")
+
+    monkeypatch.setattr(stored_history, "read_object_or_empty", read)
+    monkeypatch.chdir(project.folder)
+    project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
+    stored_history.show_missing_commits(Config.load("asv.conf.json"))
+    write_result(project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    with pytest.raises(AssertionError, match="was read"):
+        stored_history.show_missing_commits(Config.load("asv.conf.json"))
 
 
 @pytest.mark.parametrize("plugins", [["hpml_plugins.asv"], []])

@@ -16,15 +16,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from browsing import Site, served
+from browsing import Site, read_data, served
 from site_history import RETRACTED, WARNINGS, read
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
-from hpml_plugins.plugins.harness.gpu_page import GPU_PAGE
-from hpml_plugins.plugins.harness.publish import make_history
+from hpml_plugins.plugins.harness.publish import GPU_PAGE, make_history
 from hpml_plugins.report.site.asv_page import STATIC
-from hpml_plugins.report.site.gpu_types import Costs, build, write_gpu_types
+from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
 
 NASTY = "<script>alert(1)</script>"
 OURS = (
@@ -203,12 +202,6 @@ def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_
     site.open("history.html#toy.track_time?size%3D10")
     tab.locator("h1", has_text=re.compile("size=10$")).wait_for()
     assert tab.locator("#numbers abbr, #retracted tbody tr, #retracted-title:visible").count() == 0
-
-
-def test_the_records_of_a_point_can_be_downloaded(site: Site) -> None:
-    tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
-    link = tab.get_by_role("link", name="Records of this point (7, JSON lines)").get_attribute("href")
-    assert "needs 1 GPU, this node has no GPU" in tab.request.get(f"{site.address}/{link}").text()
 
 
 def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
@@ -635,15 +628,50 @@ def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(large_
     tab.close()
 
 
+def test_only_the_cells_of_the_columns_in_view_are_in_the_document(tmp_path: Path, browser: Any) -> None:
+    page = make_page(tmp_path, 16, 5)
+    data = read_data(page.parent, "gpus/rows.js")
+    labels = [label for label, *_ in data["columns"]]
+    tab = browser.new_page(viewport={"width": 800, "height": 700})
+    tab.goto(
+        f"{page.as_uri()}#{urlencode([('base', labels[0]), ('watts', 'no'), *(('type', label) for label in labels)])}"
+    )
+    row = tab.locator("#matrix tr.row").first
+    row.wait_for()
+    assert (
+        tab.locator("#matrix thead th").count() == 1 + 16 == int(tab.locator("#matrix").get_attribute("aria-colcount"))
+    )
+    assert row.locator("td:not(.gap)").count() < 10
+    row.locator("td a").first.focus()
+    box = tab.locator("#box")
+    box.evaluate("box => { box.scrollLeft = 120 }")
+    tab.wait_for_timeout(100)
+    assert tab.evaluate("document.activeElement.closest('td').ariaColIndex") == "2"
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+    last = row.locator("td[aria-colindex='17']")
+    last.wait_for()
+    found = read_data(page.parent, "gpus/column-15.js")
+    assert last.locator("a").inner_text() == found["texts"][found["rows"].index(0)]
+    head, cell = (each.bounding_box() for each in (tab.locator("#matrix thead th").last, last))
+    assert (cell["x"], cell["width"]) == (head["x"], head["width"])  # it stands below its head
+    assert row.locator("td:not(.gap)").count() < 10
+    tab.close()
+
+
 @pytest.fixture
 def large_page(tmp_path: Path) -> Path:
-    """gpus.html of 3 machines × 50 benchmarks × 4 points, with its files and no server."""
-    commits = make_history(tmp_path, 1, machines=3, benchmarks=50, points=4)
+    return make_page(tmp_path, 3, 50)
+
+
+def make_page(tmp_path: Path, machines: int, benchmarks: int) -> Path:
+    """gpus.html of these many machines and benchmarks of 4 points, with its files and no server."""
+    commits = make_history(tmp_path, 1, machines=machines, benchmarks=benchmarks, points=4)
     declared = json.loads((tmp_path / "results" / "benchmarks.json").read_text())
     del declared["version"]
     html = tmp_path / "html"
     html.mkdir()
-    write_gpu_types(build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({})), html, "large")
+    matrix = build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({}))
+    write_gpu_types(matrix, judge(matrix, ()), html, "large")
     for file in STATIC.iterdir():
         if file.is_file():
             shutil.copy(file, html)
@@ -651,7 +679,7 @@ def large_page(tmp_path: Path) -> Path:
 
 
 def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
-    code = "import sys, pathlib; from hpml_plugins.plugins.harness.gpu_page import measure_page as m; "
+    code = "import sys, pathlib; from hpml_plugins.plugins.harness.publish import measure_page as m; "
     command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
     found = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert set(found) == {metric.name for metric in GPU_PAGE.metrics}

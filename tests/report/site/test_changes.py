@@ -166,6 +166,13 @@ def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_o
     assert Readings.of([]).readings == []
 
 
+def test_values_measured_on_a_busy_machine_are_left_out_even_where_one_is_the_newest() -> None:
+    busy = "CPU, wall clock, one round, busy"
+    line = [(n, replace(reading(1.0), kind=busy) if n in (3, 9) else reading(1.0)) for n in range(10)]
+    assert Readings.of(line).revisions.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert Readings.of(line[3:4]).readings == []
+
+
 def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
     measured = Readings(np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5])
     levels = measured.levels()

@@ -23,8 +23,8 @@ def test_a_node_is_compared_with_the_median_of_the_others_of_its_type(add_result
     history = read(tmp_path / "results", BENCHMARKS, COMMITS)
     found = compare_nodes(history)
     (slow,) = found["slow"].deviations
-    assert (slow.title, slow.verdict, slow.times) == ("vector_add · time: n=1000000, mode=plain", "WORSE", "0.67")
-    assert (slow.machine, slow.link) == ("b", "history.html#vector_add.track_time?n%3D1000000%2C%20mode%3Dplain")
+    assert (slow.metric.title, slow.point) == ("vector_add · time", "n=1000000, mode=plain")
+    assert (slow.verdict, f"{slow.times:.2f}", slow.machine) == ("WORSE", "0.67", "b")
     assert [(found[name].others, found[name].verdicts["SAME"], found[name].deviations) for name in "abc"] == [
         (3, 4, [])
     ] * 3

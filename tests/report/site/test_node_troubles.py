@@ -69,7 +69,7 @@ def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: 
     )
     assert next(iter(coverage.reasons)) == ("warning", THROTTLED)
     assert len(coverage.reasons) == MOST_WARNINGS
-    assert "and 1 more warnings, in the Records" in text
+    assert "and 1 more warning, in the Records" in text
 
 
 def test_a_retracted_record_counts_as_none_and_its_reason_is_given(tmp_path: Path) -> None:

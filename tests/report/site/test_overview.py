@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from browsing import Site, served
 from msgspec.structs import replace
-from site_history import A100, BANDWIDTH, FLOP, H200, LAPTOP, TIME, around, read, records_of
+from site_history import A100, BANDWIDTH, BENCHMARKS, FLOP, H200, LAPTOP, TIME, around, ours, read, records_of
 
 from hpml_plugins.model import formatting
-from hpml_plugins.model.benchmark import Benchmark, Metric
 from hpml_plugins.model.record import decode
+from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
-from hpml_plugins.report.site.gpu_types import Costs, build
+from hpml_plugins.report.site.gpu_types import Costs, Matrix, build, judge
 from hpml_plugins.report.site.nodes import find_nodes
-from hpml_plugins.report.site.overview import MOST_ROWS, compare_rows, find_gaps, find_rows, headline_rows
+from hpml_plugins.report.site.overview import MOST_ROWS, describe_verdicts, find_gaps, headline_rows
+from hpml_plugins.report.site.regressions import find_suspected
 from hpml_plugins.store import append_record, record_file
 
 PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
@@ -32,8 +33,15 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def add(self, machine: Mapping[str, str], day: int, values: Mapping[str, Sequence[Any]], code: str = "old") -> None:
-        for record in records_of(machine["machine"], COMMITS[day], values, started=float(day), code=code):
+    def add(
+        self,
+        machine: Mapping[str, str],
+        day: int,
+        values: Mapping[str, Sequence[Any]],
+        benchmarks: Any = BENCHMARKS,
+        code: str = "old",
+    ) -> None:
+        for record in records_of(machine["machine"], COMMITS[day], values, benchmarks, float(day), code=code):
             gpus = [{"name": machine["gpu"], "uuid": f"GPU-{machine['machine']}-{day % 2}"}]
             node = {"gpus": gpus if machine["gpu"] != "none" else [], "cpu": machine["cpu"], "boot": "b"}
             file = record_file(self.folder, record.machine, record.commit)
@@ -55,8 +63,8 @@ def times(*seconds: float) -> dict[str, list[Any]]:
     }
 
 
-def labels(history: History) -> list[Any]:
-    return sorted({machine.hardware for machine in history.machines})
+def matrix_of(history: History) -> Matrix:
+    return build(history, Costs({}))
 
 
 def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(results: Results) -> None:
@@ -77,32 +85,55 @@ def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(results: Re
 def test_a_benchmark_has_one_headline_metric_and_its_largest_values_come_first(results: Results) -> None:
     results.add(H200, 0, {**times(4e-3, 1e-5, 3e-3, 2e-5), FLOP["name"]: [8.2e9]})
     results.add(A100, 0, {**times(8e-3, 2e-5, 6e-3, 4e-5), FLOP["name"]: [8.2e9]})
-    history = results.read()
-    types = labels(history)
-    rows = find_rows(history, types, {})
+    matrix = matrix_of(results.read())
+    rows = headline_rows(matrix)
     assert {row.metric.name for row in rows} == {BANDWIDTH["name"]}  # a rate, not the time; nothing without direction
     order = ["n=1000, mode=fast", "n=1000000, mode=fast", "n=1000000, mode=plain", "n=1000, mode=plain"]
     assert [row.point for row in rows] == order
-    verdicts = compare_rows(rows, 0, 1)
+    found = judge(matrix, {row.number for row in rows})
+    verdicts = describe_verdicts(rows, found, 0, 1)
     assert [verdict[:2] for verdict in verdicts.values()] == [["b", "2.00×"]] * 4
-    assert [verdict[:2] for verdict in compare_rows(rows, 1, 0).values()] == [["w", "0.50×"]] * 4
+    assert [verdict[:2] for verdict in describe_verdicts(rows, found, 1, 0).values()] == [["w", "0.50×"]] * 4
     assert all(verdict[2].startswith("1.") and " to 2." in verdict[2] for verdict in verdicts.values())
-    assert len(headline_rows(rows * 5, 2)) == MOST_ROWS
+
+
+def test_both_pages_give_one_pair_the_same_verdict(results: Results) -> None:
+    """A difference that is significant among four rows, and not among all rows that the two types share."""
+    many = ours("p", "many", "time", "s", "lower", n=list(range(60)))
+    benchmarks = {**BENCHMARKS, many["name"]: many}
+    for day, factor in enumerate((1.0, 1.02, 0.98)):
+        for machine, slower, equal in ((H200, 1.0, 1.0), (A100, 1.13, 1.0001)):
+            few, others = around(1e-3 * slower * factor), around(equal * factor)
+            results.add(machine, day, {TIME["name"]: [few] * 4, many["name"]: [others] * 60}, benchmarks)
+    matrix = matrix_of(read(results.folder, benchmarks, DATES))
+    rows = headline_rows(matrix)
+    found = judge(matrix, {row.number for row in rows})
+    numbered = [(group.metric.name, row.point) for group in matrix.groups for row in group.rows]
+    for base, other in ((0, 1), (1, 0)):
+        for number, (letter, *_) in describe_verdicts(rows, found, base, other).items():
+            assert numbered[rows[number].number] == (rows[number].metric.name, rows[number].point)
+            assert letter == found.letters[base][other][rows[number].number]
+    alone = compare_values([(row.cells[0].values, row.cells[1].values, row.metric.metric) for row in rows])
+    assert {each.verdict for each in alone} == {"BETTER", "AMBIGUOUS"}
+    assert {each.verdict for each in found.kept.values()} == {"AMBIGUOUS"}
+
+
+def test_the_first_page_has_few_points_of_each_two_types(results: Results) -> None:
+    many = ours("p", "many", "time", "s", "lower", n=list(range(4 * MOST_ROWS)))
+    for machine in (H200, A100):
+        results.add(machine, 0, {many["name"]: [around(1e-3)] * 4 * MOST_ROWS}, {many["name"]: many})
+    assert len(headline_rows(matrix_of(read(results.folder, {many["name"]: many}, DATES)))) == MOST_ROWS
 
 
 def test_a_benchmark_that_needs_no_gpu_says_nothing_about_gpus(results: Results) -> None:
     for machine in (H200, A100, LAPTOP, {**LAPTOP, "machine": "desk", "cpu": "EPYC"}):
         results.add(machine, 0, times(1e-5))
     history = results.read()
-
-    def measure(bench: object, n: int, mode: str) -> dict[str, float]:
-        return {}
-
-    grid = {"n": [1000], "mode": ["plain"]}
-    of_cpu = Benchmark("vector_add", measure, [Metric("time", "s", "lower")], grid)
-    (row,) = find_rows(history, labels(history), {"vector_add": of_cpu})
-    assert [labels(history)[number].kind for number in row.newest] == [1, 1]
-    assert len(find_rows(history, labels(history), {})[0].newest) == 4
+    (row,) = headline_rows(matrix := matrix_of(history))
+    assert len(row.cells) == 4
+    history.benchmarks[-1].needs_gpu = False
+    (row,) = headline_rows(matrix)
+    assert [matrix.columns[number].hardware.kind for number in row.cells] == [1, 1]
 
 
 def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results) -> None:
@@ -116,9 +147,12 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     found = {each.name: each for each in find_gaps(history, find_nodes(history))}
     assert list(found) == ["node2", "laptop", "node1"]  # the stale one first
     stale, broken, less = found.values()
-    assert (stale.behind, stale.days, stale.stale, stale.dropped, stale.failed) == (10, 10, True, 0, 0)
+    assert (stale.behind, stale.days, stale.stale, stale.dropped, stale.failed) == (10, 10, True, {}, 0)
     assert (broken.behind, broken.stale, broken.failed) == (0, False, 1)
-    assert (less.behind, less.stale, less.dropped, less.failed) == (0, False, 1, 0)
+    assert (less.behind, less.stale, less.failed) == (0, False, 0)
+    ((name, (point,)),) = less.dropped.items()
+    link = f"history.html#{TIME['name']}?n%3D1000%2C%20mode%3Dfast"
+    assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, "1970-01-04", 8))
 
 
 def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(results: Results) -> None:
@@ -126,10 +160,10 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
         values = {TIME["name"]: [around(1e-3 * factor), around(1e-3 * min(factor, 1.003))]}
         results.add(H200, day, values, code="new" if day == 5 else "old")
     history = results.read()
-    (found,) = overview.find_suspected(history, set())
-    assert (found.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
+    (found,) = find_suspected(history, set())
+    assert (found.series.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
     assert (found.change.first, found.change.wording) == (5, "50 % higher")
-    assert overview.find_suspected(history, {found.place}) == []
+    assert find_suspected(history, {found.series.place}) == []
 
 
 def test_a_card_counts_nodes_and_distinct_cards_and_names_the_source_of_its_peaks(results: Results) -> None:
@@ -219,12 +253,18 @@ def test_suspected_changes_are_counted_and_lead_to_the_point_s_history(site: Sit
     assert len(listed) == 1 and listed[0].startswith(
         ("50 % higher vector_add · time", "33.3 % lower vector_add · band")
     )
-    tab.locator("#changes li a").click()
+    tab.locator("#changes li a").first.click()
     tab.wait_for_url("**/history.html#vector_add.track_*?n%3D1000*")
+    # All of them are on the page of regressions, one click away.
+    site.open("index.html").locator("#state a", has_text="8 suspected regressions").click()
+    tab.wait_for_url("**/regressions.html#suspected-regression")
+    assert tab.locator("#suspected-regression tbody tr").count() == 8
+    assert tab.locator("#open-regression tbody tr").count() == 0
 
 
 def test_the_first_page_s_data_are_small_and_a_node_with_a_failure_is_named(published: Path, site: Site) -> None:
     assert sum(path.stat().st_size for path in (published / "overview").iterdir()) < 100_000
     tab = site.open("index.html")
     tab.locator("#gaps a", has_text="laptop").click()
-    tab.wait_for_url("**/nodes.html#machine-*")
+    tab.wait_for_url("**/nodes.html#machine-laptop")
+    assert tab.locator(":target h2").inner_text() == "laptop"

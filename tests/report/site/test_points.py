@@ -19,7 +19,6 @@ from support import DRAWN, ROOT, TOY, unavailable
 from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.charts import looks
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import append_record, record_file
@@ -28,6 +27,7 @@ AXE = ROOT / ".tools" / "axe.min.js"
 POINT = "history.html#toy.track_time?size%3D10"
 GPU = {"name": "NVIDIA H200", "uuid": "GPU-aaaaaaaa-1", "power_limit": 700.0}
 ELSEWHERE = "f" * 40
+TERMS = ["size: how large", "size=10: ten, <b>not many</b>"]
 
 
 def record(commit: str, started: float, samples: list[float], uuid: str = "GPU-aaaaaaaa-1", **more: Any) -> Record:
@@ -48,7 +48,8 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of one point: an H200 measured on two cards and once outside the published history, and eight others."""
     made = Project(tmp_path_factory.mktemp("points"), 12)
     (made.folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
-    (made.folder / "toy.py").write_text(DRAWN)
+    terms = "terms={'size': 'how large', 'size=10': 'ten, <b>not many</b>', 'size=1000': 'many'}, "
+    (made.folder / "toy.py").write_text(DRAWN.replace("grid={", terms + "grid={"))
     conf = json.loads((made.folder / "asv.conf.json").read_text())
     conf["show_commit_url"] = "https://git.example/commit/"
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
@@ -115,7 +116,8 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
         words = shlex.split(run)
         context = command.make_context("run", words[2:])
         assert words[:2] == ["hpml", "run"]
-        ((_, params),) = _tasks(host, context.params["name"], context.params["choices"], context.params["profile"])
+        given = context.params
+        ((_, params),) = _tasks(host.find(given["name"]), given["name"], given["choices"], given["profile"])
         selected.append(params)
         assert shlex.split(asv) == ["asv", "run", "--bench", r"^toy\.", "aaaaaaaa^!"]
     assert list(map(dict, selected)) == points
@@ -137,12 +139,34 @@ def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(s
     assert tab.get_by_role("link", name="plugin toy").get_attribute("href") == "plugin-toy.html"
 
 
+def test_the_terms_of_a_point_are_explained_beside_its_name(site: Site) -> None:
+    terms = site.open(POINT).locator("#terms .term")
+    assert terms.all_inner_texts() == TERMS
+    tab = site.open("gpus.html")
+    assert tab.locator("#matrix .term:visible").count() == 0
+    tab.get_by_text("Names explained").click()
+    assert tab.locator("#matrix .term:visible").all_inner_texts() == TERMS
+
+
 def test_a_raw_sample_is_two_clicks_from_the_page_also_when_it_is_opened_from_the_disk(from_disk: Any) -> None:
     from_disk.get_by_text("Runs, cards and raw samples").click()
     row = from_disk.locator("#records tbody tr").filter(has_text="1970-01-01 00:01").first
     row.get_by_text("2 samples").click()
     row.locator("pre", has_text="round 2").wait_for()
     assert row.locator("pre").inner_text() == "round 1 [s]: 0.00000225\nround 2 [s]: 0.000002376"
+
+
+def test_the_newest_records_of_a_point_are_saved_as_they_are_stored(html: Path, from_disk: Any) -> None:
+    from_disk.get_by_text("Runs, cards and raw samples").click()
+    save = from_disk.get_by_role("button", name="Save 24 Records as JSON lines")
+    with from_disk.expect_download() as download:
+        save.click()
+    assert download.value.suggested_filename == "toy.track_time_size=10.jsonl"
+    saved = Path(download.value.path()).read_text().splitlines()
+    results = html.parent / "results"
+    assert sorted(saved) == sorted(
+        line for path in results.glob("*/records/*.jsonl") for line in path.read_text().splitlines()
+    )
 
 
 def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk: Any) -> None:
@@ -232,8 +256,10 @@ def test_many_lines_are_chosen_by_gpu_type_and_all_at_once(site: Site) -> None:
     tab.get_by_role("button", name="Show all", exact=True).click()
     markers = tab.locator("#legend .marker").evaluate_all("all => all.map(each => each.getAttribute('d'))")
     dashes = tab.locator("#legend line").evaluate_all("all => all.map(each => each.getAttribute('stroke-dasharray'))")
-    assert len(set(markers)) == 5
-    assert len(set(zip(markers, dashes, strict=True))) == 9
+    colours = tab.locator("#legend line").evaluate_all("all => all.map(each => each.style.stroke)")
+    looks = list(zip(colours, markers, strict=True))
+    assert len(set(looks)) == 5
+    assert len(set(zip(looks, dashes, strict=True))) == 9
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -274,9 +300,3 @@ def test_the_page_s_script_spells_numbers_as_python_does(site: Site) -> None:
         ],
     )
     assert told == [formatting.quantity(*each) for each in asked]
-
-
-def test_gpu_types_are_told_apart_without_colour() -> None:
-    found = [tuple(each.values()) for each in looks(map(str, range(64))).values()]
-    assert len(set(found)) == 64
-    assert all(a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True))

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import random
 import xml.etree.ElementTree as ET
+from html import escape
+from pathlib import Path
 from typing import Any
 
+import pytest
 from browsing import read_data
 from site_history import BANDWIDTH, H200, TIME, around
+
+from hpml_plugins.report.site.regressions import write_feed
+from hpml_plugins.terminal import printable
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -41,12 +47,12 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         assert (revision, type(revision)) == (6, int)  # as asv writes them
         assert row[4:6] == [after, before]  # the latest and the best level
         assert after / before == (2 if "time" in row[0] else 0.5) or abs(after / before - 1) > 0.4
-    text = (project.html / "regressions.html").read_text()
-    assert "2 regressions in 8 series" in text
+    page = (project.html / "regressions.html").read_text()
+    assert "2 improvements" in page
+    text = page.partition("2 open regressions</h2>")[2].partition("</section>")[0]
     assert text.count("% lower") == 1 and text.count("% higher") == 1
     assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
-    commit = project.commits[6][0]
-    assert commit[:8] in text
+    assert project.commits[6][0][:8] in text
     feed = ET.parse(project.html / "regressions.xml").getroot()
     titles = [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
     assert sorted(title.split(": ", 1)[1] for title in titles) == [
@@ -57,3 +63,18 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     points = read_data(project.html, "history/1/0.js")
     (change,) = points["lines"][0]["changes"]
     assert (change[0], change[3]) == (6, "better")
+
+
+@pytest.mark.parametrize(
+    "text", [*map(chr, range(0x20)), "\x7f\x85", "\ufffe\uffff", "\ud800", "]]>&<b>\u202e", "\u2028\n"]
+)
+def test_the_feed_is_well_formed_whatever_the_names_hold(tmp_path: Path, text: str) -> None:
+    names = ("title", "point", "where", "day", "range", "before", "after", "change", "differences", "link")
+    shown = {**dict.fromkeys(names, f"a{text}b"), "date": 1e12, "identity": [text] * 5}
+    write_feed(tmp_path / "feed.xml", [shown], f"project{text}")
+    feed = ET.parse(tmp_path / "feed.xml").getroot()
+    (entry,) = feed.iter(f"{ATOM}entry")
+    words = printable(f"a{text}b")
+    assert entry.findtext(f"{ATOM}title") == f"{words}: {words} {words} on {words}"
+    assert f">{escape(words)} {escape(words)}</a> on {escape(words)}: " in (entry.findtext(f"{ATOM}content") or "")
+    assert printable(text) in (feed.findtext(f"{ATOM}title") or "")

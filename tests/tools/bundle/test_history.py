@@ -56,13 +56,11 @@ def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_pa
         with pytest.raises(UsageError, match=re.escape(message)):
             pack_history(folder, [branch], tmp_path / "history.bundle")
 
-    refused(
-        repository, "release", "no commit on a branch 'release' here, which asv.conf.json names; git branch release"
-    )
+    refused(repository, "release", "asv.conf.json names branch 'release', which is not here; git branch release")
     for name in ("empty", "none"):
         (tmp_path / name).mkdir()
     git(tmp_path / "empty", "init", "-q", "-b", "main")
-    refused(tmp_path / "empty", "main", "no commit on a branch 'main' here")
+    refused(tmp_path / "empty", "main", "asv.conf.json names branch 'main', which is not here")
     refused(tmp_path / "none", "main", "not a git repository; results name commits")
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")
-    refused(tmp_path / "shallow", "main", "the history is cut off: git fetch --unshallow")
+    refused(tmp_path / "shallow", "main", "the repository is a shallow clone; run git fetch --unshallow")

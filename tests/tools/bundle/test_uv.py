@@ -39,6 +39,10 @@ NODE = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.28", {"torch": "2.11.0
             "error: No solution found when resolving dependencies\n  cause: Because you require numpy<2 and numpy>2.\n",
             "no packages fit the node: No solution found when resolving dependencies Because you require numpy<2 and",
         ),
+        (
+            "error: Failed to download `tabulate==0.10.0`\n  cause: Hash mismatch for `tabulate==0.10.0`\n\n",
+            "Hash mismatch for `tabulate==0.10.0`: the package index has another file than the one that was tried;",
+        ),
         ("Segmentation fault", "no packages fit the node: Segmentation fault"),
     ],
 )
@@ -66,5 +70,7 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
 def test_uv_that_is_not_installed_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UsageError, match="uv is not installed, and finds what the node needs: python3 -m pip install"):
+    with pytest.raises(
+        UsageError, match=r"uv is not installed; it resolves the node.s packages: python3 -m pip install"
+    ):
         packages.find_uv()

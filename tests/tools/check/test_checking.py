@@ -17,7 +17,7 @@ from hpml_plugins.registry import PluginSource
 from hpml_plugins.testing import Finding
 from hpml_plugins.tools.check import check, find_plugin
 from hpml_plugins.tools.check.fault_injection import corrupted
-from hpml_plugins.tools.check.judging import Loaded, judge_definition
+from hpml_plugins.tools.check.judging import Loaded, judge_definition, sample_points
 from hpml_plugins.tools.check.worker import with_dependencies
 
 Write = Callable[[str, str], Path]
@@ -28,7 +28,7 @@ WRONG = '''
 
 import os
 import random
-from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+from hpml_plugins import Benchmark, Metric, ProgramOutput, Requires, hookimpl
 
 print("hello")
 os.environ["LOUD"] = "1"
@@ -66,6 +66,20 @@ def starts_a_program(bench):
     bench.check(bench.result(said) == "4\\\\n", "differs")
     return {"value": 4}
 
+def wraps_a_program(bench):
+    value = bench.run_program(["seq", "4", "4"], {"value": ProgramOutput("1", "^(.)$")})["value"]
+    bench.check(set(value.values) == {4}, "differs")
+    return {"value": value}
+def runs_what_it_made(bench):
+    import pathlib, subprocess, tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "made")
+        program.write_text("#!/bin/sh\\necho 4\\n")
+        program.chmod(0o755)
+        said = subprocess.run([str(program)], capture_output=True, text=True).stdout
+    bench.check(bench.result(said) == "4\\n", "differs")
+    return {"value": 4}
+
 def returns_the_wrong(bench):
     return {"time": 4}
 
@@ -75,7 +89,7 @@ def wants_a_program(bench):
 @hookimpl
 def hpml_benchmarks():
     functions = [never_checks, checks_a_constant, passes_what_is_corrupted, notices_nan_only, notices, imports_more,
-                 starts_a_program, returns_the_wrong]
+                 starts_a_program, wraps_a_program, runs_what_it_made, returns_the_wrong]
     return [Benchmark(f.__name__, f, METRICS, description="wrong") for f in functions] + [
         Benchmark("wants_a_program", wants_a_program, METRICS, requires=Requires(tools=("no-such-program",))),
         Benchmark("versioned", never_checks, METRICS, version=str(random.random()), description="no two alike")]
@@ -83,6 +97,22 @@ def hpml_benchmarks():
 @hookimpl
 def hpml_figures():
     return 1 / 0
+
+@hookimpl
+def hpml_node_facts():
+    return {}["no such fact"]
+
+@hookimpl
+def hpml_data():
+    return [7]
+
+@hookimpl
+def hpml_published():
+    return [7]
+
+@hookimpl
+def hpml_gpu_types():
+    return [7]
 '''
 
 
@@ -93,12 +123,14 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
     return list(check(find_plugin(str(path), path.parent / "registry.yaml"), limit=60))
 
 
+HOOKS = ("hpml_node_facts", "hpml_data", "hpml_published", "hpml_gpu_types")
 #: subject, state, what is said, what the fix says
 FOUND = [
     ("import", "broken", "prints 'hello' when loaded", "do that in measure"),
     ("import", "broken", "changes environment variables when loaded", "do that in measure"),
     ("determinism", "broken", "two processes got different version of versioned", "no sets, dates or random"),
     ("hooks", "broken", "ZeroDivisionError: division by zero", ""),
+    *(("hooks", "broken", hook, "") for hook in HOOKS),
     ("check", "broken", "wrong.py:15: bench.check of a constant checks nothing", "compare the result"),
     ("never_checks", "broken", "1 points were measured without any bench.check", "bench.check(result agrees"),
     ("passes_what_is_corrupted", "broken", "its check passes for a corrupted result", "compare with a reference"),
@@ -106,7 +138,10 @@ FOUND = [
     ("notices", "ok", "its check fails for a corrupted result", ""),
     ("imports_more", "broken", "imports yaml, which it does not require", "Requires(modules=('yaml',))"),
     ("starts_a_program", "warning", "starts echo, which it does not require", "Requires(tools=('echo',))"),
-    ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "hpml --debug run"),
+    ("wraps_a_program", "ok", "its check fails for a corrupted result", ""),
+    ("wraps_a_program", "warning", "starts seq, which it does not require", "Requires(tools=('seq',))"),
+    ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "wrong.py` shows what"),
+    ("runs_what_it_made", "ok", "all that it imports and starts is required", ""),
     ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),
     ("checks_a_constant", "warning", "whether its check notices a wrong result could not be tried", "bench.result"),
@@ -140,8 +175,39 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
     done = hpml("check", "toy")
     assert (done.returncode, "nothing to fix" in done.stderr) == (0, True), done.stdout
     assert "its check fails for a corrupted result" in done.stdout
-    assert hpml("check", "no-such").returncode == 2
-    assert "no_such" in hpml("check", "no_such").stdout
+    for name, told in (
+        ("no-such", "no module"),
+        ("no_such", "no module"),
+        ("tyo", "mean 'toy'"),
+        ("a.py", "no such file"),
+    ):
+        done = hpml("check", name)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert told in done.stderr
+    write("toy.py", TOY.replace("// 2", "// 3"))
+    done = hpml("check", "toy")
+    assert done.returncode == 1
+    assert "`hpml --debug run toy -p size=10` shows what the point printed" in done.stdout
+
+
+def test_a_few_points_stand_for_a_grid_and_every_value_of_a_short_parameter_is_among_them() -> None:
+    grid = {"size": ["64KiB", "2MiB", "1GiB", "1KiB"], "n": list(range(100, 0, -1)), "mode": ["b", "a"], "on": [True]}
+    sample = sample_points(grid)
+    assert sample == sample_points(grid)
+    assert sample[0] == {"size": "1KiB", "n": 1, "mode": "b", "on": True}
+    assert [point["n"] for point in sample] == [1, 26, 51, 75, 100]
+    assert {point["size"] for point in sample} == set(grid["size"])
+    assert {point["mode"] for point in sample} == {"a", "b"}
+    assert len(sample_points(grid, None)) == 4 * 100 * 2
+    assert sample_points({}) == [{}]
+    assert sample_points({"on": [True], "off": [False]}) == [{"on": True, "off": False}]
+
+
+def test_the_rest_of_the_grid_is_measured_when_asked_for(write: Write) -> None:
+    path = write("many.py", TOY.replace("[10, 1000]", "list(range(1, 10))"))
+    for most, told in ((5, "5 of 9 points measured; --all measures the others"), (None, "9 of 9 points measured")):
+        found = check(find_plugin(str(path)), most=most)
+        assert told in [each.what for each in found if each.subject == "toy"]
 
 
 def loaded(**changed: object) -> Loaded:

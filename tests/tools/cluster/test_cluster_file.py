@@ -37,6 +37,36 @@ BAD = {
         4,
         "either a venv or a container",
     ),
+    "a quote without its other half": (
+        HEAD + '  - {name: a, python: {command: "python \'"}}\n',
+        3,
+        "No closing quotation",
+    ),
+    "a name with a line break": (HEAD + '  - {name: "a\\n"}\n', 3, "matching regex"),
+    "a machine with a line break": (HEAD + '  - {name: a, machine: "a\\n"}\n', 3, "matching regex"),
+    "a jobs folder with a line break": (
+        'version: 1\njobs: "a\\nb"\ntargets: [{name: a}]\n',
+        2,
+        "a line break in its name",
+    ),
+    "an option with a blank": (HEAD + "  - {name: a, options: {a b: 1}}\n", 3, "'a b' is no option of sbatch"),
+    **{
+        f"a control character in {key}": (HEAD + f"  - name: a\n    {key}: {value}\n", 4, f"{key} holds a line break")
+        for key, value in {
+            "constraint": '"a100\\n#SBATCH --uid=0"',
+            "partition": '"p\\ncurl evil.example"',
+            "account": '"a\\r"',
+            "qos": '"\\0"',
+            "options": '{comment: "x\\ny"}',
+            "python": '{setup: ["true\\nid"], command: p}',
+        }.items()
+    },
+    "a module with a line break": (
+        HEAD + '  - name: a\n    python: {modules: ["x\\ny"]}\n',
+        4,
+        "python holds a line break",
+    ),
+    "a Python with an escape": (HEAD + '  - name: a\n    python: {venv: "\\e[31m"}\n', 4, "python holds a line break"),
     "queues on two nodes": (
         HEAD + "  - name: a\n    side_by_side: true\n    nodes: 2\n",
         5,

@@ -22,7 +22,7 @@ def jobs(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def submit(site: Site, *args: str) -> None:
-    done = site.hpml("submit", *args)
+    done = site.hpml("submit", "--yes", *args)
     assert done.returncode == 0, done.stderr
 
 
@@ -67,11 +67,12 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
     starts = [{record.started for record in slurm_site.records(machine)} for machine in ("first", "two")]
     assert max(map(min, starts)) < min(map(max, starts))  # they did overlap
 
-    done = slurm_site.hpml("submit", "--commits", "NEW")
+    done = slurm_site.hpml("submit", "--yes", "--commits", "NEW")
     assert "first  machine first, 0 commits: nothing to do" in done.stdout
     assert "100%" in slurm_site.hpml("jobs", "first", "--tail", "3").stdout
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(slurm_site: Site) -> None:
     submit(slurm_site, "first", "--bench", "slow")
     wait_for_records(slurm_site, "first", 1)
@@ -101,9 +102,9 @@ def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_si
           - {name: broken, partition: b, python: {setup: ["false"]}}
         """
     )
-    done = slurm_site.hpml("submit")
+    done = slurm_site.hpml("submit", "--yes")
     assert done.returncode == 1
-    assert "target 'wrong' was not taken" in done.stderr and "invalid partition" in done.stderr
+    assert "target 'wrong' was refused" in done.stderr and "invalid partition" in done.stderr
     found = wait_for_state(slurm_site, "broken", "failed")
     assert "it never started asv; see its log" in found["reason"]
     assert jobs(slurm_site)["wrong"]["state"] == "failed"

@@ -61,7 +61,8 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     records = {(record.benchmark, *record.params.values()): record for record in slurm_site.records("pair")}
     across, wrong = records["across", False], records["across", True]
     assert (across.status, across.metrics["nodes"].round_medians) == ("ok", [2.0] * 3), across.reason + across.output
-    assert (wrong.status, wrong.reason) == ("failed", "rank 1: ValueError: on the second node")
+    line = 'across.py:11: raise ValueError("on the second node")'
+    assert (wrong.status, wrong.reason) == ("failed", f"rank 1: ValueError: on the second node ({line})")
     reduced = records["allreduce_nodes_gloo", "1KiB", 2]
     assert reduced.status == "ok", reduced.reason + reduced.output
     time, bus = (reduced.metrics[name].samples[0] for name in ("time", "bus_bandwidth"))
@@ -84,5 +85,5 @@ def test_without_slurm_there_is_one_node_and_more_are_refused(node: Node, monkey
     assert bench.nodes == 1
     with pytest.raises(UsageError, match="2 nodes are needed, this run has 1; cluster"):
         bench.ranks(print, 2, nodes=2)
-    with pytest.raises(UsageError, match="3 ranks cannot be shared out evenly to 2 nodes"):
+    with pytest.raises(UsageError, match="3 ranks cannot be divided evenly among 2 nodes"):
         bench.ranks(print, 3, nodes=2)

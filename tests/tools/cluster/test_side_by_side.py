@@ -70,7 +70,7 @@ WANTED = {("b3", 0): 1.0, ("b3", 1): 1.0, ("b3", 2): 1.0, ("b2", 0): 2.0, ("b2",
 
 
 def test_two_queues_measure_a_part_each_and_their_results_are_one(pair: Site) -> None:
-    done = pair.hpml("submit")
+    done = pair.hpml("submit", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert values(pair) == WANTED
     assert len(pair.records("toy-x1")) == 6
@@ -84,13 +84,13 @@ def test_two_queues_measure_a_part_each_and_their_results_are_one(pair: Site) ->
     assert (listed["state"], listed["progress"]) == ("done", 1.0)
 
     # a run of a few points leaves the others as they were
-    assert pair.hpml("submit", "--profile", "few", "--bench", "b3").returncode == 0
+    assert pair.hpml("submit", "--yes", "--profile", "few", "--bench", "b3").returncode == 0
     assert json.loads(file.read_text())["results"]["b3.track_square"][0] == [0.0, 1.0, 4.0]
     assert len(pair.records("toy-x1")) == 7
 
 
 def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> None:
-    command = [sys.executable, "-m", "hpml_plugins", "submit"]
+    command = [sys.executable, "-m", "hpml_plugins", "submit", "--yes"]
     env = {**os.environ, **pair.env, "TOY_SECONDS": "2", "HOME": str(pair.project.home)}
     with subprocess.Popen(
         command, cwd=pair.project.path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -112,7 +112,7 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
     assert {key: gpu for key, gpu in kept.items() if gpu == 1} == {key: gpu for key, gpu in WANTED.items() if gpu == 1}
     assert 1 <= sum(gpu == 2 for gpu in kept.values()) < 3  # what the dead one had measured
 
-    done = pair.hpml("submit", "--skip-existing")
+    done = pair.hpml("submit", "--yes", "--skip-existing")
     assert done.returncode == 0, done.stdout + done.stderr
     assert values(pair) == WANTED
     assert len(pair.records("toy-x1")) == 6  # nothing was measured twice
@@ -120,7 +120,7 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
 
 def test_with_as_many_commits_as_queues_each_takes_whole_commits(pair: Site) -> None:
     pair.project.commit("cluster.yaml")
-    done = pair.hpml("submit", "--commits", "HEAD~2..HEAD", "--bench", "b2")
+    done = pair.hpml("submit", "--yes", "--commits", "HEAD~2..HEAD", "--bench", "b2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "queue-0: GPU 1, 1 commit," in done.stdout
     assert len(stored(pair)) == 2

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +59,17 @@ def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
     order = JobOrder("t", "m", "local", socket.gethostname(), id=str(os.getpid()))
     write_file(tmp_path, RUNNING)
     assert describe_job(tmp_path, order, None).state == "lost"  # this process is alive, and no job
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"), [("paused", "pending"), ("stopped", "failed"), ("cancelled", "cancelled"), ("done", "done")]
+)
+def test_only_a_paused_job_waits_to_be_started_again(tmp_path: Path, phase: Any, state: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()", "submitit"], stdin=subprocess.PIPE) as alive:
+        write_file(tmp_path, JobState(phase, "here", 1, "why"))
+        job = describe_job(tmp_path, JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)), None)
+        assert (job.state, job.reason) == (state, "why")
+        alive.kill()
 
 
 def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:

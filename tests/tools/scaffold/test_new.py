@@ -36,7 +36,7 @@ def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_pat
     assert [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins] == ["row_sum.py"]
     assert "row_sum" in hpml("list").stdout
     again = hpml("new", "row_sum", "--single-file")
-    assert (again.returncode, "row_sum.py is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "row_sum.py already exists" in again.stderr) == (2, True)
     assert hpml("new", "Row-Sum").returncode == 2
 
 
@@ -52,3 +52,22 @@ def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(tmp_pa
     with pytest.raises(HpmlError, match="write it there by hand: - "):
         register(registry, "- {name: c, module: d}")
     assert registry.read_text() == before
+
+
+def test_a_registry_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads it meanwhile, or finds it after a kill, sees the old file or the new one; a link stays one."""
+    registry = tmp_path / "registry.yaml"
+    (tmp_path / "kept.yaml").write_text("version: 1\nplugins: []\n")
+    registry.symlink_to("kept.yaml")
+    seen = []
+    original = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        seen.append((registry.read_text(), read_registry(self).plugins[0].name))
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    register(registry, "- {name: c, module: d}")
+    assert seen == [("version: 1\nplugins: []\n", "c")]
+    assert registry.is_symlink()
+    assert read_registry(registry).plugins[0].module == "d"

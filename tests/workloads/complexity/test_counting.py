@@ -87,5 +87,5 @@ def test_a_built_model_takes_its_example() -> None:
 
 def test_an_unknown_model_is_neither_built_nor_counted() -> None:
     for use in (build_model, count_model):
-        with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean resnet18"):
+        with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"):
             use("resnet19")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
+import lzma
+import re
 import subprocess
 import tarfile
 import threading
@@ -72,7 +75,7 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(
 
 def test_an_absolute_name_lands_inside_or_nowhere(tmp_path: Path, root: Path) -> None:
     target = tmp_path / "absolute"
-    with pytest.raises(HpmlError, match="is no cifar10-jpeg"):
+    with pytest.raises(HpmlError, match="is not cifar10-jpeg"):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name=str(target)), root)
     assert not target.exists()
     assert list(root.iterdir()) == []
@@ -95,14 +98,76 @@ def test_flipped_bytes_in_an_archive_are_one_line(archive: Path, root: Path) -> 
     assert list(root.iterdir()) == []
 
 
+def tarred(*members: tuple[str, int], end: bytes = bytes(1024)) -> bytes:
+    """A tar archive of files of zeros. end: what stands behind the last member."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, size in members:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            tar.addfile(member, io.BytesIO(bytes(size)))
+        length = tar.offset
+    return file.getvalue()[:length] + end
+
+
+#: A whole data set, as far as its folders tell.
+WHOLE = tarred(("train/cat/1.jpg", 3000), ("test/cat/1.jpg", 600))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(WHOLE)[:-8] + bytes(8), "CRC check failed"),
+        (gzip.compress(WHOLE)[:-4], "end-of-stream marker"),
+        (gzip.compress(WHOLE[:-1024] + b"x" * 512), "it is damaged or cut off"),
+        (bz2.compress(WHOLE)[:-4] + b"\0\1\2\3", "Invalid data stream"),
+        (lzma.compress(WHOLE)[:-20], "end-of-stream marker"),
+        (WHOLE[:-1024], "it is damaged or cut off"),
+        (WHOLE[:-512], "it is damaged or cut off"),
+        (WHOLE[:-1024] + b"broken header" * 90, "it is damaged or cut off"),
+        (
+            gzip.compress(tarred(("train/a", 1), ("bomb", 30 << 20))),
+            "more than 26214400 B, 100 times",
+        ),
+        (lzma.compress(tarred(("train/a", 1), ("test/b", 1)) + bytes(30 << 20)), "more than 26214400 B, 100 times"),
+    ],
+)
+def test_an_archive_is_read_to_its_end_and_a_bomb_is_not_unpacked(
+    tmp_path: Path, root: Path, content: bytes, reason: str
+) -> None:
+    (path := tmp_path / "cifar10-jpeg.tar").write_bytes(content)
+    with pytest.raises(HpmlError, match=re.escape(reason)):
+        unpack(path, root)
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_a_whole_archive_is_unpacked_however_it_is_packed(
+    tmp_path: Path, root: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    (path := tmp_path / "cifar10-jpeg.tar").write_bytes(pack(WHOLE + bytes(8192)))
+    assert unpack(path, root) == root / "cifar10-jpeg"
+
+
+def test_a_file_with_holes_is_refused(tmp_path: Path, root: Path) -> None:
+    made = tmp_path / "holes"
+    with made.open("wb") as file:
+        file.truncate(1 << 40)
+    packed = tmp_path / "cifar10-jpeg.tar"
+    subprocess.run(["tar", "--sparse", "-cf", packed, "-C", tmp_path, "holes"], check=True)
+    with pytest.raises(HpmlError, match="'holes' is a file with holes"):
+        unpack(packed, root)
+    assert list(root.iterdir()) == []
+
+
 def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> None:
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is no cifar10-jpeg: no cifar10-jpeg/ with train"):
+    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train"):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
     with pytest.raises(HpmlError, match="no data set 'cats'; known: digits"):
         unpack(tmp_path / "cats.tar", root)
     with pytest.raises(HpmlError, match="no such file"):
         unpack(tmp_path / "cifar10-jpeg.tar.xz", root)
-    with pytest.raises(HpmlError, match="digits is not made of an archive; pip install scikit-learn"):
+    with pytest.raises(HpmlError, match="digits cannot be unpacked from an archive; pip install scikit-learn"):
         unpack(tmp_path / "digits.tar", root)
 
 

@@ -28,6 +28,14 @@
         }
     }
 
+    /* Where asv's own HTML leads out of this site: to the project and its commits, as asv.conf.json says. */
+    var elsewhere = [];
+
+    function is_own_address(address) {
+        return is_safe_address(address) && [location.href.replace(/[^\/]*([?#].*)?$/, '')].concat(elsewhere).some(
+            function (start) { return new URL(address, location.href).href.startsWith(start); });
+    }
+
     /* Put in front of what may be the name of an event handler, which a browser reports even where nothing can run. */
     var MARK = '\ue000';
 
@@ -40,7 +48,7 @@
                 return;
             }
             Array.from(element.attributes).forEach(function (attribute) {
-                var kept = ATTRIBUTES.test(attribute.name) && (attribute.name !== 'href' || is_safe_address(attribute.value));
+                var kept = ATTRIBUTES.test(attribute.name) && (attribute.name !== 'href' || is_own_address(attribute.value));
                 if (!kept) {
                     element.removeAttribute(attribute.name);
                 }
@@ -69,6 +77,7 @@
         index.tags = tags;
         ['project_url', 'show_commit_url'].forEach(function (key) {
             index[key] = is_safe_address(index[key]) ? index[key] : '#';
+            elsewhere.push(new URL(index[key], location.href).href);
         });
         return index;
     }

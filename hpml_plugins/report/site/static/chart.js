@@ -10,7 +10,7 @@
         circle: 'M-1 0A1 1 0 1 1 1 0A1 1 0 1 1 -1 0Z', square: 'M-.9 -.9H.9V.9H-.9Z',
         'triangle-up': 'M0 -1.2L1.2 .9H-1.2Z', diamond: 'M0 -1.35L1.35 0L0 1.35L-1.35 0Z',
         cross: 'M-.45 -1.3H.45V-.45H1.3V.45H.45V1.3H-.45V.45H-1.3V-.45H-.45Z',
-        'triangle-down': 'M0 1.2L1.2 -.9H-1.2Z', 'triangle-right': 'M1.2 0L-.9 1.2V-1.2Z', wedge: 'M0 -1.5L.8 1.2H-.8Z'
+        'triangle-down': 'M0 1.2L1.2 -.9H-1.2Z', 'triangle-right': 'M1.2 0L-.9 1.2V-1.2Z', 'triangle-left': 'M-1.2 0L.9 1.2V-1.2Z'
     };
 
     function element(name, attributes, parent, text) {

@@ -31,5 +31,16 @@ window.hpml = (function () {
         return asked[address];
     }
 
-    return {put: put, read: read};
+    /* What parameters and values mean: "recipe=lab: …" of each.  terms: term → text. */
+    function glossary(terms) {
+        return Object.keys(terms).map(function (term) {
+            var made = document.createElement('span'), name = document.createElement('b');
+            made.className = 'term';
+            name.textContent = term;
+            made.append(name, ': ' + terms[term]);
+            return made;
+        });
+    }
+
+    return {put: put, read: read, glossary: glossary};
 })();

@@ -1,4 +1,4 @@
-// The table of gpus.html: its rows are made as they scroll into view, from the data that gpu_types.py writes. What a
+// The table of gpus.html: its rows, and the cells of its columns, are made as they scroll into view, from the data that gpu_types.py writes. What a
 // reader chooses (base, GPU types, filters, order, unfolded benchmarks) is kept in the address.
 "use strict";
 (async () => {
@@ -30,22 +30,22 @@
         ({ label, machines, newest, price, watts, cells: null, verdicts: null }));
     const KINDS = {
         price: {
-            word: `per ${data.currency || "price"}`, texts: "price", cost: column => column.price / 3600,
+            word: `per ${data.currency || "price"}`, unit: data.currency || "price", cost: column => column.price / 3600,
             about: "What one run costs, or how much work comes for that, by the prices given",
         },
         watts: {
-            word: "per watt", texts: "energy", cost: (column, measured) => measured || column.watts,
+            word: "per watt", unit: "J", cost: (column, measured) => measured || column.watts,
             about: "What one run takes, or how much work comes for that, by the measured power; by the published board power where it says so",
         },
     };
     let rowCount = 0;
     // Benchmarks in order, each with its metrics (the headline first), each with its rows.
     const benchmarks = [];
-    for (const [name, title, heading, plugin, unit, direction, paid, points] of data.groups) {
+    for (const [name, title, heading, plugin, unit, direction, paid, points, terms, label] of data.groups) {
         if (benchmarks.at(-1)?.heading !== heading || benchmarks.at(-1).plugin !== plugin) {
             benchmarks.push({ heading, plugin, groups: [] });
         }
-        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid };
+        const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid, terms, label };
         group.rows = data.points[points].map(([point, precision]) => ({
             place: rowCount, key: `row-${rowCount++}`, point, precision, group, words: `${title} ${point}`.toLowerCase(),
         }));
@@ -118,6 +118,8 @@
     // ---- what is shown ---------------------------------------------------------------------------------------------
     let state;  // what the address says
     let shownColumns = [];  // [{column, kind, name}] from left to right; kind "" for the values themselves
+    let edges = [0];  // px from the first shown column to the left of each, and to the right of the last
+    let across = [0, 0];  // the first shown column of which cells are in the document, and the one behind the last
     let items = [];  // groups and rows from top to bottom: {key, make, size}
     let asked = 0;
 
@@ -297,6 +299,9 @@
             return cell;
         }));
         widths.replaceChildren(make("col", "point"), ...shownColumns.map(({ kind }) => make("col", kind ? "per" : "value")));
+        table.setAttribute("aria-colcount", shownColumns.length + 1);
+        const cells = [...head.cells].slice(1).map(cell => cell.getBoundingClientRect()), origin = cells[0]?.left;
+        edges = [0, ...cells.map(cell => cell.right - origin)];
         if (focused?.startsWith("sort-")) {
             of(focused)?.focus({ preventScroll: true });
         }
@@ -316,6 +321,11 @@
         ].filter(Boolean);
         const title = make("th", "point", link(historyOf(group, ""), group.title), make("small", "", facts.join(", ")));
         title.scope = "row";
+        if (Object.keys(group.terms).length) {
+            const terms = make("details", "terms", make("summary", "", "Names explained"), ...hpml.glossary(group.terms));
+            terms.addEventListener("toggle", () => paint(true));
+            title.append(terms);
+        }
         if (block?.foldable) {
             const button = make("button", "unfold", block.open ? "fewer rows" : `${block.more} more ${block.more === 1 ? "row" : "rows"}`);
             button.type = "button";
@@ -327,7 +337,7 @@
             }));
             title.append(button);
         }
-        return make("tr", "group", title, ...shownColumns.map(({ column, kind }) => {
+        return make("tr", "group", title, ...cellsOf(({ column, kind }) => {
             const cell = make("td", kind ? `per ${kind}` : "");
             const [mean, number] = column === columns[state.base] ? [null, 0] : meanOf(column, rows, kind);
             if (mean !== null) {
@@ -343,10 +353,29 @@
     function pointRow(row) {
         const title = make("th", "point", link(historyOf(row.group, row.point), row.point || "one point"));
         title.scope = "row";
-        const made = make("tr", "row", title, ...shownColumns.map(({ column, kind }) =>
+        const made = make("tr", "row", title, ...cellsOf(({ column, kind }) =>
             kind ? costCell(column, row, kind) : valueCell(column, row)));
         made.dataset.metric = row.group.title;
         return made;
+    }
+
+    // The cells of the columns in view, in their places: what lies left and right of them is one empty cell each.
+    function cellsOf(make) {
+        const [first, last] = across;
+        const made = shownColumns.slice(first, last).map((shown, place) => {
+            const cell = make(shown);
+            cell.setAttribute("aria-colindex", first + place + 2);
+            return cell;
+        });
+        return [gap(first), ...made, gap(shownColumns.length - last)].filter(Boolean);
+    }
+
+    function gap(count) {
+        const cell = count > 0 && make("td", "gap");
+        if (cell) {
+            cell.colSpan = count;
+        }
+        return cell;
     }
 
     function valueCell(column, row) {
@@ -372,13 +401,19 @@
         return cell;
     }
 
+    // Of what one run costs, or of the work that comes for one unit of that.
+    function costUnit(group, unit) {
+        const work = group.label.replace(/\/s$/, "");
+        return { label: group.paid === "time" ? unit : `${work === "Hz" ? 1 : work}/${unit}`, lowest: -12, highest: 18, count: false };
+    }
+
     function costCell(column, row, kind) {
         const at = column.at[row.place], cell = make("td", `per ${kind}`);
-        const text = at < 0 ? "" : column.cells[KINDS[kind].texts][at];
-        if (!text) {
+        const value = valueOf(column, row, kind);
+        if (!(value > 0)) {
             return cell;
         }
-        cell.append(make("span", "told", text));
+        cell.append(make("span", "told", hpml_chart.quantity(value, costUnit(row.group, KINDS[kind].unit))));
         if (kind === "watts") {
             const measured = column.cells.watts[at];
             cell.append(measured ? "" : make("small", "", " published"));
@@ -410,7 +445,22 @@
         return row;
     }
 
+    // Which columns are in view; whether that is another choice than before.
+    function spread(whole) {
+        const left = whole ? 0 : box.scrollLeft - BEYOND, right = whole ? Infinity : box.scrollLeft + box.clientWidth + BEYOND;
+        const inView = shownColumns.map((_, place) => place).filter(place => edges[place + 1] > left && edges[place] < right);
+        const found = inView.length ? [inView[0], inView.at(-1) + 1] : [0, 0];
+        const same = found[0] === across[0] && found[1] === across[1];
+        across = found;
+        return !same;
+    }
+
     function paint(again, whole) {
+        const had = made;
+        if (spread(whole)) {
+            made = new Map();
+            again = true;
+        }
         const tops = offsets();
         // The box is as high as its rows are, at most nearly as the window.
         const [from, to] = whole ? [0, Infinity] : [box.scrollTop - BEYOND, box.scrollTop + window.innerHeight + BEYOND];
@@ -422,6 +472,7 @@
         }
         painted = [first, last];
         const focused = body.contains(document.activeElement) ? document.activeElement : null, at = box.scrollTop;
+        const focusedKey = focused && [...had].find(([, row]) => row.contains(focused))?.[0];
         const now = new Map(items.slice(first, last).map(item => [item.key, made.get(item.key) || item.make()]));
         const rows = [...now.values()], staying = new Set(rows);
         // Rows that stay are not touched: one may have the focus.
@@ -441,7 +492,8 @@
         box.scrollTop = at;
         measure(tops, first, last, rows);
         if (focused && !focused.isConnected) {
-            (focused.id && of(focused.id) || box).focus({ preventScroll: true });
+            const cell = focused.closest("[aria-colindex]"), link = cell ? `[aria-colindex="${cell.ariaColIndex}"] a` : "a";
+            (focused.id && of(focused.id) || made.get(focusedKey)?.querySelector(link) || box).focus({ preventScroll: true });
         }
     }
 
@@ -487,7 +539,7 @@
         }
     });
     box.addEventListener("scroll", () => paint(false), { passive: true });
-    window.addEventListener("resize", () => { heights.clear(); paint(true); });
+    window.addEventListener("resize", () => { heights.clear(); showHead(); paint(true); });
     window.addEventListener("beforeprint", () => paint(true, true));
     window.addEventListener("afterprint", () => paint(true));
     window.addEventListener("hashchange", readAddress);

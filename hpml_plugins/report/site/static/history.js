@@ -41,7 +41,7 @@
         asked += 1;
         by_id('title').textContent = 'History';
         by_id('facts').textContent = text;
-        ['chart', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
+        ['chart', 'terms', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
         ['choice', 'zoom', 'repeat', 'runs'].forEach(function (id) { by_id(id).hidden = true; });
         shown = null;
         ['numbers', 'changes', 'retracted'].forEach(function (id) { show_table(id, false); });
@@ -120,6 +120,7 @@
             '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.') + (shown.found.elsewhere ?
             ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
             ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
+        by_id('terms').replaceChildren.apply(by_id('terms'), hpml.glossary(shown.found.terms));
         by_id('reading').textContent = 'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
         show_links();
         show_types(lines);
@@ -133,20 +134,26 @@
     }
 
     function show_links() {
-        var links = shown.found.graph ? [[shown.found.graph, "asv's graph", false]] : [];
-        if (shown.found.records) {
-            links.push([shown.found.records[0] + '.jsonl', 'Records of this point (' + shown.found.records[1] + ', JSON lines)', true]);
-        }
+        var links = shown.found.graph ? [[shown.found.graph, "asv's graph"]] : [];
         if (shown.benchmark.plugin) {
-            links.push(['gpus.html#filter=' + encodeURIComponent(shown.benchmark.title), 'GPU types compared', false]);
+            links.push(['gpus.html#filter=' + encodeURIComponent(shown.benchmark.title), 'GPU types compared']);
         }
         by_id('links').replaceChildren.apply(by_id('links'), links.map(function (each) {
             var link = document.createElement('a');
             link.href = each[0];
             link.textContent = each[1];
-            link.toggleAttribute('download', each[2]);
             return link;
         }));
+    }
+
+    /* The Records that were read, as JSON lines, oldest first. */
+    function save_records() {
+        var lines = [].concat.apply([], runs.records.slice().reverse().map(function (record) { return record.lines; }));
+        var link = document.createElement('a');
+        link.href = URL.createObjectURL(new Blob([lines.join('\n') + '\n'], {type: 'application/x-ndjson'}));
+        link.download = (shown.benchmark.name + ' ' + shown.point[1]).trim().replace(/[^\w.=-]+/g, '_') + '.jsonl';
+        link.click();
+        URL.revokeObjectURL(link.href);
     }
 
     /* The choice of a GPU type, where there are several and many lines. */
@@ -304,9 +311,11 @@
         if (!records || !by_id('runs').open) {
             return;
         }
-        hpml.read(records[0] + '.js').then(function (found) {
+        hpml.read(records[0]).then(function (found) {
             if (point === shown) {
                 runs = found;
+                by_id('save').textContent = 'Save ' + (records[1] > runs.records.length ? 'the newest ' + runs.records.length + ' of ' : '') +
+                    records[1] + (records[1] > 1 ? ' Records' : ' Record') + ' as JSON lines';
                 show_strip();
                 show_records();
                 show_nodes();
@@ -334,12 +343,15 @@
     function show_strip() {
         var all = measured(), which = by_id('which').value, kind = by_id('dots').value, metric = shown.benchmark.metric, rows = {};
         var found = all.records.filter(function (record) { return !which || record[which] === all.newest[record.place][which]; });
-        var total = found.reduce(function (sum, record) { return sum + record.metrics[metric][kind].length; }, 0);
+        var drawn = found.map(function (record) {
+            return kind === 'medians' ? record.metrics[metric].medians : [].concat.apply([], rounds_of(record));
+        });
+        var total = drawn.reduce(function (sum, values) { return sum + values.length; }, 0);
         var every = Math.ceil(total / 3000);
-        found.forEach(function (record) {
+        found.forEach(function (record, number) {
             var place = index.places[record.place], key = record.place + ' ' + record.card;
             rows[key] = rows[key] || Object.assign({name: name_of(record) + ' · ' + record.card, dots: [], place: record.place}, index.looks[place[0]]);
-            record.metrics[metric][kind].forEach(function (value, i) {
+            drawn[number].forEach(function (value, i) {
                 if (i % every === 0) {
                     var text = [chart.quantity(value, shown.benchmark), moment(record), record.commit.slice(0, 8), 'card ' + record.card].join(', ');
                     rows[key].dots.push([value, text, record.commit !== all.newest[record.place].commit]);
@@ -353,40 +365,50 @@
                 logarithmic: by_id('log').checked, label: 'Values of ' + found.length + ' Records on ' + sorted.length + ' cards, listed in the table below'
             });
         }
-        by_id('strip-facts').textContent = found.length + ' of ' + runs.records.length + ' Records. A row is a card (first digits of its UUID; ' +
+        by_id('strip-facts').textContent = found.length + ' of ' + all.records.length + ' Records. A row is a card (first digits of its UUID; ' +
             'without a GPU, of the start of the host). Outlined: of another commit than the newest.' + (every > 1 ? ' One of ' + every + ' samples is drawn.' : '');
     }
 
     function show_records() {
+        var listed = runs.records.filter(function (record) { return record.status !== 'retracted'; });  // those have a table of their own
         table('records', ['Started (UTC)', 'Machine', 'Card', 'Commit', 'Value ± within the run', 'Raw samples', 'Regime', 'Warnings and conditions'],
-            runs.records.map(function (record) {
+            listed.map(function (record) {
                 var numbers = record.metrics[shown.benchmark.metric];
-                return [moment(record), name_of(record), record.card, '', numbers ? numbers.text : record.failed ? 'failed' : '–', '', numbers ? numbers.regime : '',
-                    [record.failed].concat(record.conditions, record.warnings).filter(Boolean).join('; ')];
+                return [moment(record), name_of(record), record.card, '', numbers ? numbers.text : record.status === 'failed' ? 'failed' : '–', '', numbers ? numbers.regime : '',
+                    [record.reason].concat(record.conditions, record.warnings).filter(Boolean).join('; ')];
             }));
-        runs.records.forEach(function (record, i) {
+        listed.forEach(function (record, i) {
             var row = by_id('records').tBodies[0].rows[i].cells, numbers = record.metrics[shown.benchmark.metric];
             row[3].append(commit_link(record.commit), record.at === null ? ' (not published)' : '');
             row[7].className = 'text';
             if (numbers) {
-                row[5].append(samples(numbers));
+                row[5].append(samples(record, numbers.count));
             }
         });
     }
 
-    /* The samples as they are stored, in the metric's unit, a line for each round; made when they are opened. */
-    function samples(numbers) {
+    /* The samples of each round of a Record, from its lines as they are stored. */
+    function rounds_of(record) {
+        return [].concat.apply([], record.lines.map(function (line) {
+            var found = JSON.parse(line).metrics[shown.benchmark.metric], start = 0;
+            return (found.rounds && found.rounds.length ? found.rounds : [found.samples.length]).map(function (count) {
+                start += count;
+                return found.samples.slice(start - count, start);
+            });
+        }));
+    }
+
+    /* The samples in the metric's unit, a line for each round; made when they are opened. */
+    function samples(record, count) {
         var made = document.createElement('details'), summary = document.createElement('summary');
         var text = document.createElement('pre');
-        summary.textContent = numbers.samples.length + (numbers.samples.length > 1 ? ' samples' : ' sample');
+        summary.textContent = count + (count > 1 ? ' samples' : ' sample');
         text.className = 'samples';
         text.tabIndex = 0;
         made.append(summary, text);
         made.addEventListener('toggle', function () {
-            var start = 0, rounds = numbers.rounds.length ? numbers.rounds : [numbers.samples.length];
-            text.textContent = rounds.map(function (count, i) {
-                start += count;
-                return 'round ' + (i + 1) + ' [' + (shown.benchmark.si || '1') + ']: ' + numbers.samples.slice(start - count, start).join(', ');
+            text.textContent = rounds_of(record).map(function (values, i) {
+                return 'round ' + (i + 1) + ' [' + (shown.benchmark.si || '1') + ']: ' + values.join(', ');
             }).join('\n');
         });
         return made;
@@ -518,6 +540,7 @@
     });
     by_id('all').addEventListener('click', function () { hide_all(false); });
     by_id('none').addEventListener('click', function () { hide_all(true); });
+    by_id('save').addEventListener('click', save_records);
     by_id('reset').addEventListener('click', function () { zoom(); });
     by_id('runs').addEventListener('toggle', function () { if (shown) { show_runs(); } });
     ['which', 'dots'].forEach(function (id) {

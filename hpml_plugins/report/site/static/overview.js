@@ -45,10 +45,12 @@
         return made;
     }
 
-    function group(row) {
-        var made = element('tr', '', 'group'), head = name('', 'rowgroup', row.title, row.link.split('?')[0]);
+    function group(rows) {
+        var row = rows[0], terms = Object.assign.apply(null, [{}].concat(rows.map(function (each) { return each.terms; })));
+        var made = element('tr', '', 'group'), explained = element('small', ''), head = name('', 'rowgroup', row.title, row.link.split('?')[0]);
         head.colSpan = chosen.length + 1;
-        head.append(' ', element('small', row.about));
+        explained.append.apply(explained, hpml.glossary(terms));
+        head.append(' ', element('small', row.about), ' ', explained);
         made.append(head);
         return made;
     }
@@ -56,7 +58,7 @@
     function value(cell, verdict, words) {
         var made = document.createElement('td');
         if (verdict) {
-            var kind = {b: 'better', w: 'worse', a: 'quiet'}[verdict[0]];
+            var kind = {b: 'better', w: 'worse', a: 'quiet', d: 'quiet'}[verdict[0]];
             made.append(element('strong', (verdict[1] ? verdict[1] + ', ' : '') + words[verdict[0]], kind), ' ',
                 element('small', verdict[2]), document.createElement('br'));
         }
@@ -82,7 +84,7 @@
         });
         table.tBodies[0].replaceChildren();
         groups.forEach(function (numbers) {
-            table.tBodies[0].append(group(data.rows[numbers[0]]));
+            table.tBodies[0].append(group(numbers.map(function (number) { return data.rows[number]; })));
             numbers.forEach(function (number) {
                 var row = data.rows[number], made = element('tr', '', 'row');
                 made.append(name('point', 'row', row.point || 'one point', row.link), value(row.cells[chosen[0]]));

@@ -1,0 +1,72 @@
+"""What an external program prints, as samples: it is run again and again, as `Bench.time` samples a step."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpml_plugins.errors import DefinitionError, HpmlError
+from hpml_plugins.isolation import describe_exit
+from hpml_plugins.measure.sampling import sample, summarise, warm_up
+from hpml_plugins.model.program_output import ProgramOutput
+from hpml_plugins.model.samples import Samples
+from hpml_plugins.terminal import one_line
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.bench import Bench
+
+
+def run_program(
+    bench: Bench, command: Sequence[str], outputs: Mapping[str, ProgramOutput], environment: Mapping[str, str]
+) -> dict[str, Samples]:
+    """See Bench.run_program."""
+    if not outputs:
+        raise DefinitionError("run_program needs at least one ProgramOutput")
+    words = [str(word) for word in command]
+    first, leading = next(iter(outputs.items()))
+    runs: list[dict[str, float]] = []
+
+    def run() -> tuple[float]:
+        printed, errors = _run(words, environment)
+        try:
+            runs.append({name: output.read(printed, errors) for name, output in outputs.items()})
+        except HpmlError as error:
+            raise HpmlError(f"{words[0]}: {error}") from None
+        return (runs[-1][first],)
+
+    def run_timed() -> float:
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
+
+    bench.progress(shlex.join(words))
+    info = {"timer": f"printed by {Path(words[0]).name}", **warm_up(run_timed, bench.plan)}
+    runs.clear()
+    taken = sample(run, bench.plan, info, batch=1, symbol=leading.unit)
+    found = {}
+    for name, output in outputs.items():
+        samples = Samples.of(bench.result([each[name] for each in runs]), output.unit, **taken.info)
+        found[name] = samples.note(**summarise(samples))
+        bench.warn_if_imprecise(found[name], name)
+    return found
+
+
+def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
+    """Run a program once. Returns what it printed on standard output and error."""
+    env = {**os.environ, "LC_ALL": "C", **environment}  # C: a decimal point, and messages in English
+    try:
+        done = subprocess.run(
+            words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise HpmlError(f"cannot run {words[0]!r}: {error.strerror}; name it in Requires(tools=…)") from None
+    if done.returncode:
+        how = f"ended with status {done.returncode}" if done.returncode > 0 else describe_exit(done.returncode)
+        last = one_line((done.stderr or done.stdout)[-300:]) or "it printed nothing"
+        raise HpmlError(f"{shlex.join(words)} {how}: {last}")
+    return done.stdout, done.stderr

@@ -1,0 +1,116 @@
+"""Checking what plugins declare: every field of a value has the type that its class declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import reprlib
+import typing
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import DefinitionError, describe
+from hpml_plugins.terminal import one_line
+
+#: In messages: msgspec's names of JSON's types → Python's.
+_PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
+
+
+def check_fields(value: Any, what: str, name: object = None) -> None:
+    """Hold each field of a frozen dataclass or Struct against its annotation; see `check_value`.
+
+    what, name: the value in errors.
+    """
+    put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
+    what += "" if name is None else f" {spell(name)}"
+    for field, kind in _hints(value.__class__).items():
+        put(value, field, check_value(getattr(value, field), kind, f"{what}: {field}"))
+
+
+def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> Any:
+    """The value as this type, `msgspec.Meta` included; a list given for a tuple becomes one.
+
+    what, where: of the value, in errors.  Raises DefinitionError with what was given and what is expected.
+    """
+    try:
+        converted = msgspec.convert(given, kind, dec_hook=_instance)
+        _refuse_made(given, converted)
+        msgspec.msgpack.encode(converted, enc_hook=_refuse_subclass)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        # msgspec's word for a dataclass is that for a dict
+        if values := [each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)]:
+            message = message.replace("Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`")
+        message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
+        at = f" at {place.rstrip('`')}" if place else ""
+        raise DefinitionError(f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where) from None
+    # Half a character, a whole number of more than 64 bits, a list that holds itself
+    except (ValueError, OverflowError, AttributeError, RecursionError) as error:
+        raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
+    return converted
+
+
+def spell(value: object) -> str:
+    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of others the type."""
+    with suppress(ValueError):  # int's repr, of thousands of digits
+        if type(value) in (str, bytes, int, float, bool, type(None)):
+            return reprlib.repr(value)
+    return type(value).__name__
+
+
+def ask_reason(question: Callable[[], object], what: str) -> str:
+    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it can be.
+
+    what: names the function where it raises or answers otherwise, which is then the reason.
+    """
+    try:
+        reason = question() or ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"{what} raised {describe(error)}"
+    if not isinstance(reason, str):
+        return f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
+    return one_line(reason)
+
+
+def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
+    """Whether a function can be called with this number of positional arguments, and with others by these names."""
+    try:
+        inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
+    except (TypeError, ValueError):  # ValueError: a built-in function without a signature
+        return False
+    return True
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in kind.__match_args__}
+
+
+def _refuse_made(given: Any, converted: Any) -> None:
+    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the class."""
+    pairs = zip(given, converted, strict=True) if isinstance(converted, list | tuple) else [(given, converted)]
+    for old, new in pairs:
+        if dataclasses.is_dataclass(new) and new is not old:
+            raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
+
+
+def _refuse_subclass(value: object) -> None:
+    """Functions and classes need not be stored; a subclass of text, such as NumPy's, cannot be."""
+    if isinstance(value, str | bytes | int | float | list | tuple | dict):
+        raise ValueError(f"{type(value).__name__} is not a plain type of Python")
+
+
+def _instance(kind: Any, value: object) -> object:
+    """For the types that msgspec leaves to others: functions and classes."""
+    kind = typing.get_origin(kind) or kind
+    if not isinstance(value, kind):
+        raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+    return value

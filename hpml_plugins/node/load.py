@@ -1,0 +1,122 @@
+"""What other processes do on this machine's CPUs while a point is measured: their CPU time, their users, the clock."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hpml_plugins.model.record import BUSY_SHARE
+
+#: A process of another user counts where it used more than this share of one CPU.
+ACTIVE = 0.05
+#: s over which `describe_load` looks: ten ticks of the kernel's accounting.
+GLANCE = 0.1
+
+
+class _Reading(NamedTuple):
+    """CPU time in s: of all processes on the CPUs that this one may use, of this one with its children, of each.
+
+    processes: process id → (user id, s).
+    """
+
+    clock: float
+    everything: float
+    own: float
+    processes: dict[int, tuple[int, float]]
+
+
+class CpuWatch:
+    """Sums up, from its creation on, what other processes do on the CPUs that this process may use."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._before = _read(proc)
+
+    def conditions(self) -> dict[str, float]:
+        """`other_cpus` and `other_users` of `Record.conditions`; empty where the system does not report CPU times.
+
+        Children of this process count as its own once they were waited for.
+        """
+        before, now = self._before, _read(self._proc)
+        seconds = now.clock - before.clock
+        if now.everything <= before.everything or seconds <= 0:
+            return {}
+        others = max(0.0, now.everything - before.everything - (now.own - before.own)) / seconds
+        users = {user for user, share in self._shares(now).values() if user != os.getuid() and share > ACTIVE}
+        return {"other_cpus": round(others, 3), "other_users": float(len(users))}
+
+    def largest(self, count: int) -> list[str]:
+        """The processes that used the most CPU time, without this one: `python (process 4711): 98 % of a CPU`."""
+        shares = self._shares(_read(self._proc))
+        shares.pop(os.getpid(), None)
+        ordered = sorted(shares.items(), key=lambda each: -each[1][1])
+        return [
+            f"{_name(self._proc / str(process))} (process {process}): {share:.0%} of a CPU"
+            for process, (_, share) in ordered[:count]
+            if share > ACTIVE
+        ]
+
+    def _shares(self, now: _Reading) -> dict[int, tuple[int, float]]:
+        """Process → (user, CPUs used since the creation of this watch)."""
+        seconds = max(now.clock - self._before.clock, 1e-9)
+        known = self._before.processes
+        return {
+            process: (user, (used - known[process][1]) / seconds)
+            for process, (user, used) in now.processes.items()
+            if process in known
+        }
+
+
+def describe_load(watch: CpuWatch | None = None) -> str:
+    """`load 10 on 2 CPUs: other processes use 1.9 of them` where other processes use many of them, else empty.
+
+    watch: created some time ago; left out, the machine is observed for GLANCE.
+    """
+    if watch is None:
+        watch = CpuWatch()
+        time.sleep(GLANCE)
+    used, cpus = watch.conditions().get("other_cpus", 0.0), len(os.sched_getaffinity(0))
+    if used <= BUSY_SHARE * cpus:
+        return ""
+    return f"load {os.getloadavg()[0]:.2g} on {cpus} CPUs: other processes use {used:.1f} of them"
+
+
+def cpu_clock(cpus: Path = Path("/sys/devices/system/cpu"), info: Path = Path("/proc/cpuinfo")) -> float | None:
+    """The highest clock of the CPUs that this process may use, Hz: that of the one that works. None if not known."""
+    found = []
+    for number in os.sched_getaffinity(0):
+        with suppress(OSError, ValueError):
+            found.append(1e3 * float((cpus / f"cpu{number}" / "cpufreq/scaling_cur_freq").read_text()))  # kHz
+    if not found:
+        with suppress(OSError):
+            found = [1e6 * float(clock) for clock in re.findall(r"(?m)^cpu MHz\s*:\s*([\d.]+)", info.read_text())]
+    return max(found, default=None)
+
+
+def _read(proc: Path) -> _Reading:
+    clock, tick = time.monotonic(), os.sysconf("SC_CLK_TCK")
+    usable, everything = {f"cpu{number}" for number in os.sched_getaffinity(0)}, 0
+    with suppress(OSError, ValueError):
+        for line in (proc / "stat").read_text().splitlines():
+            name, *times = line.split()
+            if name in usable:
+                # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user (proc_stat(5))
+                everything += sum(map(int, times[:3])) + sum(map(int, times[5:8]))
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    processes = {}
+    for folder in proc.glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            processes[int(folder.name)] = (folder.stat().st_uid, (int(fields[11]) + int(fields[12])) / tick)
+    return _Reading(clock, everything / tick, own, processes)
+
+
+def _name(folder: Path) -> str:
+    with suppress(OSError):
+        return (folder / "comm").read_text().strip()
+    return "a process"

@@ -1,0 +1,41 @@
+"""Text of any origin on a terminal: what a file, a plugin or another machine says cannot steer it or forge a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def printable(text: str) -> str:
+    """The text with each character that is not printable, line breaks among them, as its escape sequence in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON text with each character that is not printable as JSON escapes it. Line breaks between values stay."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+
+
+def one_line(text: str) -> str:
+    """The text with its line breaks and runs of blanks turned into single blanks, and all printable."""
+    return printable(" ".join(text.split()))
+
+
+def say(*lines: object, error: bool = False) -> None:
+    """Print each argument as one line, whatever it holds; without any, an empty line. error: to standard error."""
+    print("\n".join(printable(str(line)) for line in lines), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def warn(message: object) -> None:
+    """Print a message of `hpml` to standard error."""
+    say(f"hpml: {message}", error=True)
+
+
+def escape_unencodable() -> None:
+    """Let standard output escape the characters that its encoding lacks, as standard error does."""
+    if hasattr(sys.stdout, "reconfigure"):  # a notebook's cannot
+        sys.stdout.reconfigure(errors="backslashreplace")
