@@ -15,7 +15,7 @@ from support import ROOT
 #: of the site the first page, cells as data, the pages of points, results without a repository, charts in words
 #: (14,447), then issues 27 and 28: every declared and returned value validated, supervised processes, guarded files and
 #: terminals, one look per GPU type, busy machines, external programs, default charts.
-CORE, WORKLOADS_AND_TOOLS = 16_134, 3_965
+CORE, WORKLOADS_AND_TOOLS = 16_136, 3_965
 #: On the way to 11,000.
 PLUGINS = 13_172
 LONGEST = 60

@@ -202,6 +202,8 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
     target = Path(path).absolute()
     if target.name.startswith("."):
         target = target.resolve()
+        # asv writes ~/.asv-machine.json whole, as it read it: what another job has added since must stay.
+        data = {**read_object_or_empty(target), **data}
     if api_version is not None:
         data = {**data, "version": api_version}
     if target.name == DECLARATIONS:
