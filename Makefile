@@ -10,11 +10,12 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # hashes: `make bench HASHES=--no-verify-hashes`.
 HASHES := --require-hashes
 
-.PHONY: help bench test test-all fuzz lint tools pins licences audit sbom clean
+.PHONY: help bench test test-all docs fuzz lint tools pins licences audit sbom clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
+	@echo "make docs      the numbers that README.md and docs/ quote from results/, anew"
 	@echo "make fuzz      hostile inputs of every kind for SECONDS=60 in all; SEED=N repeats a run"
 	@echo "make pins      the newest versions of all packages, with their hashes, into constraints.txt"
 	@echo "make licences  the licence of each pinned package"
@@ -53,6 +54,9 @@ test: lint tools
 
 test-all: lint tools
 	$(BIN)/python -m pytest
+
+docs: $(STAMP)
+	$(BIN)/python tests/fill_docs.py
 
 SECONDS := 60
 fuzz: $(STAMP)

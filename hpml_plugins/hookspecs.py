@@ -6,16 +6,14 @@ A hook that raises is named, and costs only what it would have offered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.model import Benchmark, Figure, Value
+    from hpml_plugins.model import Benchmark, Figure
     from hpml_plugins.model.data_source import LoadableData
-    from hpml_plugins.published import GpuType
-    from hpml_plugins.workloads.published import PublishedFigure
 
 PROJECT = "hpml"
 
@@ -41,23 +39,8 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
 
 @hookspec
-def hpml_node_facts() -> Mapping[str, Value]:  # type: ignore[empty-body]
-    """More facts of this node, kept in every Record: name → value. Called once by each command that measures."""
-
-
-@hookspec
 def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
     """Data sets, for this plugin's `bench.data` and for any benchmark that names one in `Requires(data=...)`.
 
     Called as `hpml_benchmarks` is: return values, look at no file.
     """
-
-
-@hookspec
-def hpml_published() -> Iterable[PublishedFigure]:  # type: ignore[empty-body]
-    """Figures that others publish, each with its source, for `published_figures`. Called as `hpml_benchmarks` is."""
-
-
-@hookspec
-def hpml_gpu_types() -> Iterable[GpuType]:  # type: ignore[empty-body]
-    """Peaks of GPU types that the project does not have, for `bench.peaks`. Called as `hpml_benchmarks` is."""

@@ -1,19 +1,15 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card, and what plugins add to published data."""
+"""Published peaks of GPU types, found by the name that NVML gives a card."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.model.declaring import check_fields
 
 T = TypeVar("T")
 Amount = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
@@ -26,7 +22,6 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the card has them (`note` says where not);
     float64_tensor stands beside the plain float64.  memory: B.  bandwidth: of the memory, B/s.  nvlink: both
     directions together, B/s.  power: W.  unconfirmed: fields for which no second source was found.
-    Raises DefinitionError for a value of another type, a number that is not above 0, and a pattern that is none.
     """
 
     name: str
@@ -47,14 +42,6 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str
     source: str
 
-    def __post_init__(self) -> None:
-        check_fields(self, "GPU type", self.name)
-        for pattern in self.patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise DefinitionError(f"GPU type {self.name!r}: pattern {pattern!r} is not valid: {error}") from None
-
     def peak(self, dtype: object) -> float | None:
         """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no such precision.
 
@@ -63,7 +50,7 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         they may compute float64 (cuBLAS does).
         """
         name = str(dtype).removeprefix("torch.")
-        name = "fp8" if name.startswith("float8_") else _SPELLINGS.get(name, name)
+        name = "fp8" if name.startswith("float8_") else SPELLINGS.get(name, name)
         return getattr(self, name) if name in PRECISIONS else None
 
     def matches(self, nvml_name: str) -> bool:
@@ -74,12 +61,16 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 #: The fields of GpuType that are peaks, as `peak` takes them.
 PRECISIONS = ("float64", "float64_tensor", "float32", "tf32", "float16", "bfloat16", "fp8", "int8")
 
-_SPELLINGS = {"double": "float64", "float": "float32", "half": "float16", "uint8": "int8"}
+#: Other spellings of them.
+SPELLINGS = {
+    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
+    "double": "float64", "uint8": "int8",
+}  # fmt: skip
 
 
 def gpu_types() -> list[GpuType]:
-    """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first, then those that plugins bring."""
-    return [*_read(), *_OFFERED.get()[0]]
+    """Every GPU type of `hpml_plugins/data/gpus.yaml`, oldest first."""
+    return list(_read())
 
 
 def find_gpu(nvml_name: str) -> GpuType | None:
@@ -87,31 +78,12 @@ def find_gpu(nvml_name: str) -> GpuType | None:
 
     None for an unknown card; say so then: "unknown card NAME: no published peak".
     """
-    return next((gpu for gpu in gpu_types() if gpu.matches(nvml_name)), None)
+    return next((gpu for gpu in _read() if gpu.matches(nvml_name)), None)
 
 
 @functools.cache
 def _read() -> tuple[GpuType, ...]:
     return read_data("gpus.yaml", tuple[GpuType, ...])
-
-
-#: GPU types and published figures of plugins.
-_OFFERED: ContextVar[tuple[Sequence[GpuType], Sequence[Any]]] = ContextVar("offered by plugins", default=((), ()))
-
-
-@contextmanager
-def use_published(gpu_types: Sequence[GpuType], figures: Sequence[Any]) -> Iterator[None]:
-    """Let what plugins bring be found while the block runs, here and in processes forked in it."""
-    token = _OFFERED.set((gpu_types, figures))
-    try:
-        yield
-    finally:
-        _OFFERED.reset(token)
-
-
-def offered_figures() -> Sequence[Any]:
-    """The published figures that plugins bring: PublishedFigure, or mappings with its fields."""
-    return _OFFERED.get()[1]
 
 
 def read_data(name: str, kind: type[T]) -> T:

@@ -1,7 +1,8 @@
-"""For the tests of plugins: a point measured by hand, and the findings of `hpml check`.
+"""For tests: of plugins, a point measured by hand and the findings of `hpml check`; of anything, the fixture `bench`.
 
-Also a pytest plugin: with `pytest_plugins = ["hpml_plugins.testing"]` in conftest.py and `hpml_plugin = NAME` in the
-ini file (or `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
+A pytest plugin that is active where hpml-plugins is installed, and imports nothing else until a test asks for it. A
+test that asks for `bench` measures: see `hpml_plugins.tools.pytest_bench.fixture.bench`. With `hpml_plugin = NAME` in
+the ini file (or `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
 
     def test_hpml_check(hpml_finding):
         assert hpml_finding.state != "broken", f"{hpml_finding.what}; fix: {hpml_finding.fix}"
@@ -9,24 +10,54 @@ ini file (or `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs onc
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import measure
-from hpml_plugins.measure import Context, import_before_fork
-from hpml_plugins.model import Finding, Record, available_sources, use_sources
+if TYPE_CHECKING:
+    from hpml_plugins.measure import Context as Context
+    from hpml_plugins.measure.bench import Progress
+    from hpml_plugins.model import Benchmark, Params, Record
+    from hpml_plugins.model import Finding as Finding
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
 
 
-@functools.wraps(measure.measure_point)
-def measure_point(*args: Any, **options: Any) -> Record:
+def __getattr__(name: str) -> Any:
+    """A public value, at its first use (PEP 562)."""
+    if name == "Context":
+        from hpml_plugins.measure import Context
+
+        return Context
+    if name == "Finding":
+        from hpml_plugins.model import Finding
+
+        return Finding
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def import_before_fork(modules: Iterable[str]) -> None:
+    """Import modules here, once, that the processes of the points need; those that touch CUDA when imported are not."""
+    from hpml_plugins import measure
+
+    measure.import_before_fork(modules)
+
+
+def measure_point(
+    benchmark: Benchmark,
+    params: Params,
+    context: Context,
+    *,
+    progress: Progress | None = None,
+    timeout: float | None = None,
+) -> Record:
     """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no registry."""
+    from hpml_plugins import measure
+    from hpml_plugins.model import available_sources, use_sources
     from hpml_plugins.workloads.datasets import SOURCES
 
     with use_sources({**SOURCES, **available_sources()}):
-        return measure.measure_point(*args, **options)
+        return measure.measure_point(benchmark, params, context, progress=progress, timeout=timeout)
 
 
 def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml") -> list[Finding]:
@@ -43,9 +74,22 @@ def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "re
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Called by pytest: the option and the ini key that name the plugin."""
+    """Called by pytest: the options, and the ini key that names the plugin."""
     parser.addini("hpml_plugin", "The plugin that hpml_finding checks: a name, a file, an entry point or a module.")
-    parser.addoption("--hpml-plugin", help="The plugin that hpml_finding checks.")
+    group = parser.getgroup("hpml", "benchmarks of hpml-plugins (fixture bench)")
+    group.addoption("--hpml-plugin", help="The plugin that hpml_finding checks.")
+    group.addoption("--hpml-save", action="store_true", help="Store what bench measures under results/.")
+    group.addoption(
+        "--hpml-fail", action="store_true", help="Fail a test that is significantly worse than the history."
+    )
+    group.addoption("--hpml-results", metavar="DIR", help="The folder of results; default: results in the root folder.")
+
+
+def pytest_configure(config: Any) -> None:
+    """Called by pytest: adds the fixture `bench`."""
+    from hpml_plugins.tools.pytest_bench import fixture
+
+    config.pluginmanager.register(fixture, "hpml_plugins.tools.pytest_bench.fixture")
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
+import subprocess
+import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -123,3 +126,24 @@ def link_packages(names: Iterable[str], site: Path) -> None:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith(".pth") and not (site / top).exists():
                 (site / top).symlink_to(own / top)
+
+
+def in_new_process(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test in a process of its own. A process that has computed gradients, or imported what does, cannot fork
+    points that compute some, and a fork of one that has started torch's threads cannot compute any."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **options: Any) -> None:
+        place = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]
+        if os.environ.get(ALONE) == place:
+            test(*arguments, **options)
+            return
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", place]
+        ended = subprocess.run(command, cwd=ROOT, env={**os.environ, ALONE: place}, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    return run
+
+
+#: Names the test that runs in a process of its own.
+ALONE = "HPML_TEST_ALONE"

@@ -26,7 +26,7 @@ BLOCKS = [textwrap.dedent(block).strip("\n") for block in re.findall(r"(?:^    .
 (SMALLEST,) = [block for block in BLOCKS if '"smallest"' in block and "@hookimpl" in block]
 (AXPY,) = [block for block in BLOCKS if '"axpy"' in block]
 (COPYING,) = [block for block in BLOCKS if "run_program" in block]
-(MORE,) = [block for block in BLOCKS if "hpml_node_facts" in block]
+(MORE,) = [block for block in BLOCKS if "hpml_data" in block]
 TESTS = [block for block in BLOCKS if "def test_" in block]
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]

@@ -1,9 +1,10 @@
 """The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and `patches`."""
 
-from hpml_plugins.asv.configuration import read_configuration
+from hpml_plugins.asv.configuration import PLUGIN, read_configuration
 from hpml_plugins.asv.environment import NodeEnvironment
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
+from hpml_plugins.asv.run import Prepared, Task, facets, narrow, prepare, take_record, tasks_of
 
 
 def setup() -> None:

@@ -25,6 +25,7 @@ from asv import benchmarks, results, runner, step_detect, util
 from asv.commands import Command, compare, run
 from asv.console import log
 
+from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
 from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, unwritable
@@ -79,11 +80,12 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     conf.results_dir = os.environ.get(ASV_RESULTS_VARIABLE) or conf.results_dir
     if name := os.environ.get(ASV_ENVIRONMENTS_VARIABLE):
         conf.env_dir = str(Path(conf.env_dir, name))
+    if words := os.environ.get(STACK_VARIABLE):
+        conf.matrix = stack_matrix(words)
     if command not in _MEASURING:
         _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
-            # asv's own list of regressions takes a rising throughput for one
-            conf.hpml_regressions_first_commits = conf.regressions_first_commits
+            # asv's own search for regressions takes a rising throughput for one, and its page is ours
             conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
         return original(cls, conf, args, **options)

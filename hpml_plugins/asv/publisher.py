@@ -30,7 +30,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         from hpml_plugins.terminal import one_line
 
         started, worked = time.perf_counter(), time.process_time()
-        for problem in write_site(conf, repo, benchmarks, graphs, revisions):
+        for problem in write_site(conf, repo, benchmarks, revisions):
             log.warning(one_line(problem))
         seconds, busy = time.perf_counter() - started, time.process_time() - worked
         log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from asv.machine import MachineCollection
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.host import Declared, make_host
-from hpml_plugins.isolation import end_leftovers, scratch_folder
+from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode
@@ -85,12 +85,12 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     if lock:
         atexit.register(lock.release)
     os.environ[MACHINE_VARIABLE] = machine
-    stack = ExitStack()
-    scratch = stack.enter_context(scratch_folder("run"))
-    atexit.register(stack.close)
+    folder_of_run = tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True)
+    atexit.register(folder_of_run.cleanup)
+    scratch = Path(folder_of_run.name)
     for left in end_leftovers() if writes else ():
         log.warning(left)
-    host = make_host(registry, facts=True, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
+    host = make_host(registry, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         log.warning(one_line(str(problem)))

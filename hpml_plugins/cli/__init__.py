@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "list": "hpml_plugins.cli.list_:command",
     "run": "hpml_plugins.cli.run:command",
+    "init": "hpml_plugins.tools.init.command:command",
+    "gate": "hpml_plugins.tools.gate.command:command",
     "new": "hpml_plugins.tools.scaffold.command:command",
     "check": "hpml_plugins.tools.check.command:command",
     "publish": "hpml_plugins.cli.small:publish",
@@ -41,6 +43,7 @@ _COMMANDS = {
     "submit": "hpml_plugins.tools.cluster.commands:submit",
     "jobs": "hpml_plugins.tools.cluster.commands:jobs",
     "merge": "hpml_plugins.cli.results:merge",
+    "pull": "hpml_plugins.tools.pull.command:command",
     "retract": "hpml_plugins.cli.results:retract",
     "schema": "hpml_plugins.cli.small:schema",
 }

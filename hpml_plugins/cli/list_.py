@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -15,10 +14,10 @@ import click
 
 from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import GROUP, Host, LoadedPlugin, available, make_host
+from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
-from hpml_plugins.registry import EVERYTHING, Registry, plugin_name, read_registry
+from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.terminal import say, warn
 
 
@@ -26,56 +25,24 @@ from hpml_plugins.terminal import say, warn
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-v", "--verbose", is_flag=True, help="Show metrics, parameters and why points are skipped here.")
 @click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
-@click.option("--available", "only_available", is_flag=True, help="Show installed plugins that no entry enables.")
-@click.option("--changed", is_flag=True, help="Show also which plugins' code differs from that of their last Records.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def command(
-    settings: Settings,
-    names: tuple[str, ...],
-    verbose: bool,
-    profile: str,
-    only_available: bool,
-    changed: bool,
-    as_json: bool,
-) -> int:
+def command(settings: Settings, names: tuple[str, ...], verbose: bool, profile: str, as_json: bool) -> int:
     """Show plugins, benchmarks and points, and how many of them this node can measure.
 
     NAME: a plugin, a benchmark, or a pattern such as 'roof_*'; all of them without one.
     """
     registry = read_registry(settings.registry)
-    if only_available:
-        return _print_available(registry, as_json)
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
     rows = _chosen(_listing(host), names)
-    found = changes(host.plugins, registry.folder / "results") if changed else {}
     if as_json:
-        rows = [row | ({"changed": found[row["plugin"]]} if row["plugin"] in found else {}) for row in rows]
         print_json(rows)
     else:
         _print(rows, host, node, profile, verbose=verbose)
-        for name, change in found.items():
-            say(f"changed since its last run: {name}: {change}")
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         warn(problem)
     return 2 if host.broken else 0
-
-
-def _print_available(registry: Registry, as_json: bool) -> int:
-    """Installed entry points that are not enabled, by their metadata: nothing of them is imported."""
-    enabled = {entry.entry_point: entry for entry in registry.plugins if entry.enabled and entry.entry_point}
-    found = available(enabled)
-    if as_json:
-        rows = [dict(zip(("entry_point", "module", "distribution", "version"), row, strict=True)) for row in found]
-        print_json(rows)
-        return 0
-    for name, module, distribution, version in found:
-        say(f"{name}  {distribution} {version}, {module}".rstrip())
-        say(f"  enable it in {registry.path}:  - {{name: {plugin_name(name)}, entry_point: {name}}}")
-    if not found:
-        say(f"no installed package offers an entry point in group {GROUP!r} that is not enabled")
-    return 0
 
 
 def _listing(host: Host) -> list[dict[str, Any]]:
@@ -156,25 +123,3 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         details += [f"skipped here: {count} of {row['points']}, {why}" for why, count in row["skipped"].items()]
         for text in details:
             yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)
-
-
-def changes(plugins: Iterable[LoadedPlugin], results: Path) -> dict[str, str]:
-    """Plugin → how its code differs from that of its newest Record. Plugins that never ran, or did not change, are out.
-
-    results: asv's folder; the Records of every machine count.
-    """
-    import datetime
-
-    from hpml_plugins.store import past_rounds
-
-    last = {each.plugin: each for each in past_rounds(results, on_damage=warn) if each.source}
-    found = {}
-    for plugin in plugins:
-        run = last.get(plugin.entry.name)
-        if run and plugin.declared and run.source != plugin.source:
-            before, now = run.source, plugin.source
-            keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-            difference = "; ".join(f"{key} was {before.get(key, 'none')}, is {now.get(key, 'none')}" for key in keys)
-            day = datetime.datetime.fromtimestamp(run.started, datetime.UTC).date()
-            found[run.plugin] = f"{difference} (last run {day})"
-    return found

@@ -343,8 +343,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
     order = commit_order(settings.registry.resolve().parent)
     records = read_history(results, host, {}, order, {}, warn).current()
-    with host.offers.in_force():
-        found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
+    found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:
         if drawable.error:
             raise drawable.error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shutil
+import tempfile
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from hpml_plugins.cli import Positive, Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, Unmet, make_host, merge
-from hpml_plugins.isolation import end_leftovers, scratch_folder
+from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, spell_choice
@@ -83,7 +84,7 @@ def command(
         import_before_fork(module for declared in measurable for module in declared.modules)
     for left in end_leftovers():
         warn(left)
-    with scratch_folder("run") as scratch:
+    with tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True) as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:
@@ -121,7 +122,7 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
 
     Raises UsageError for a file that does not exist, and whatever `Host.find` raises.
     """
-    load = functools.partial(make_host, facts=True, unmet=unmet, profile=profile)
+    load = functools.partial(make_host, unmet=unmet, profile=profile)
     if not name.endswith(".py"):
         host = load(read_registry(settings.registry))
         return host, host.find(name)
@@ -136,8 +137,7 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
     (entry,) = alone.plugins
     host = load(alone)
     if registry:
-        offers = merge([(entry.name, host.offers), (str(registry.path), make_host(registry).offers)])
-        host = replace(host, offers=offers)
+        host = replace(host, offers=merge([host.offers, make_host(registry).offers]))
     return host, host.of_plugin(entry.name)
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -64,11 +65,10 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
     from asv.main import main
 
     from hpml_plugins.asv.configuration import read_configuration, write_configuration
-    from hpml_plugins.isolation import scratch_folder
     from hpml_plugins.store import merge_results
     from hpml_plugins.suite import ASV_RESULTS_VARIABLE
 
-    with scratch_folder("publish") as scratch:
+    with tempfile.TemporaryDirectory(prefix="hpml-publish-") as scratch:
         if folders:
             together = Path(scratch, "results")
             for skipped in merge_results(folders, together).skipped:

@@ -39,7 +39,7 @@ Declare = Callable[[Benchmark, PluginEntry], Declared]
 class Host:
     """The plugins of a registry, broken ones included, as a profile chooses their points.
 
-    offers: what plugins offer beside benchmarks and figures, of all plugins of the registry.
+    offers: the data sets of all plugins of the registry.
     """
 
     registry: Registry
@@ -84,15 +84,12 @@ class Host:
         return loaded
 
 
-def make_host(
-    registry: Registry, *, facts: bool = False, unmet: Unmet | None = None, profile: str = EVERYTHING
-) -> Host:
+def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING) -> Host:
     """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its error.
 
-    facts: whether plugins are asked for facts of the node, which may take them time.  unmet: says why a point cannot be
-    measured here; it is called in the forked process for the points of this profile, and fills `Declared.unmet`. A
-    plugin that ends or blocks the process is broken, and the others are loaded again without it. Raises UsageError for
-    a profile that no plugin of the registry defines.
+    unmet: says why a point cannot be measured here; it is called in the forked process for the points of this profile,
+    and fills `Declared.unmet`. A plugin that ends or blocks the process is broken, and the others are loaded again
+    without it. Raises UsageError for a profile that no plugin of the registry defines.
     """
     if profile not in registry.profiles:
         raise UsageError(f"no profile {profile!r}; {nearest(profile, registry.profiles)}")
@@ -104,12 +101,12 @@ def make_host(
         reasons = {index: "; ".join(unmet(benchmark, params)) for index, params in declared.chosen_points().items()}
         return msgspec.structs.replace(declared, unmet={index: why for index, why in reasons.items() if why})
 
-    reports = _load_in_fork(registry, registry.enabled, facts, declare)
+    reports = _load_in_fork(registry, registry.enabled, declare)
     plugins = []
     for entry in registry.enabled:
         report, where = reports[entry.name], registry.at(entry.name)
         plugins.append(LoadedPlugin(entry, registry.folder, where, error=report.error, declared=report.declared))
-    offers = merge([(entry.name, reports[entry.name].offers) for entry in registry.enabled])
+    offers = merge(reports[entry.name].offers for entry in registry.enabled)
     return Host(registry, tuple(plugins), offers)
 
 
@@ -133,9 +130,7 @@ class _Report(msgspec.Struct, frozen=True):
         return error
 
 
-def _load_in_fork(
-    registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare
-) -> dict[str, _Report]:
+def _load_in_fork(registry: Registry, entries: Sequence[PluginEntry], declare: Declare) -> dict[str, _Report]:
     """Plugin → what it offers. One that ends or blocks the process is broken, and the others are loaded again."""
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
@@ -150,7 +145,7 @@ def _load_in_fork(
         stuck = time.monotonic() - since > limit
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
-    load = functools.partial(_load_all, registry, entries, facts, declare, limit)
+    load = functools.partial(_load_all, registry, entries, declare, limit)
     fault = run_isolated(load, _FOREVER, on_message, watch).fault or "ended with exit status 0 before it reported"
     if len(messages) == 2 * len(entries):
         reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
@@ -158,12 +153,10 @@ def _load_in_fork(
     name = entries[len(messages) % len(entries)].name
     what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
     others = [entry for entry in entries if entry.name != name]
-    return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, facts, declare)}
+    return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, declare)}
 
 
-def _load_all(
-    registry: Registry, entries: Sequence[PluginEntry], facts: bool, declare: Declare, limit: float, send: Send
-) -> None:
+def _load_all(registry: Registry, entries: Sequence[PluginEntry], declare: Declare, limit: float, send: Send) -> None:
     """Send an empty message when a plugin is loaded, and when all are, for their data sets to be known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
@@ -175,13 +168,12 @@ def _load_all(
         write_stack_before(limit, printed)
         with restored():
             plugin = _load(registry, entry, taken)
-            loaded.append((plugin, ask(plugin, facts=facts)))
+            loaded.append((plugin, ask(plugin)))
             for name, source in own_sources(plugin).items():
                 if sources.setdefault(name, source) is source:  # asked here, where a fault is its own plugin's
                     missing[name] = why_missing(source)
         send(b"")
-    offers = merge([(plugin.entry.name, own) for plugin, own in loaded])
-    with offers.in_force(), use_sources(sources, missing):
+    with use_sources(sources, missing):
         for entry, (plugin, own) in zip(entries, loaded, strict=True):
             write_stack_before(limit, printed)
             with restored():

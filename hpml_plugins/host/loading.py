@@ -55,8 +55,8 @@ class LoadedPlugin:
     def offered(self, hook: str, kind: Any) -> list[Any]:
         """What its hook returned, as a list; nothing where it has none or is not in this process.
 
-        kind: of each value; `tuple` for a hook that returns a mapping, of which these are the pairs. Raises
-        DefinitionError, with the line of the hook, for another value, and whatever the plugin raises.
+        kind: of each value. Raises DefinitionError, with the line of the hook, for another value, and whatever the
+        plugin raises.
         """
         caller = getattr(self.hooks, hook) if self.hooks else None
         if caller is None or not (implementations := caller.get_hookimpls()):
@@ -64,21 +64,17 @@ class LoadedPlugin:
         found: list[Any] = []
         strange: list[Any] = []
         for given in caller() or [None]:  # pluggy leaves None out
-            if isinstance(given, Mapping) if kind is tuple else _is_list(given):
-                found += itertools.islice(given.items() if kind is tuple else given, MOST_OFFERED + 1)
+            if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+                found += itertools.islice(given, MOST_OFFERED + 1)
             else:
                 strange.append(given)
         strange += [each for each in found if not isinstance(each, kind)]
         if not strange and len(found) <= MOST_OFFERED:
             return found
         what = type(strange[0]).__name__ if strange else f"more than {MOST_OFFERED} values"
-        words = "a dict" if kind is tuple else f"a list of {kind.__name__} values"
         code = implementations[0].function.__code__
-        raise DefinitionError(f"returned {what}, not {words}", f"{code.co_filename}:{code.co_firstlineno}")
-
-
-def _is_list(given: object) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+        line = f"{code.co_filename}:{code.co_firstlineno}"
+        raise DefinitionError(f"returned {what}, not a list of {kind.__name__} values", line)
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:

@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,18 +112,6 @@ def check_pins(source: PluginSource, folder: Path) -> None:
             f"pinned to sha256 {source.sha256}, found {origin.sha256 or 'no file'}; not imported: "
             "put the file back, or read what changed and correct `sha256:`"
         )
-
-
-def available(enabled: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
-    """Installed entry points of the group that no entry names: (name, module, distribution, version), by metadata.
-
-    enabled: the names of entry points that are in the registry.
-    """
-    return sorted(
-        (point.name, point.value, point.dist.name if point.dist else "", point.dist.version if point.dist else "")
-        for point in entry_points()
-        if point.name not in enabled
-    )
 
 
 def _file_of(module: str) -> Path | None:

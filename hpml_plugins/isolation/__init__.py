@@ -3,5 +3,4 @@
 from hpml_plugins.isolation.leftovers import end_leftovers
 from hpml_plugins.isolation.parent_death import end_with_parent
 from hpml_plugins.isolation.process import ProcessOutcome, Send, describe_exit, run_isolated
-from hpml_plugins.isolation.scratch import scratch_folder
 from hpml_plugins.isolation.stack import describe_stack, write_stack_before

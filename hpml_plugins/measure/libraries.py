@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
 import runpy
 import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from hpml_plugins.errors import DefinitionError, HpmlError, ResultError, UsageError, describe, failing_line
 
@@ -25,7 +23,6 @@ _NUMBA_TARGETS = {
 }
 #: Looked at only when loaded, so that a point names what it used and not what happens to be installed.
 _PACKAGES = ("torch", "torchvision", "torchao", "numba", "numba_cuda", "numpy", "fvcore", "triton", "cupy", "mpi4py")
-_SCALE = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
 
 def import_before_fork(modules: Iterable[str]) -> None:
@@ -83,7 +80,7 @@ def end_compilers() -> None:
 def describe_failure(error: BaseException) -> str:
     """Why a point or a rank failed, with the plugin's line and the expression that raised. Prints the traceback."""
     if not isinstance(error, HpmlError):
-        what = f"exited: {error.code}" if isinstance(error, SystemExit) else out_of_gpu_memory(error) or describe(error)
+        what = f"exited: {error.code}" if isinstance(error, SystemExit) else describe(error)
     else:
         what = error.what
         if not isinstance(error, DefinitionError | ResultError | UsageError):  # says itself what to look at
@@ -91,41 +88,3 @@ def describe_failure(error: BaseException) -> str:
     traceback.print_exception(error)
     line, expression = failing_line(error)
     return f"{what} ({Path(line).name}: {expression})" if line else what
-
-
-def out_of_gpu_memory(error: BaseException) -> str:
-    """`out of GPU memory: asked 200.0 GiB, free 138.9 GiB` where that is what the error means, else empty.
-
-    torch names what was asked for; of numba's errors the frames tell.
-    """
-    text = describe(error)
-    is_torch = type(error).__name__ == "OutOfMemoryError"
-    if not (is_torch or "CUDA_ERROR_OUT_OF_MEMORY" in text or "cudaErrorMemoryAllocation" in text):
-        return ""
-    found = re.search(r"Tried to allocate ([\d.]+) (\w+)", text)
-    asked = float(found[1]) * _SCALE.get(found[2], 1.0) if found else _asked_in(error.__traceback__)
-    sizes = {"asked": asked, "free": _free()}
-    figures = [f"{name} {size / 2**30:.1f} GiB" for name, size in sizes.items() if size]
-    return f"out of GPU memory: {', '.join(figures) or text}"
-
-
-def _asked_in(trace: TracebackType | None) -> float:
-    """What numba's allocator was called with: CUDA's error does not say, the frame that got it does."""
-    asked = 0.0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name in ("memalloc", "allocate_memory"):
-            sizes = [trace.tb_frame.f_locals.get(name) for name in ("nbytes", "bytesize", "size")]
-            asked = next((float(size) for size in sizes if isinstance(size, int)), asked)
-        trace = trace.tb_next
-    return asked
-
-
-def _free() -> float:
-    with suppress(Exception):
-        if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
-            # What torch keeps cached for itself was no help to the allocation that failed; it is free for others.
-            torch.cuda.empty_cache()
-            return float(torch.cuda.mem_get_info()[0])
-        if cuda := sys.modules.get("numba.cuda"):
-            return float(cuda.current_context().get_memory_info()[0])
-    return 0.0

@@ -193,8 +193,8 @@ def to_metrics(
                 bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
                 value = f"{number:g} {unit(metric.unit).label}".rstrip()
                 raise ResultError(f"metric {name!r} is {value}; possible is {bounds}")
-        if samples.dimension and not samples.in_unit(unit(metric.unit)):
-            raise ResultError(f"metric {name!r}: what was measured is not in {metric.unit}")
+        if samples.unit not in ("", metric.unit):
+            raise ResultError(f"metric {name!r}: what was measured is in {samples.unit}, not in {metric.unit}")
         values, boost = list(samples.values), list(samples.boost)
         result[name] = MetricSamples(metric.unit, metric.direction, values, dict(samples.info), boost=boost)
     if not result:

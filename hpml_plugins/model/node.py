@@ -54,8 +54,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not.
 
     host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system does not tell.
-    virtual: a virtual machine, which shares its host with others that it cannot see.  facts: what plugins add
-    (`hpml_node_facts`).
+    virtual: a virtual machine, which shares its host with others that it cannot see.
 
     num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine has, as far as its
     kernel and NVML tell.  cpu_quota: how many CPUs' time the control group grants; 0 where it sets no limit.  cpu_numa:
@@ -79,7 +78,6 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     host_gpus: int = 0
     cpu_quota: float = 0
     cpu_numa: tuple[int, ...] = ()
-    facts: dict[str, str | int | float | bool] = {}
 
     @property
     def gpu(self) -> str:

@@ -18,6 +18,8 @@ from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
+#: How the name of an environment begins that was installed for a software stack; others are of the node's own packages.
+STACK = "stack-"
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 THROTTLED = "the GPU held its clocks down"
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with others: on two CPUs,
@@ -215,6 +217,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def is_throttled(self) -> bool:
         """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
         return any(text.startswith(THROTTLED) for text in self.warnings)
+
+    @property
+    def of_stack(self) -> bool:
+        """Whether it was measured with packages that were installed for it, not with the node's own."""
+        return self.environment.startswith(STACK)
 
     @property
     def is_busy(self) -> bool:

@@ -7,19 +7,16 @@ import functools
 import math
 import operator
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpml_plugins.errors import DefinitionError, ResultError
-from hpml_plugins.model.units import Dimension, Unit, unit
+from hpml_plugins.model.units import unit as known_unit
 
 Number = int | float
 Operation = Callable[[float, float], float]
-#: Exponents that a plain number may not change silently: seconds and joules are measured, never declared.
-PHYSICAL = ("s", "J")
 #: The autocorrelation of a shorter series is not estimated: it would be noise.
 FEWEST_TO_CORRELATE = 15
 
@@ -28,8 +25,8 @@ FEWEST_TO_CORRELATE = 15
 class Samples:
     """Measured values of one quantity.
 
-    values: one number a sample, in SI base units.  dimension: base → exponent.  declared_numbers: plain numbers
-    (bytes moved, FLOP done) took part.  info: how the samples came about (timer, batch, why sampling stopped).
+    values: one number a sample, in SI base units.  unit: its symbol; empty where it is not known, as of products and
+    quotients.  info: how the samples came about (timer, batch, why sampling stopped).
     boost: of a step that the GPU's power regulator holds down, the values before it acts; `values` are then those at
     the settled clocks, the regime `sustained`.
     Raises ResultError for values that are not numbers, and for info that is neither text nor a number. In info, a
@@ -37,16 +34,13 @@ class Samples:
     """
 
     values: tuple[float, ...]
-    dimension: Dimension = field(default_factory=dict)
-    declared_numbers: bool = False
+    unit: str = ""
     info: Mapping[str, str | float] = field(default_factory=dict)
     boost: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dimension, Mapping) or not isinstance(self.info, Mapping):
-            raise ResultError(
-                "Samples need a dict for dimension and info; Samples.of(values, 's') makes them of a unit"
-            )
+        if not isinstance(self.unit, str) or not isinstance(self.info, Mapping):
+            raise ResultError("Samples need text for the unit and a dict for info; Samples.of(values, 's') makes them")
         for name in ("values", "boost"):
             values = getattr(self, name)
             if type(values) is not tuple or set(map(type, values)) - {float}:
@@ -56,7 +50,7 @@ class Samples:
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
         """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no value at all."""
-        samples = cls(tuple(values), dict(unit(symbol).dimension), False, info)
+        samples = cls(tuple(values), known_unit(symbol).symbol, info)
         if not samples.values:
             raise DefinitionError("Samples need at least one value")
         return samples
@@ -119,56 +113,43 @@ class Samples:
         reach = 3 * (high - low)
         return sum(not low - reach <= value <= high + reach for value in self.values)
 
-    def in_unit(self, wanted: Unit) -> bool:
-        """Whether these values may be stored under that unit.
-
-        Plain numbers that took part may stand for bytes, FLOP or images: only the physical bases are then compared.
-        """
-        bases = PHYSICAL if self.declared_numbers else {*wanted.dimension, *self.dimension}
-        return all(wanted.dimension.get(base, 0) == self.dimension.get(base, 0) for base in bases)
-
     def __mul__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, operator.mul, +1)
+        return self._combine(other, operator.mul)
 
     def __truediv__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, _divide, -1)
+        return self._combine(other, _divide)
 
     def __rmul__(self, other: Number) -> Samples:
         return self * other
 
     def __rtruediv__(self, other: Number) -> Samples:
-        inverse = {base: -exponent for base, exponent in self.dimension.items()}
-        return replace(self._combine(other, lambda value, number: _divide(number, value)), dimension=inverse)
+        return self._combine(other, lambda value, number: _divide(number, value))
 
     def __add__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, operator.add)
+        return self._combine(other, operator.add, is_sum=True)
 
     def __radd__(self, other: Number) -> Samples:
         return self + other
 
     def __sub__(self, other: Samples | Number) -> Samples:
-        return self._combine(other, operator.sub)
+        return self._combine(other, operator.sub, is_sum=True)
 
     def __rsub__(self, other: Number) -> Samples:
-        return self * -1 + other
+        return replace(self * -1, unit=self.unit) + other
 
-    def _combine(self, other: Samples | Number, operate: Operation, power: int = 0) -> Samples:
-        """Sample by sample. power: with which the other's dimension multiplies; 0 for a sum, where both must agree."""
+    def _combine(self, other: Samples | Number, operate: Operation, *, is_sum: bool = False) -> Samples:
+        """Sample by sample. is_sum: the unit stays, and both must have the same."""
         if not isinstance(other, Samples):
             values, boost = (tuple(operate(value, other) for value in each) for each in (self.values, self.boost))
-            return replace(self, values=values, declared_numbers=True, boost=boost)
-        declared = self.declared_numbers or other.declared_numbers
-        if not (power or declared or self.dimension == other.dimension):
-            raise ResultError(f"cannot add {_spell(self.dimension)} and {_spell(other.dimension)}")
+            return replace(self, values=values, unit=self.unit if is_sum else "", boost=boost)
+        if is_sum and self.unit and other.unit and self.unit != other.unit:
+            raise ResultError(f"cannot add {self.unit} and {other.unit}")
         if len(self) != len(other):
             raise ResultError(f"samples of different length: {len(self)} and {len(other)}; use their medians instead")
-        exponents = Counter(self.dimension)
-        exponents.update({base: power * exponent for base, exponent in other.dimension.items()})
-        dimension = {base: exponent for base, exponent in exponents.items() if exponent}
         values = tuple(map(operate, self.values, other.values))
         # Of two quantities one of which has no boost, or another number of them, there is none.
         boost = tuple(map(operate, self.boost, other.boost)) if len(self.boost) == len(other.boost) else ()
-        return Samples(values, dimension, declared, {**other.info, **self.info}, boost)
+        return Samples(values, (self.unit or other.unit) if is_sum else "", {**other.info, **self.info}, boost)
 
 
 def as_number(value: Any, what: str) -> float:
@@ -202,9 +183,10 @@ def interval_rank(count: int, confidence: float) -> int:
     Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
     """
     tail, rank = 0.0, 0
-    # Exact integers divided: 0.5**n alone would underflow past a thousand values.
+    # Of logarithms: 0.5**n would underflow past a thousand values, and exact integers take seconds for ten thousand.
+    whole = math.lgamma(count + 1) - count * math.log(2)
     for successes in range(count // 2):
-        tail += math.comb(count, successes) / 2**count
+        tail += math.exp(whole - math.lgamma(successes + 1) - math.lgamma(count - successes + 1))
         if tail > (1 - confidence) / 2:
             break
         rank = successes
@@ -251,7 +233,3 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
 def _divide(a: float, b: float) -> float:
     # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it by metric name.
     return a / b if b else math.copysign(math.inf, a) if a else math.nan
-
-
-def _spell(dimension: Dimension) -> str:
-    return " ".join(f"{base}^{exponent}" for base, exponent in sorted(dimension.items())) or "plain numbers"

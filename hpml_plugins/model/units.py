@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from hpml_plugins.errors import DefinitionError
-
-Dimension = dict[str, int]
 
 
 @dataclass(frozen=True)
 class Unit:
     """A unit of the closed set.
 
-    symbol: what plugins write.  label: what a page writes behind a number.  dimension: base → exponent (s, B, FLOP,
-    MAC, OP, J).  lowest, highest: the powers of ten that a prefix may stand for.  count: whole numbers of it are exact,
-    as those of a measured time are not.  text: the unit in words, where the label does not say enough.
+    symbol: what plugins write.  label: what a page writes behind a number.  lowest, highest: the powers of ten that a
+    prefix may stand for.  count: whole numbers of it are exact, as those of a measured time are not.  text: the unit in
+    words, where the label does not say enough.
     """
 
     symbol: str
     label: str
-    dimension: Dimension = field(default_factory=dict)
     lowest: int = 0
     highest: int = 0
     count: bool = False
@@ -39,18 +36,18 @@ UNITS: Final = {
     each.symbol: each
     for each in (
         Unit("1", "", count=True),
-        Unit("s", "s", {"s": 1}, -12, 0),  # nobody reads a kilosecond
-        Unit("B", "B", {"B": 1}, 0, 18, count=True),
-        Unit("B/s", "B/s", {"B": 1, "s": -1}, 0, 18),
-        Unit("FLOP", "FLOP", {"FLOP": 1}, 0, 18, count=True, text=_flop("FLOP")),
-        Unit("FLOP/s", "FLOP/s", {"FLOP": 1, "s": -1}, 0, 18, text=_flop("FLOP/s")),
-        Unit("FLOP/B", "FLOP/B", {"FLOP": 1, "B": -1}, text=_flop("FLOP/B")),
-        Unit("MAC", "MAC", {"MAC": 1}, 0, 18, count=True, text="multiply-add"),
-        Unit("OP/s", "OP/s", {"OP": 1, "s": -1}, 0, 18, text=_flop("OP/s", "OP")),
-        Unit("1/s", "/s", {"s": -1}, 0, 18, text="1/s"),
-        Unit("Hz", "Hz", {"s": -1}, 0, 18),
-        Unit("J", "J", {"J": 1}, -6, 18),
-        Unit("W", "W", {"J": 1, "s": -1}, -3, 18),
+        Unit("s", "s", -12, 0),  # nobody reads a kilosecond
+        Unit("B", "B", 0, 18, count=True),
+        Unit("B/s", "B/s", 0, 18),
+        Unit("FLOP", "FLOP", 0, 18, count=True, text=_flop("FLOP")),
+        Unit("FLOP/s", "FLOP/s", 0, 18, text=_flop("FLOP/s")),
+        Unit("FLOP/B", "FLOP/B", text=_flop("FLOP/B")),
+        Unit("MAC", "MAC", 0, 18, count=True, text="multiply-add"),
+        Unit("OP/s", "OP/s", 0, 18, text=_flop("OP/s", "OP")),
+        Unit("1/s", "/s", 0, 18, text="1/s"),
+        Unit("Hz", "Hz", 0, 18),
+        Unit("J", "J", -6, 18),
+        Unit("W", "W", -3, 18),
         Unit("degC", "°C"),
     )
 }

@@ -27,6 +27,8 @@ MARGIN = 0.02
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
 _COUNTED, _FOREIGN, _THROTTLED, _BUSY = "counted", "asv", "throttled", "busy"
+#: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the caches.
+_HARDWARE_COUNTERS = "ncu"
 #: A value that was counted comes again exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 
@@ -91,20 +93,26 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
 
 
 def code_of(record: Record) -> str:
-    """Values are repetitions where this is equal: of one plugin's code, and of one problem (`different_problems`)."""
-    metrics = record.metrics.values()
+    """Values are repetitions where this is equal: one code of the plugin, software stack and problem.
+
+    Also one state of the package that was measured, where that is another repository's. See `different_problems`.
+    """
+    metrics, source = record.metrics.values(), record.source
     problem = [each.median for each in metrics if each.direction is None and kind_of(record, each) == _COUNTED]
-    return f"{record.source.get('sha256') or record.commit} {problem}"
+    code = source.get("sha256") or record.commit
+    return f"{code} {source.get('package', '')} {record.environment} {problem}"
 
 
 def _variance_by_rounds(metric: MetricSamples) -> float:
-    """The variance of the logarithm of the median of the rounds, from how far they differ; NaN for one round.
-
-    That of the median of n normal values is near π/2 / (n + ½) of theirs, also for small n.
-    """
+    """The variance of the logarithm of the median of the rounds, from how far they differ; NaN for one round."""
     if len(metric.rounds) < 2 or min(medians := metric.round_medians) <= 0:
         return math.nan
-    return statistics.variance(map(math.log, medians)) * math.pi / 2 / (len(medians) + 0.5)
+    return variance_of_median(statistics.variance(map(math.log, medians)), len(medians))
+
+
+def variance_of_median(variance: float, count: int) -> float:
+    """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of it, also for few."""
+    return variance * math.pi / 2 / (count + 0.5)
 
 
 #: Metric → its value in one Record.
@@ -298,7 +306,8 @@ def kind_of(record: Record, metric: MetricSamples) -> str:
     timer = str(metric.info.get("timer", ""))
     once = len(metric.samples) == max(1, len(metric.rounds)) and not timer
     is_count = metric.unit in UNITS and UNITS[metric.unit].count
-    if once and is_count and all(value.is_integer() for value in metric.samples):
+    exact = once and is_count and metric.info.get("source") != _HARDWARE_COUNTERS
+    if exact and all(value.is_integer() for value in metric.samples):
         return _COUNTED
     where = "GPU" if record.gpus else "CPU"
     if timer.startswith("cuda events"):

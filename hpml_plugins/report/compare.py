@@ -102,7 +102,7 @@ def compare(
     old, new = (
         {
             ("" if across else record.machine, record.benchmark, record.point): record
-            for record in current_records(filter(side.has, everything), None, order)
+            for record in current_records(filter(side.has, everything), order)
         }
         for side in (a, b)
     )

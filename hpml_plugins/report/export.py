@@ -59,8 +59,10 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}
     columns |= {"samples": pyarrow.list_(pyarrow.float64()), "warnings": pyarrow.list_(pyarrow.string())}
     found = [row for record in records for row in rows(record)]
+    table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:
-        parquet.write_table(pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items()))), path)
+        with path.open("wb") as file:  # a name such as `a:b` would be an address to pyarrow
+            parquet.write_table(table, file)
     except OSError as error:
         raise HpmlError(f"cannot be written: {error.strerror or error}", str(path)) from None
     return len(found)

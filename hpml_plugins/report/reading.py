@@ -19,7 +19,7 @@ import msgspec
 
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
-from hpml_plugins.model.record import Record, Status, decode
+from hpml_plugins.model.record import STACK, Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
@@ -97,7 +97,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
-    result.  code: SHA-256 of the plugin's files, empty where it is not known.
+    result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.
     """
 
     revision: int
@@ -109,11 +109,20 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     file: str
     offsets: tuple[int, ...]
     code: str = ""
+    environment: str = ""
 
     @property
-    def rank(self) -> tuple[int, bool, float]:
-        """Of several the highest counts: of the newest commit, measured before skipped and failed, started last."""
-        return self.revision, self.status == "ok", self.started
+    def of_stack(self) -> bool:
+        """Whether it was measured with packages that were installed for it, not with the node's own."""
+        return self.environment.startswith(STACK)
+
+    @property
+    def rank(self) -> tuple[bool, int, bool, float]:
+        """Of several the highest counts.
+
+        With the node's own packages, of the newest commit, measured before skipped and failed, started last.
+        """
+        return not self.of_stack, self.revision, self.status == "ok", self.started
 
 
 @dataclass
@@ -313,7 +322,8 @@ def read_history(
     for benchmark in benchmarks.values():
         for place, outcomes in benchmark.outcomes.items():
             outcomes.sort(key=lambda outcome: outcome.rank)
-            of_commit = {outcome.revision: outcome for outcome in outcomes if outcome.revision >= 0}
+            own = [outcome for outcome in outcomes if not outcome.of_stack] or outcomes
+            of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
             benchmark.lines[place] = list(of_commit.values())
     fill_in_spreads(_points(benchmarks.values()))
     published = {
@@ -359,8 +369,8 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
-    code = sys.intern(record.source.get("sha256", ""))
-    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets, code)
+    code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
+    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets, code, stack)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -1,6 +1,8 @@
 """The results folder: Records as JSON lines, which are the truth, and asv's files, which are written from them."""
 
+from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import (
+    MAX_FILE,
     atomic_write,
     machine_folder,
     machine_folders,
@@ -9,9 +11,10 @@ from hpml_plugins.store.files import (
     read_object_or_empty,
 )
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
-from hpml_plugins.store.merge import merge_results
-from hpml_plugins.store.projection import project
+from hpml_plugins.store.merge import find_results, merge_results
+from hpml_plugins.store.projection import project, save_declarations
 from hpml_plugins.store.records import (
+    MAX_RECORDS,
     append_record,
     ask_git,
     commit_order,

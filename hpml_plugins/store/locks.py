@@ -36,7 +36,7 @@ class Lock(AbstractContextManager["Lock"]):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             while (descriptor := _try_to_lock(path)) is None:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= deadline and path.exists():
                     raise Locked(f"held by {_holder(path)}", str(path))
                 time.sleep(RETRY)
             self._descriptor: int | None = descriptor
@@ -81,6 +81,10 @@ def _try_to_lock(path: Path) -> int | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = _is_at(descriptor, path)  # else it was removed meanwhile, and guards nothing
+            if locked and os.fstat(descriptor).st_nlink > 1:
+                # A hard link: what is written here would be written into another file, too. Only the name here goes.
+                path.unlink()
+                locked = False
         finally:
             if not locked:
                 os.close(descriptor)

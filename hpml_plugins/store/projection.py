@@ -13,16 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.record import Record
-from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.asv_results import ASV_UNITS, is_result_file
 from hpml_plugins.store.declarations import (
     DECLARATIONS,
     MAX_POINTS,
     Declaration,
+    keep_declared,
     sorted_values,
     valid_declarations,
 )
+from hpml_plugins.store.declarations import FORMAT as VERSION
 from hpml_plugins.store.files import atomic_write, read_object_or_empty
+from hpml_plugins.store.locks import lock_declarations
 from hpml_plugins.store.records import RECORDS, ask_git, read_file, record_files
 
 MACHINE = "machine.json"
@@ -200,3 +204,29 @@ def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
 def measured_here(machine: Path, result_file: str) -> set[str]:
     """The benchmarks that have Records at the commit of a result file. machine: the machine's folder."""
     return {record.benchmark for record in read_file(machine / RECORDS / f"{result_file[:8]}.jsonl")}
+
+
+def save_declarations(results: Path, plugin: str, benchmark: Benchmark) -> None:
+    """Declare a benchmark that no registry has in benchmarks.json, in asv's form; what is declared there stays."""
+    entries = {
+        asv_name(benchmark.name, metric.name): {
+            "name": asv_name(benchmark.name, metric.name),
+            "benchmark": benchmark.name,
+            "metric": metric.name,
+            "plugin": plugin,
+            "version": benchmark.version,
+            "direction": metric.direction or "none",
+            "si_unit": metric.unit,
+            "unit": ASV_UNITS.get(metric.unit, metric.unit),
+            "param_names": list(benchmark.grid),
+            "params": [[repr(value) for value in values] for values in benchmark.grid.values()],
+            "code": f"# {benchmark.description}",
+            "type": "track",
+            "timeout": benchmark.timeout,
+        }
+        for metric in benchmark.metrics
+    }
+    path = results / DECLARATIONS
+    with lock_declarations(results):
+        joined = keep_declared({**entries, VERSION: FORMAT}, read_object_or_empty(path))
+        atomic_write(path, json.dumps(joined, indent=4, sort_keys=True).encode())

@@ -131,24 +131,21 @@ def ask_git(repository: Path, *words: str) -> str:
         return ""
 
 
-def current_records(
-    records: Iterable[Record], versions: Mapping[str, str] | None, order: Mapping[str, int]
-) -> list[Record]:
+def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:
     """The Record that stands for each point on each machine: measured, of the newest commit, of one commit the latest.
 
-    Every command and page chooses by this function.  versions: benchmark → declared version; Records of other
-    benchmarks and versions are left out. None: every version is a point of its own.  order: see `commit_order`.
-    Sorted by machine and benchmark; the points of a benchmark in the order in which they were first met.
+    Records of other software stacks than the node's own stand for a point only where there are no others.
+    Pages choose alike (`report.reading`), of the declared versions alone. Here every version is a point of its own.
+    order: see `commit_order`.  Sorted by machine and benchmark; the points of a benchmark in the order in which they
+    were first met.
     """
 
-    def age(record: Record) -> tuple[int, float]:
-        return order.get(record.commit, -1), record.started
+    def age(record: Record) -> tuple[bool, int, float]:
+        return not record.of_stack, order.get(record.commit, -1), record.started
 
     found: dict[tuple[str, str, str], Record] = {}
     for record in records:
-        if record.status != "ok" or (versions is not None and versions.get(record.benchmark) != record.version):
-            continue
         key = (record.machine, record.benchmark, record.point)
-        if key not in found or age(record) >= age(found[key]):
+        if record.status == "ok" and (key not in found or age(record) >= age(found[key])):
             found[key] = record
     return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))

@@ -21,6 +21,8 @@ from hpml_plugins.store.projection import asv_name
 SUITE_VARIABLE = "HPML_SUITE"
 PROFILE_VARIABLE = "HPML_PROFILE"
 RESULTS_VARIABLE = "HPML_RESULTS"
+#: The digest of the commit's package, where that is another one than hpml-plugins; set by the environment `node`.
+PACKAGE_VARIABLE = "HPML_PACKAGE"
 MACHINE_VARIABLE = "HPML_MACHINE"
 #: "1/4": `asv run` measures the second of four shards of the benchmarks.  Unset: all of them.
 SHARD_VARIABLE = "HPML_SHARD"
@@ -35,7 +37,7 @@ class Suite(msgspec.Struct, frozen=True):
 
     folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether to store Records.
     reuse: statuses whose stored Records are given instead of measuring again (asv's --skip-existing and its kin).
-    offers: what plugins offer beside benchmarks (`host.Offers`), as plain JSON: a commit may know another shape of it.
+    offers: the plugins' data sets (`host.Offers`), as plain JSON: a commit may know another shape of it.
     unranked: asv's names of the metrics without a direction. In `benchmarks` they have one: a commit from before there
     were such metrics reads the suite too, and would refuse None.
     """
@@ -68,7 +70,6 @@ def declare(
 ) -> Suite:
     """The suite of a host."""
     folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
-    node = msgspec.structs.replace(node, facts=host.offers.facts)
     benchmarks, unranked = [], []
     for each in host.benchmarks():
         metrics = [dataclasses.replace(metric, direction=metric.direction or "lower") for metric in each.metrics]

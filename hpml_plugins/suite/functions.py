@@ -19,13 +19,14 @@ from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
 from hpml_plugins.store.asv_results import ASV_UNITS
-from hpml_plugins.suite.declaration import Suite, load_suite
+from hpml_plugins.suite.declaration import PACKAGE_VARIABLE, Suite, load_suite
 
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
 GRACE = 30.0
@@ -169,8 +170,9 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context,
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
     named = [*data_used(benchmark, params), *map(str, params.values())]  # a value may name a data set, and need not
-    with offers.in_force(load_sources(offers, folder, named, plugin)):
-        context = replace(context, source=plugin.source)
+    package = os.environ.get(PACKAGE_VARIABLE)
+    with use_sources(load_sources(offers, folder, named, plugin)):
+        context = replace(context, source={**plugin.source, **({"package": package} if package else {})})
         return measure_point(benchmark, params, context, progress=progress, timeout=declared.timeout)
 
 

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from hpml_plugins.asv.environment import NodeEnvironment, search_path
+import pytest
+from asv.config import Config
+
+from hpml_plugins.asv.environment import NodeEnvironment, search_path, stack_matrix
+from hpml_plugins.errors import HpmlError, UsageError
 
 
 def test_the_commits_package_comes_before_what_the_caller_had() -> None:
@@ -17,3 +22,28 @@ def test_the_commits_package_comes_before_what_the_caller_had() -> None:
 def test_it_gives_only_the_python_that_runs_asv() -> None:
     assert NodeEnvironment.matches(f"{sys.version_info[0]}.{sys.version_info[1]}")
     assert not NodeEnvironment.matches("3.7")
+
+
+def test_a_software_stack_is_asvs_matrix() -> None:
+    assert stack_matrix("torch==2.13.0, numba==0.66.0") == {"req": {"torch": ["2.13.0"], "numba": ["0.66.0"]}}
+    for words, wrong in (("torch", "'torch'"), ("torch==", "'torch'"), ("==2", "''"), ("torch==2.13.0,", "''")):
+        with pytest.raises(UsageError, match=f"{wrong} has no version; write NAME==VERSION,NAME==VERSION"):
+            stack_matrix(words)
+
+
+def test_a_stack_that_uv_cannot_install_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = Config()
+    conf.env_dir, conf.benchmark_dir, conf.results_dir, conf.project = (str(tmp_path / name) for name in "ebrp")
+    made = NodeEnvironment(conf, sys.executable, {"no-such-package-of-ours": "1.0"}, {})
+    assert made.name.startswith("stack-py")
+    assert made.name.endswith("-no-such-package-of-ours1.0")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    with pytest.raises(HpmlError) as raised:
+        made._setup()
+    assert str(raised.value).startswith(f"{made.name} cannot be installed: ")
+    assert "\n" not in str(raised.value)
+    assert not made.check_presence()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(HpmlError, match="is installed by uv, which is not here: python -m pip install uv"):
+        made._setup()

@@ -104,17 +104,6 @@ def test_declaring_the_built_in_benchmarks_imports_nothing_that_only_measuring_n
 
 
 @pytest.mark.usefixtures("toy")
-def test_list_compares_with_the_last_run_only_when_asked(hpml: Hpml, write: Write) -> None:
-    assert hpml("run", "toy", "-p", "size=10", "--record", "results/here/records/c.jsonl").returncode == 0
-    assert "changed since" not in hpml("list", "--changed").stdout
-    write("toy.py", TOY + "\n")
-    assert "changed since" not in hpml("list").stdout
-    assert "changed since its last run: toy: sha256 was " in hpml("list", "--changed").stdout
-    (row,) = json.loads(hpml("list", "--changed", "--json").stdout)
-    assert row["changed"].startswith("sha256 was ")
-
-
-@pytest.mark.usefixtures("toy")
 def test_run_says_that_the_files_changed_while_the_version_did_not(hpml: Hpml, write: Write) -> None:
     first = hpml("run", "toy", "-p", "size=10", "--rounds", "1", "--json")
     assert "its files differ" not in first.stderr

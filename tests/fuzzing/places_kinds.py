@@ -105,7 +105,11 @@ def _build(case: Path, made: list[Any]) -> None:
     (case / "jobs" / "1" / "order.json").write_text(_contents()[7])
     for place, way, content in made:
         path = case / place
-        if case not in Path(os.path.normpath(path)).parents or any(each.is_symlink() for each in path.parents):
+        if (
+            "\0" in place
+            or case not in Path(os.path.normpath(path)).parents
+            or any(each.is_symlink() for each in path.parents)
+        ):
             continue
         try:
             if path.is_dir() and not path.is_symlink() and way != "folder":
@@ -141,7 +145,6 @@ def _make(path: Path, way: str, content: str) -> None:
 
 
 def _read_tree(data: bytes, folder: Path) -> str:
-    from hpml_plugins.cli.list_ import changes
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import merge_results, project, read_object_or_empty, read_records
     from hpml_plugins.terminal import printable
@@ -184,7 +187,6 @@ def _read_tree(data: bytes, folder: Path) -> str:
 
         assert "fault of hpml-plugins" not in _explain(error), repr(error)
         refused = HpmlError(_explain(error))
-    changes([], case / "results")
     hold_printable(*map(printable, said))
     assert (secret / "kept.json").stat().st_mtime_ns == before.st_mtime_ns, "a file outside was written"
     assert [path.name for path in secret.iterdir()] == ["kept.json"], "a file outside was made"

@@ -43,16 +43,6 @@ RIGHT: dict[str, dict[str, str]] = {
         "name": "'mine'", "find": "lambda root: None", "read": "lambda path: None", "looks_for": "'a file'",
         "how_to_get": "'touch it'", "modules": "()",
     },
-    "GpuType": {
-        **dict.fromkeys(("float64_tensor", "tf32", "float16", "bfloat16", "fp8", "int8", "nvlink"), "None"),
-        "name": "'X1'", "patterns": "('ACME X1',)", "float64": "1e12", "float32": "1e12", "memory": "1e9",
-        "bandwidth": "1e9", "power": "5.0", "unconfirmed": "frozenset()", "note": "''", "source": "'ACME'",
-    },
-    "PublishedFigure": {
-        "about": "'toy'", "what": "'its time'", "subject": "{'size': 10}", "quantity": "'time'", "value": "1.0",
-        "unit": "'s'",
-        "document": "'acme'", "source": "'a paper'",
-    },
 }  # fmt: skip
 #: What stands in the place of an argument most often: near to right.
 NEAR = (
@@ -128,7 +118,7 @@ def _read_declaration(data: bytes, folder: Path) -> str:
     return "kept"
 
 
-HOOKS = ("benchmarks", "figures", "node_facts", "data", "published", "gpu_types")
+HOOKS = ("benchmarks", "figures", "data")
 HEAD = (
     "from hpml_plugins import Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, hookimpl\n"
     "from fuzzing.plugins_kinds import *\n"
@@ -155,8 +145,6 @@ def _answer(random: Random, hook: str) -> str:
         "benchmarks": "Benchmark",
         "figures": "Figure",
         "data": "DataSource",
-        "published": "PublishedFigure",
-        "gpu_types": "GpuType",
     }
     if hook not in kinds or not random.randrange(3):
         return expression(random, 3)
@@ -186,7 +174,7 @@ NAMES = _names
 def _read_plugin(data: bytes, folder: Path) -> str:
     from hpml_plugins.host.declared import Declared
     from hpml_plugins.host.loading import apply_registry, load_plugin, restored
-    from hpml_plugins.host.offers import Offers, ask, merge
+    from hpml_plugins.host.offers import ask, merge
     from hpml_plugins.registry import read_registry
 
     (folder / "mine.py").write_bytes(data)
@@ -197,16 +185,15 @@ def _read_plugin(data: bytes, folder: Path) -> str:
     (entry,) = registry.plugins
     with restored():
         plugin = apply_registry(load_plugin(entry, registry.folder, registry.at("mine")), entry, registry, {})
-        offers = ask(plugin, facts=True)
-    merged = merge([("mine", offers), ("other", offers)])
+        offers = ask(plugin)
+    merged = merge([offers, offers])
     for problem in (*merged.problems, *([str(plugin.error)] if plugin.error else [])):
         assert problem.isprintable(), problem
         assert len(problem) < 20_000, len(problem)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(offers.facts)) == offers.facts
     msgspec.msgpack.decode(
         msgspec.msgpack.encode([Declared.of(each, entry) for each in plugin.benchmarks]), type=list[Declared]
     )
-    msgspec.msgpack.encode(Offers(gpu_types=offers.gpu_types, data=offers.data, problems=offers.problems))
+    msgspec.msgpack.encode(offers)
     if plugin.error:
         raise plugin.error
     return "named" if offers.problems else "loaded"
@@ -230,15 +217,15 @@ ACTS = (
     *("b.collected.data.update({'d': VALUE})", "b.collected.series.update(s=VALUE)",
     "setattr(b.collected, 'warnings', VALUE)", "b.no_such(VALUE)"),
     *("setattr(b, 'collected', VALUE)", "b.params.update(n=VALUE)", "Samples(VALUE, VALUE)",
-    "Samples.of(VALUE, VALUE)", "Samples((1.0,), {'s': 1}) + VALUE"),
-    *("VALUE / Samples((1.0, 2.0), {'s': 1})", "Samples.of([1.0], 's').note(how=VALUE)",
+    "Samples.of(VALUE, VALUE)", "Samples((1.0,), 's') + VALUE"),
+    *("VALUE / Samples((1.0, 2.0), 's')", "Samples.of([1.0], 's').note(how=VALUE)",
     "Samples.of([VALUE, 1.0], 's')", "b.remaining", "b.peaks"),
 )  # fmt: skip
 RETURNED = (
     "VALUE", "{'time': VALUE}", "{'time': VALUE, 'ratio': VALUE}", "{'time': 1.0, 'ratio': 0.5}",
     "{'time': 1.0, 'ratio': VALUE}",
-    "{'time': Samples(VALUE, {'s': 1}), 'ratio': 0.5}", "{'time': Samples.of([1.0, VALUE], 's'), 'ratio': 1}",
-    "{'time': Samples((1.0, 2.0), {'s': 1}, boost=VALUE), 'ratio': None}",
+    "{'time': Samples(VALUE, 's'), 'ratio': 0.5}", "{'time': Samples.of([1.0, VALUE], 's'), 'ratio': 1}",
+    "{'time': Samples((1.0, 2.0), 's', boost=VALUE), 'ratio': None}",
     "{'time': Samples.of([1.0], 's', how=VALUE), 'ratio': 0.5}",
     "{'time': Samples.of([1.0], VALUE), 'ratio': 0.5}", "{'time': 1.0, 'ratio': 0.5, VALUE: 1.0}",
 )  # fmt: skip

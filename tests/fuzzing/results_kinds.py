@@ -59,7 +59,7 @@ def _read_record(data: bytes, folder: Path) -> str:
             if record.status != "failed":  # which ends the process, as asv wants it
                 to_asv(record, name)
     Table.of_records(inner, *(name for record in inner for name in record.metrics))
-    list(current_records(inner, {record.benchmark: record.version for record in inner}, {}))
+    list(current_records(inner, {}))
     for record in inner:
         compare(Side("machine", record.machine), Side("commit", record.commit), inner, {}, Variability(inner))
     return "read" if inner else "stepped over"

@@ -42,7 +42,7 @@ def _first(key: str, value: Any) -> Callable[[Any], None]:
 
 def _plugin(body: str) -> bytes:
     """A plugin's file, one of whose hooks goes wrong."""
-    return KINDS["plugin file"].seeds()[0] + f"@hookimpl\ndef hpml_gpu_types():\n    {body}\n".encode()
+    return KINDS["plugin file"].seeds()[0] + f"@hookimpl\ndef hpml_data():\n    {body}\n".encode()
 
 
 # ruff: noqa: E501
@@ -94,7 +94,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "minutes without end": ("recipes", lambda: b"!!float 1:" + b"9:" * 200 + b"5", "refused"),
     "a job nested deep": ("job", lambda: b'{"a":' * 20_000, "stepped over"),
     "a job that is no UTF-8": ("job", lambda: b'{"target": "\x80"', "stepped over"),
-    "a name of a file that is no UTF-8": ("command line", lambda: b'{"words": ["export", "\\udcf7"], "set": {}}', "refused"),
+    "a name of a file that is no UTF-8": ("command line", lambda: b'{"words": ["export", "\\udcf7"], "set": {}}', "done"),
     "a collection that a plugin replaces": ("result of measure", lambda: b"setattr(b, 'collected', 1.5)", "failed"),
     "a hook that raises GeneratorExit": ("plugin file", lambda: _plugin("raise GeneratorExit"), "named"),
     "a hook that raises BaseException": ("plugin file", lambda: _plugin("raise BaseException('x')"), "named"),
@@ -106,8 +106,10 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a parameter of thousands of digits": ("declaration", lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {10**5000: [2]})", "refused"),
     "a grid of a billion values": ("declaration", lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {'n': range(10**12)})", "refused"),
     "a chart that holds itself": ("declaration", lambda: b"Figure('drawn', 'Drawn', ('toy',), lambda records: None, {'a': [loop]})", "refused"),
-    "a subject that is a range": ("declaration", lambda: b"PublishedFigure(about='', what='', subject=range(3), quantity='', value=1, unit='', document='', source='')", "refused"),
     "a price beyond all": ("prices", lambda: _yaml("prices", lambda t: t["prices"].update({"NVIDIA H200": 1e308})), "refused"),
+    "a file that pyarrow takes for an address": ("command line", lambda: b'{"words": ["export", "--results", "", "a:"], "set": {}}', "done"),
+    "ten thousand samples": ("result of measure", lambda: b"{'time': Samples([1.0] * 10**4, 's'), 'ratio': 0.5}", "ok"),
+    "a lock that is a hard link to a file elsewhere": ("places of results", lambda: b'[["into/m/.lock", "hard", ""]]', "read"),
 }  # fmt: skip
 
 

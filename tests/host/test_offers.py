@@ -9,18 +9,14 @@ from pathlib import Path
 import pytest
 from support import TOY
 
-from hpml_plugins import find_gpu, published_figures
-from hpml_plugins.host import Host
 from hpml_plugins.model import Benchmark, Metric, Node, Requires
 from hpml_plugins.model.record import decode
 from hpml_plugins.node import unmet
 
-HostOf = Callable[..., Host]
-
 #: Two of these differ in NUMBER only: the first stands.
 OFFERING = """
 import numpy
-from hpml_plugins import Arrays, DataSource, GpuType, PublishedFigure, hookimpl
+from hpml_plugins import Arrays, DataSource, hookimpl
 
 def load(path):
     images = numpy.full((8, 1, 2, 2), NUMBER, dtype=numpy.uint8)
@@ -35,33 +31,19 @@ def hpml_data():
     return [DataSource("mine_NAME", find, load, "mine.txt", "touch mine.txt"),
             DataSource("shared", find, load, "mine.txt", "touch mine.txt")]
 
-@hookimpl
-def hpml_gpu_types():
-    peaks = dict.fromkeys(["float64", "float64_tensor", "tf32", "float16", "bfloat16", "fp8", "int8", "nvlink"])
-    return [GpuType(name="X1", patterns=("ACME X1",), float32=NUMBER * 1e12, memory=1e9, bandwidth=1e9, power=5.0,
-                    unconfirmed=frozenset(), note="", source="ACME", **peaks)]
-
-@hookimpl
-def hpml_published():
-    return [PublishedFigure("toy", "its time", {"size": 10}, "time", NUMBER, "s", "acme", "ACME's paper")]
-
-@hookimpl
-def hpml_node_facts():
-    return {"rack": "r-NUMBER"}
 """
 
 READING = """
-from hpml_plugins import Benchmark, Metric, Requires, find_gpu, hookimpl, published_figures
+from hpml_plugins import Benchmark, Metric, Requires, hookimpl
 
 def measure(bench, *, data):
     loaded = bench.data(data)
-    bench.check(bench.node.facts["rack"] == "r-1", "facts")
-    return {"value": int(loaded.train.images.max()), "peak": find_gpu("ACME X1").float32,
-            "told": sum(figure.value for figure in published_figures("toy"))}
+    bench.check(len(loaded.train) == 8, "sizes")
+    return {"value": int(loaded.train.images.max())}
 
 @hookimpl
 def hpml_benchmarks():
-    metrics = [Metric(name, "1", "higher") for name in ("value", "peak", "told")]
+    metrics = [Metric("value", "1", "higher")]
     grid = {"data": ["mine_a", "mine_b", "shared"]}
     return [Benchmark("reading", measure, metrics, grid, Requires(data="data")),
             Benchmark("choosing", measure, metrics, {"data": ["mine_b"]})]
@@ -97,21 +79,8 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     assert [set(each.metrics["value"].samples) for each in every if each.benchmark == "choosing"] == [{2.0}]
     values = {name: set(record.metrics["value"].samples) for name, record in records.items()}
     assert values == {"mine_a": {1.0}, "mine_b": {2.0}, "shared": {1.0}}
-    assert set(records["mine_a"].metrics["peak"].samples) == {1e12}
-    assert set(records["mine_a"].metrics["told"].samples) == {3.0}  # 1 of a and 2 of b: figures have no names
-    assert records["mine_a"].node["facts"] == {"rack": "r-1"}
-    for kind, name in (("GPU type", "X1"), ("data set", "shared"), ("fact", "rack")):
-        assert f"{kind} {name!r} is offered by plugin 'a' and by 'b'; the first one is used" in done.stderr
+    assert "data set 'shared' is offered by plugin 'a' and by 'b'; the first one is used" in done.stderr
     assert "mine_b" in hpml("data", **env).stdout
-
-
-def test_what_they_offer_is_known_inside_a_block_only(host_of: HostOf) -> None:
-    offers = host_of("version: 1\nplugins:\n  - {name: a, path: a.py}\n", a=offering("a", 7)).offers
-    with offers.in_force():
-        assert find_gpu("ACME X1") == offers.gpu_types[0]
-        assert [figure.value for figure in published_figures("toy")] == [7]
-    assert find_gpu("ACME X1") is None
-    assert published_figures("toy") == []
 
 
 @pytest.mark.parametrize(
@@ -123,19 +92,9 @@ def test_what_they_offer_is_known_inside_a_block_only(host_of: HostOf) -> None:
             "hpml_data of plugin 'bad': OSError: no disk (raise OSError('no disk'))",
         ),
         (
-            "hpml_gpu_types",
+            "hpml_data",
             "return ['H200']",
-            "of plugin 'bad': returned str, not a list of GpuType values",
-        ),
-        (
-            "hpml_published",
-            "raise SystemExit(3)",
-            "hpml_published of plugin 'bad': SystemExit: 3 (raise SystemExit(3))",
-        ),
-        (
-            "hpml_node_facts",
-            "return {'disk': 1j}",
-            "fact 'disk'=complex: expected `bool | int | float | str`",
+            "of plugin 'bad': returned str, not a list of LoadableData values",
         ),
     ],
 )
@@ -147,7 +106,7 @@ def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(
 
     write("bad.py", f"{TOY}\n@hookimpl\ndef {hook}():\n    {body}\n")
     registry = read_registry(write("registry.yaml", "version: 1\nplugins:\n  - {name: bad, path: bad.py}\n"))
-    host = make_host(registry, facts=True)
+    host = make_host(registry)
     assert [benchmark.name for benchmark in host.benchmarks()] == ["toy"]
     (problem,) = host.offers.problems
     assert said in problem
@@ -159,7 +118,7 @@ def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raise
         return {}
 
     def needs_a_rack(node: Node, point: dict[str, object]) -> str:
-        return "" if "rack" in node.facts else f"size {point['size']} needs a rack"
+        return f"size {point['size']} needs a rack"
 
     def raises(node: Node, point: dict[str, object]) -> str:
         raise KeyError("rack")

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 from support import TOY
 
-from hpml_plugins.cli.list_ import changes
 from hpml_plugins.errors import RegistryError
 from hpml_plugins.host import Host
 from hpml_plugins.host.locating import hash_of, locate
-from hpml_plugins.model.record import Record
 from hpml_plugins.registry import PluginSource
-from hpml_plugins.store import append_record
 
 HostOf = Callable[..., Host]
 #: Leaves a trace when imported.
@@ -144,22 +141,3 @@ def test_a_version_is_the_distributions_and_is_looked_at_without_importing(
 def test_a_file_has_no_version_to_pin(host_of: HostOf) -> None:
     with pytest.raises(RegistryError, match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256"):
         host_of('version: 1\nplugins:\n  - {name: toy, path: toy.py, version: "1"}\n', toy=TOY)
-
-
-def test_changes_since_the_last_run_are_said_once_there_was_one(host_of: HostOf, tmp_path: Path) -> None:
-    host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n", toy=TOY)
-    results = tmp_path / "results"
-    assert changes(host.plugins, results) == {}
-
-    def ran(started: float, **source: str) -> None:
-        record = Record(
-            benchmark="toy", plugin="toy", version="1", params={}, status="ok", started=started, source=source
-        )
-        append_record(results / "m" / "records" / "c.jsonl", record)
-
-    ran(86400.0, path="toy.py", sha256="0" * 64)
-    assert changes(host.plugins, results) == {
-        "toy": f"sha256 was {'0' * 64}, is {host.plugins[0].source['sha256']} (last run 1970-01-02)"
-    }
-    ran(2 * 86400.0, **host.plugins[0].source)
-    assert changes(host.plugins, results) == {}

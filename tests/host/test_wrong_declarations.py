@@ -56,36 +56,12 @@ RIGHT: dict[str, dict[str, Any]] = {
         "looks_for": "a file",
         "how_to_get": "touch it",
     },
-    "GpuType": {
-        **dict.fromkeys(["float64_tensor", "tf32", "float16", "bfloat16", "fp8", "int8", "nvlink"]),
-        "name": "X1",
-        "patterns": ("ACME X1",),
-        "float64": 1e12,
-        "float32": 1e12,
-        "memory": 1e9,
-        "bandwidth": 1e9,
-        "power": 5.0,
-        "unconfirmed": frozenset(),
-        "note": "",
-        "source": "ACME",
-    },
-    "PublishedFigure": {
-        "about": "toy",
-        "what": "its time",
-        "subject": {"size": 10},
-        "quantity": "time",
-        "value": 1.0,
-        "unit": "s",
-        "document": "acme",
-        "source": "ACME's paper",
-    },
 }
 HALF = "\ud800"  # half of a pair of UTF-16: no text file can hold it
 NAMES = [None, 3, "", "Time", "a-b", "a b", "é", "x" * 101, b"time", ["time"], HALF, "time\n"]
 TEXTS = [None, 3, b"text", ["text"], HALF]
 TUPLES = [None, 3, "torch", [3], (None,), {"a": 1}, [b"a"]]
 COUNTS = [None, -1, 1.5, True, [1], 10**9, math.nan]
-AMOUNTS = [None, "fast", math.nan, math.inf, -1.0, True, [1.0], numpy.float64(1)]
 FUNCTIONS = [None, 3, "f", []]
 WRONG: dict[str, dict[str, list[Any]]] = {
     "Metric": {
@@ -147,22 +123,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "download": ["get", 3],
         "unpack_to": [3, b"x", HALF],
         "extra_roots": FUNCTIONS,
-    },
-    "GpuType": {
-        "name": TEXTS,
-        "patterns": [*TUPLES, ("(",)],
-        "float32": AMOUNTS[1:],
-        "memory": AMOUNTS,
-        "power": [*AMOUNTS, 0.0],
-        "unconfirmed": [None, "fp8", 3, [3]],
-        "note": TEXTS,
-    },
-    "PublishedFigure": {
-        "about": TEXTS,
-        "subject": [None, 3, "size", {3: 1}, {"size": None}, {"size": 1.5}, {"size": 2**70}],
-        "value": [None, "fast", math.nan, math.inf, -math.inf, True],
-        "unit": [None, 3, "ms", ""],
-        "source": [*TEXTS, ""],
     },
 }
 #: Requirements that name a parameter whose values do not fit.
@@ -259,22 +219,8 @@ BROKEN_ANSWERS = {
 }
 #: What else a plugin may offer: the hook, what it returns, and what is said; its benchmark stays.
 PROBLEMS = [
-    ("hpml_node_facts", "None", "returned NoneType, not a dict"),
-    ("hpml_node_facts", "[('a', 1)]", "returned list, not a dict"),
-    ("hpml_node_facts", "('a', 1)", "returned tuple, not a dict"),
-    ("hpml_node_facts", "{'a': None}", "fact 'a'=None: expected `bool | int | float | str`"),
-    ("hpml_node_facts", "{'a': float('nan')}", "fact 'a'=nan: expected `float`"),
-    ("hpml_node_facts", "{'a': float('inf')}", "fact 'a'=inf: expected `float`"),
-    ("hpml_node_facts", "{'a': [1]}", "fact 'a'=list: expected `bool | int | float | str`"),
-    ("hpml_node_facts", "{'a': 2**70}", "fact 'a' cannot be stored"),
-    ("hpml_node_facts", "{'a': '\\ud800'}", "fact 'a' cannot be stored"),
-    ("hpml_node_facts", "{3: 1}", "a fact's name=3: expected `str`"),
-    ("hpml_node_facts", "sys.exit(1)", "SystemExit: 1 (sys.exit(1))"),
-    ("hpml_gpu_types", "None", "returned NoneType, not a list of GpuType values"),
-    ("hpml_gpu_types", "['H200']", "returned str, not a list of GpuType values"),
-    ("hpml_gpu_types", "[GpuType(name='X')]", "Missing required argument 'patterns'"),
-    ("hpml_published", "3", "returned int, not a list of Struct values"),
-    ("hpml_published", "[find_gpu('NVIDIA H200')]", "a GpuType is no PublishedFigure"),
+    ("hpml_data", "None", "returned NoneType, not a list of LoadableData values"),
+    ("hpml_data", "sys.exit(1)", "SystemExit: 1 (sys.exit(1))"),
     ("hpml_data", "['mine']", "returned str, not a list of LoadableData values"),
     (
         "hpml_data",
@@ -312,7 +258,7 @@ def test_a_plugin_that_is_wrong_is_broken_and_the_others_are_measured(
     expected = dict(zip(texts, [*BROKEN_FILES.values(), *BROKEN_ANSWERS.values()], strict=True))
     for i, (hook, answer, _) in enumerate(PROBLEMS):
         texts[f"offer_{i}"] = hooked(hook, answer) + "\n@hookimpl\ndef hpml_benchmarks(): return [one()]\n"
-    host = make_host(read_registry(write_registry(write, texts)), facts=True)
+    host = make_host(read_registry(write_registry(write, texts)))
     errors = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
     assert {name: errors.get(name) for name, said in expected.items() if said not in errors.get(name, "")} == {}
     assert [error for name, error in errors.items() if not error.startswith(str(write("x", "").parent))] == []

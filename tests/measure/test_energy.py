@@ -70,7 +70,7 @@ def test_the_idle_cards_energy_is_subtracted_and_stated(bench_on: Callable[[Card
     assert found.info["stopped"] == "settled"
     assert len(found) >= 4
     assert bench.collected.warnings == []
-    assert (found * 2).dimension == {"J": 1}
+    assert found.unit == "J"
 
 
 def test_only_the_settled_load_counts(bench_on: Callable[[Card], Bench]) -> None:

@@ -17,7 +17,6 @@ import pytest
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.measure import Context, measure_point
 from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Reading, Sampler, Telemetry
-from hpml_plugins.measure.libraries import out_of_gpu_memory
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
 
@@ -307,11 +306,11 @@ def test_the_number_of_other_processes_is_left_out_where_the_card_does_not_tell(
 
 def measure(bench: Bench) -> dict[str, Any]:
     time.sleep(0.3)
-    return {"time": Samples((1.0, 2.0), {"s": 1})}
+    return {"time": Samples((1.0, 2.0), "s")}
 
 
 def measure_boost(bench: Bench) -> dict[str, Any]:
-    return {"time": Samples((2.0, 2.1), {"s": 1}, boost=(1.0,))}
+    return {"time": Samples((2.0, 2.1), "s", boost=(1.0,))}
 
 
 BENCHMARK = Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
@@ -433,22 +432,3 @@ def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[...
     seen = sampler.finish()
     assert seen.warnings == ["process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"]
     assert seen.conditions["other_processes"] == 1.0
-
-
-class OutOfMemoryError(RuntimeError):
-    """As torch.cuda.OutOfMemoryError: known by its name, so that torch need not be imported to ask."""
-
-
-def test_out_of_gpu_memory_names_what_was_asked_for() -> None:
-    text = "CUDA out of memory. Tried to allocate 200.50 GiB. GPU 0 has a total capacity of 139.80 GiB"
-    assert out_of_gpu_memory(OutOfMemoryError(text)) == "out of GPU memory: asked 200.5 GiB"
-    assert out_of_gpu_memory(RuntimeError("index out of range")) == ""
-
-
-def test_numbas_allocator_is_asked_what_it_was_called_with() -> None:
-    def memalloc(size: int) -> None:
-        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
-
-    with pytest.raises(RuntimeError) as caught:
-        memalloc(200 * 2**30)
-    assert out_of_gpu_memory(caught.value) == "out of GPU memory: asked 200.0 GiB"

@@ -140,7 +140,7 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         (returns_another_metric, "measure returned tiem, which are no metrics of 'toy'"),
         (leaves_one_out, "measure returned no time"),
         (returns_text, "metric 'time' is a str, not Samples or a number"),
-        (returns_bytes, "metric 'time': what was measured is not in s"),
+        (returns_bytes, "metric 'time': what was measured is in B, not in s"),
     ],
 )
 def test_whatever_a_benchmark_does_ends_in_a_failed_record_with_its_reason(

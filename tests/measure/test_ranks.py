@@ -162,7 +162,8 @@ def starts_ranks(rank: Rank) -> None:
         (is_wrong, "rank 1: check failed: sum differs from float64"),
         (
             raises_out_of_memory,
-            "rank 1: out of GPU memory: asked 200.0 GiB (test_ranks.py:{line}: raise torch.OutOfMemoryError("
+            "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ... "
+            "(test_ranks.py:{line}: raise torch.OutOfMemoryError("
             '"CUDA out of memory. Tried to allocate 200.00 …)',
         ),
         (

@@ -18,8 +18,8 @@ HERE = Path(__file__).resolve().parent
 CRASHED = "died of SIG"  # numba with driver 580 crashes where CUDA reports an error (docs/measurement.md)
 #: way → what its Record may say, as regular expressions; "" is a point that succeeded
 EXPECTED = {
-    "run_out_of_memory": r"out of GPU memory: asked [\d.]+ GiB",
-    "run_out_of_memory_in_numba": rf"out of GPU memory|{CRASHED}",
+    "run_out_of_memory": r"CUDA out of memory\. Tried to allocate [\d.]+ GiB",
+    "run_out_of_memory_in_numba": rf"CUDA_ERROR_OUT_OF_MEMORY|{CRASHED}",
     "use_an_illegal_address": rf"illegal|ILLEGAL_ADDRESS|UNKNOWN|{CRASHED}",
     "index_out_of_range": rf"device-side assert|{CRASHED}",
     "hold_memory": r"^$",

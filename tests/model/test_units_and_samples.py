@@ -28,27 +28,18 @@ def test_bytes_over_time_are_bandwidth_sample_by_sample() -> None:
     time = Samples.of([0.5, 0.25], "s")
     bandwidth = 100 / time
     assert bandwidth.values == (200.0, 400.0)
-    assert bandwidth.in_unit(unit("B/s"))
-    assert bandwidth.in_unit(unit("FLOP/s"))
+    assert bandwidth.unit == ""  # the numbers that took part may be bytes, operations or images
 
 
-def test_time_over_bytes_is_not_bandwidth() -> None:
-    assert not (Samples.of([1.0], "s") / 100).in_unit(unit("B/s"))
-
-
-def test_measured_bytes_over_measured_time_are_checked_in_every_base() -> None:
-    speed = Samples.of([6.0], "B") / Samples.of([2.0], "s")
-    assert speed.values == (3.0,)
-    assert speed.in_unit(unit("B/s"))
-    assert not speed.in_unit(unit("FLOP/s"))
-
-
-def test_energy_over_time_is_power() -> None:
-    assert (Samples.of([6.0], "J") / Samples.of([2.0], "s")).in_unit(unit("W"))
+def test_a_sum_keeps_its_unit_and_a_product_has_none() -> None:
+    time = Samples.of([2.0], "s")
+    assert [each.unit for each in (time + 1, 1 - time, time + time, time - 2 * time)] == ["s"] * 4
+    assert [each.unit for each in (time * 2, time * time, time / 2, 1 / time, time / time)] == [""] * 5
+    assert (1 - time).values == (-1.0,)
 
 
 def test_seconds_and_bytes_cannot_be_added() -> None:
-    with pytest.raises(ResultError, match=r"cannot add s\^1 and B\^1"):
+    with pytest.raises(ResultError, match="cannot add s and B"):
         Samples.of([1.0], "s") + Samples.of([1.0], "B")
 
 

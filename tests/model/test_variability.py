@@ -150,6 +150,16 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
 
 
+def test_what_hardware_counters_give_is_not_taken_for_exact() -> None:
+    one, more = (
+        record(1.0, metrics={"bytes": MetricSamples("B", "lower", [value], {"source": "ncu"})}, run=run)
+        for value, run in ((1_137_000_000.0, "r"), (1_138_000_000.0, "s"))
+    )
+    known = Variability([one, more])
+    assert known.reading(one, "bytes").estimate.low is not None
+    assert [found.verdict for found in compare(known, [(one, more, "bytes")])] != ["WORSE"]
+
+
 def product(size: int, rate: float, run: str, direction: Any = None) -> Record:
     """At the size that was fastest, with a share that has no direction either but was not counted."""
     metrics = {

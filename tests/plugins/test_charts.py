@@ -27,8 +27,7 @@ def drawables() -> dict[str, Drawable]:
     host = make_host(REGISTRY)
     plugins = host.load_all()
     records = read_history(ROOT / "results", host, {}, {}, {}, lambda damage: None).current()
-    with host.offers.in_force():
-        found = [one for plugin in plugins for one in tabulate(plugin, collect(plugin), records)]
+    found = [one for plugin in plugins for one in tabulate(plugin, collect(plugin), records)]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}
 
 

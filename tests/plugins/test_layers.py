@@ -231,7 +231,7 @@ def test_records_of_a_point_an_order_are_not_drawn() -> None:
     rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
     old = [record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")]
     new = swap_record("here", [1.6], (400.0, 300.0))
-    assert current_records([*old, new], {"swap_cpu": SWAP_CPU.version}, {}) == [new]
+    assert [each for each in current_records([*old, new], {}) if each.version == SWAP_CPU.version] == [new]
     assert len(swap(old)) == 0
     assert swap([*old, new]) == swap([new])
 

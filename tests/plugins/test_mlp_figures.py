@@ -130,6 +130,20 @@ def test_points_on_the_roofline_by_hand() -> None:
     assert [row["what"] for row in alone] == ["roof", "point", "roof"]
 
 
+def test_the_loss_over_epochs_says_how_much_the_last_ones_changed() -> None:
+    first, second = tables.over("epochs")([learned("epochs", [1, 8])]).rows()
+    assert first["change"] is None
+    assert second["change"] == pytest.approx(0.3 / 2.0 - 1)
+
+
+def test_each_roof_weighs_copies_and_reduction_by_their_bytes() -> None:
+    for ranks, share in ((2, 0.5), (4, 0.4)):
+        each = modelled()
+        each.params["ranks"] = ranks
+        roofs = [row for row in tables.model(images=True, points=True)([each]).rows() if row["what"] == "roof"]
+        assert [row["copied"] for row in roofs] == [pytest.approx(share), 0.5]  # below: the coursework's, two ranks
+
+
 def test_numpy_s_precision_stands_beside_the_network_s() -> None:
     rows = list(tables.over("rate")([learned("rate", [0.01, 0.1])]).rows())
     assert [(row["by"], row["rate"], row["accuracy"]) for row in rows] == [

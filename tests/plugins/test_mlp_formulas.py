@@ -27,9 +27,9 @@ from hpml_plugins.plugins.mlp.split import predict_both
 PUBLISHED = Job(512, 3000, 2, way="mpi")
 
 
-def roofline(intensity: float, flops: float, pci: float, mpi: float) -> float:
-    """FLOP/s at this arithmetic intensity, as the chart draws it: AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi))."""
-    return intensity / (intensity / flops + 0.5 * (1 / pci + 1 / mpi))
+def roofline(intensity: float, flops: float, pci: float, mpi: float, share: float = 0.5) -> float:
+    """FLOP/s at this arithmetic intensity, as the chart draws it: AI / (AI / P_flops + s / P_pci + (1 − s) / P_mpi)."""
+    return intensity / (intensity / flops + share / pci + (1 - share) / mpi)
 
 
 def test_parameters_and_flops_by_hand() -> None:
@@ -80,6 +80,15 @@ def test_the_roofline_is_flop_over_the_seconds_of_a_batch() -> None:
     # Far right only computing is left, far left only passing on: AI · 2 / (1 / 10e9 + 1 / 5e9).
     assert roofline(1e12, 1e12, 10e9, 5e9) == pytest.approx(1e12, rel=1e-3)
     assert roofline(1e-3, 1e12, 10e9, 5e9) == pytest.approx(1e-3 * 20e9 / 3, rel=1e-3)
+    # Of four ranks, 750 images each: 1,219,584,000 FLOP, 3,256,400 B copied and 4 · 3 / 4 · 407,050 · 4 B = 4,884,600
+    # in the ring: 0.4 and 0.6 of all.
+    four = replace(PUBLISHED, ranks=4)
+    assert four.copied_share == pytest.approx(3_256_400 / (3_256_400 + 4_884_600)) == pytest.approx(0.4)
+    seconds = four.roofline_seconds(flops=1e12, pci=10e9, mpi=5e9)
+    assert seconds == pytest.approx(1.219584e-3 + 0.32564e-3 + 0.97692e-3)
+    assert roofline(four.intensity, 1e12, 10e9, 5e9, four.copied_share) == pytest.approx(1_219_584_000 / seconds)
+    assert [replace(PUBLISHED, ranks=ranks).copied_share for ranks in (1, 2)] == [1, 0.5]
+    assert replace(PUBLISHED, ranks=8, batch=3200).copied_share == pytest.approx(8 / (3 * 8 - 2))
     # One rank adds nothing up.
     alone = Job(512, 1500)
     assert alone.roofline_seconds(flops=1e12, pci=10e9, mpi=5e9) == pytest.approx(2.439168e-3 + 3_256_400 / 10e9)

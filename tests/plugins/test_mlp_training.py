@@ -182,6 +182,11 @@ def test_weights_are_right_for_few_steps_and_part_ways_at_large_rates(
     last = {rate: error for rate, steps, error in rows if steps == 60}
     assert last[10.0] > 100 * last[0.01]
     assert record.median("late_error") == max(last.values())
+    # NumPy against itself, started from weights rounded to float32, parts ways at the same rate.
+    names = ("rate", "steps", "reference", "perturbed", "perturbed_error")
+    twice = {row[:2]: row[2:] for row in zip(*(errors.numbers(name) for name in names), strict=True)}
+    assert twice[0.01, 60][0] == twice[0.01, 60][1]
+    assert twice[0.01, 60][2] < 1e-7 < 1e-5 < twice[10.0, 60][2]
 
 
 def test_digits_are_learned_over_rates_and_numpy_agrees(node: Node) -> None:

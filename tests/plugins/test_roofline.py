@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -13,6 +14,7 @@ from typing import Any
 
 import pluggy
 import pytest
+from support import in_new_process
 
 from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import Skipped
@@ -39,7 +41,8 @@ def test_the_hooks_offer_five_benchmarks_and_their_figures() -> None:
     names = ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul", "roof_power"]
     assert [item.name for item in offered] == names
     (figures,) = manager.hook.hpml_figures()
-    assert [figure.name for figure in figures] == ["roofline", "roofs", "points", "kernels", "tensor_cores"]
+    names = ["roofline", "roofs", "points", "flop", "cards", "kernels", "tensor_cores"]
+    assert [figure.name for figure in figures] == names
 
 
 def test_importing_roofline_imports_nothing_heavy() -> None:
@@ -67,6 +70,23 @@ def test_the_roof_rises_to_the_ridge_and_is_flat_behind_it() -> None:
 
 def test_a_product_of_matrices_has_two_flop_a_multiply_add() -> None:
     assert formulas.matmul_flop(2048) == 17_179_869_184  # 2 · 2048³
+
+
+@in_new_process
+def test_a_resnet_has_the_flop_that_torch_counts() -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+    from torchvision.models import get_model
+
+    for model, step in itertools.product(("resnet18", "resnet50"), ("forward", "train")):
+        with torch.device("meta"):
+            network, images = get_model(model).train(step == "train"), torch.empty(2, 3, 224, 224)
+            with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(step == "train"):
+                found = network(images)
+                if step == "train":
+                    found.sum().backward()
+        assert formulas.resnet_flop(model, step, 2) == counter.get_total_flops()
+        assert formulas.resnet_flop("vgg16", step, 2) is None
 
 
 def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> None:
@@ -247,9 +267,9 @@ def test_the_roof_is_measured_on_a_cpu(node: Node) -> None:
     assert copied["best"].samples == [max(copied["bandwidth"].samples)]
 
 
-def test_the_best_sample_keeps_its_dimension() -> None:
+def test_the_best_sample_keeps_its_unit() -> None:
     assert best(1e9 / Samples.of([2.0, 1.0, 4.0], "s")).values == (1e9,)
-    assert best(1e9 / Samples.of([2.0], "s")).dimension == {"s": -1}
+    assert best(Samples.of([2.0], "B/s")).unit == "B/s"
 
 
 def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

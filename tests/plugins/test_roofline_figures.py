@@ -92,6 +92,30 @@ def test_the_published_points_are_the_seeds_four_and_marked() -> None:
     assert published[2]["attainable"] == pytest.approx(6.915e12, rel=1e-3)
 
 
+def test_counted_flop_stand_beside_theory() -> None:
+    rows = list(tables.flop(RECORDS).rows())
+    # ResNet18, a training step of 32 images: 3 · 1,814,073,344 multiply-adds less the first layer's 118,013,952.
+    assert rows[0]["theoretical FLOP"] == 2 * 32 * (3 * 1_814_073_344 - 118_013_952)
+    assert rows[0]["actual / theoretical"] == pytest.approx(400e9 / 340_749_189_120)
+    # relu has no FLOP, fma_float16 no precision whose roof is over it, the laptop no counter.
+    assert [(row["machine"], row["what"]) for row in rows[:-4]] == [
+        ("h200", "resnet18 train, batch 32"),
+        ("new", "resnet18 train, batch 32"),
+    ]
+    told = {(row["GPU"], row["what"]): row["actual / theoretical"] for row in rows if row["machine"] == "published"}
+    # Of document 001, its own ratios.
+    assert told["V100 SXM2", "resnet18"] == pytest.approx(6.528282983)
+    assert told["A100 SXM4 40 GB", "resnet50"] == pytest.approx(0.4844668497)
+
+
+def test_earlier_cards_stand_beside_the_measured_ones() -> None:
+    rows = {(row["GPU"], row["precision"], row["roof"]): row for row in tables.cards(RECORDS).rows()}
+    assert rows["V100 SXM2 16 GB", "float32", "published"]["peak"] == 15.7e12
+    assert rows["A100 SXM4 40 GB", "tf32", "published"]["bandwidth"] == 1555e9
+    assert rows["NVIDIA H200", "bfloat16", "measured"]["peak"] == 800e12
+    assert ("V100 SXM2 16 GB", "tf32", "published") not in rows  # it has none
+
+
 def test_an_unknown_card_has_no_published_roof_and_an_estimate_is_called_one() -> None:
     rows = {row["machine"]: row for row in tables.points(RECORDS).rows()}
     assert rows["new"]["share of roof"] is None
@@ -122,7 +146,7 @@ def test_tensor_cores_share_is_what_the_other_counters_miss() -> None:
         "kernels": Series({"flop": [400.0, 600.0], "bytes": [1.0, 2.0]}),
     }
     (row,) = tables.tensor_cores([msgspec.structs.replace(RECORDS[0], series=series), RECORDS[6]]).rows()
-    assert (row["share seen by FADD, FMUL, FFMA"], row["kernels"]) == (0.05, 2)
+    assert (row["share outside tensor cores"], row["kernels"]) == (0.05, 2)
 
 
 def test_the_chart_says_what_each_line_and_point_is() -> None:

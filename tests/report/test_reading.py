@@ -14,6 +14,7 @@ from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.variability import MeasuredValue, Variability, with_intervals
 from hpml_plugins.model.variance import Spread
 from hpml_plugins.report.reading import History, read_history, stored_lines
+from hpml_plugins.report.site import history as history_page
 from hpml_plugins.report.site import newest_records
 from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
@@ -79,11 +80,9 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
 
 def chosen(results: Path) -> list[Record]:
     """What commands show of a point."""
-    records = list(read_records(results))
+    records = [each for each in read_records(results) if (each.benchmark, each.version) == ("toy", "1")]
     known = Variability(records)
-    return [
-        with_intervals(record, known.values(record)) for record in current_records(records, {"toy": "1"}, REVISIONS)
-    ]
+    return [with_intervals(record, known.values(record)) for record in current_records(records, REVISIONS)]
 
 
 def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
@@ -180,5 +179,32 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     common = {"low": None, "high": None, "count": 7, "direction": "lower", "boost": None, "kind": "CPU", "code": "c"}
     readings = [MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common) for value in levels.tolist()]
     steps = Readings(np.arange(100, 178), readings).levels()
-    assert [(first, last) for first, last, *_ in steps] == [(100, 140), (140, 148), (148, 178)]
-    assert [level for _, _, level, _, _ in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
+    assert [(level.first, level.last) for level in steps] == [(100, 139), (140, 147), (148, 177)]
+    assert [level.value for level in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
+
+
+def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_path: Path) -> None:
+    own = {"environment": "node-py3.11-torch2.15.0-cuda13.2"}
+    stacks = [
+        record(10, 1.0, OLD, 1.0, **own),
+        record(10, 2.0, NEW, 2.0, **own),
+        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1"),
+        record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1"),
+        record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1"),  # never with the node's own
+    ]
+    for each in stacks:
+        append_record(record_file(tmp_path, each.machine, each.commit), each)
+    found = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
+    assert numbers(found)["size=10"] == [(3, "ok", 1.0), (7, "ok", 2.0)]
+    assert numbers(found)["size=20"] == [(7, "ok", 5.0)]
+    assert {each.metrics["time"].median for each in found.current()} == {2.0, 5.0}
+    assert current_records(read_records(tmp_path), REVISIONS) == [stacks[1], stacks[4]]
+
+    shown = history_page._stacks(found, found.metrics["toy.track_time"], "size=10")
+    assert shown["names"] == [
+        ("torch 2.9.1", "py3.11 (installed)"),
+        ("torch 2.12.1", "py3.11 (installed)"),
+        ("torch 2.15.0", "py3.11 cuda13.2"),
+    ]
+    assert [(line["at"], line["values"]) for line in shown["lines"]] == [([0, 1, 2], [3.0, 4.0, 2.0])]
+    assert history_page._stacks(found, found.metrics["toy.track_time"], "size=20") == {}

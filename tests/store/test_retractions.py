@@ -57,7 +57,7 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     assert without is not None and math.isnan(without)  # asv's word for: not measured
     assert count_missing(tmp_path) == (0, 1)
     found = list(read_records(tmp_path))
-    assert current_records(found, None, {}) == [right]
+    assert current_records(found, {}) == [right]
     retracted = found[0]
     assert (retracted.status, retracted.reason, retracted.metrics) == ("retracted", REASON, {})
     assert (retracted.node, retracted.warnings, retracted.duration) == (wrong.node, [], 1.0)

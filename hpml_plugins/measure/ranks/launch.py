@@ -23,7 +23,7 @@ import cloudpickle
 import psutil
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent, scratch_folder
+from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
@@ -59,9 +59,9 @@ def run_ranks(
     left = LONGEST if bench.deadline is None else bench.remaining
     limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
-    with scratch_folder("ranks", shared) as folder:
+    with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared, ignore_cleanup_errors=True) as folder:
         group = RankGroup(
-            str(folder), count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
+            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
             environment, available_sources(), nodes,
             parent=os.getpid() if launcher == "torch" and nodes == 1 else 0, telemetry=bench.telemetry,
         )  # fmt: skip

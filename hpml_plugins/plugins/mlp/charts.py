@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, line_chart, published_figures, roofline_chart
-from hpml_plugins.plugins.mlp.formulas import COUNTED, EXCHANGE, IMAGES, LAUNCHING, ORDER, RATE_UNITS, STEP
+from hpml_plugins.plugins.mlp.formulas import COUNTED, EXCHANGE, IMAGES, LAUNCHING, ORDER, RATE_UNITS, STEP, Job
 
 Row = dict[str, Any]
 MakeTable = Callable[[Sequence[Record]], Table]
@@ -48,7 +48,10 @@ def of_series(series: str, *params: str) -> MakeTable:
 
 
 def over(sweep: str) -> MakeTable:
-    """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too."""
+    """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too.
+
+    Over epochs also `change`, the loss relative to the row before, less 1: near 0 training has converged.
+    """
 
     def table_of(records: Sequence[Record], series: str, by: str) -> Table:
         return Table.of_series(records, series, "data", more=lambda record: {"by": by, **_device(record)})
@@ -57,9 +60,21 @@ def over(sweep: str) -> MakeTable:
         ours = table_of(records, sweep, "network")
         if sweep == "rate":
             ours = Table.of([*ours.rows(), *table_of(records, "numpy", "NumPy").rows()], ours.units)
-        return ours.select("by", "machine", "device", "data", sweep, accuracy="precision", loss="loss")
+        named = ours.select("by", "machine", "device", "data", sweep, accuracy="precision", loss="loss")
+        return _with_change(named) if sweep == "epochs" else named
 
     return table
+
+
+def _with_change(table: Table) -> Table:
+    """The table with `change` of the loss since the row before of the same network."""
+    rows: list[Row] = []
+    for same in table.groups("by", "machine", "device", "data").values():
+        last: Any = None
+        for row in same:
+            rows.append({**row, "change": row["loss"] / last - 1 if last else None})
+            last = row["loss"]
+    return Table.of(rows, {**table.units, "change": "1"})
 
 
 def phases(records: Sequence[Record]) -> Table:
@@ -109,11 +124,13 @@ def model(*, images: bool, points: bool) -> MakeTable:
         rows: list[Row] = []
         for record in records:
             point = {"machine": record.machine, **_device(record), **record.params}
-            rows.append({**point, "what": "roof", **_rates(record)})
+            ranks = int(record.params["ranks"])
+            share = Job(512, ranks, ranks).copied_share  # whatever the sizes
+            rows.append({**point, "what": "roof", **_rates(record), "copied": share})
             grid = list(Table.of_series([record], "grid").rows())
             rows += [{**point, "what": "point", **on_roof(row)} for row in grid[: None if points else 1]]
-        units = {"intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1"}
-        return _with_published(Table.of(rows, {**RATE_UNITS, **units}), PUBLISHED_RATES, what="roof")
+        units = {"intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1", "copied": "1"}
+        return _with_published(Table.of(rows, {**RATE_UNITS, **units}), PUBLISHED_RATES, what="roof", copied=0.5)
 
     return table
 
@@ -164,7 +181,7 @@ ROOFLINE = roofline_chart(
     Axis("intensity", "arithmetic intensity (FLOP per byte copied or reduced)", "FLOP/B", log=True),
     Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
     ("machine", "device", "{ranks} ranks", "way", "{product} product"),
-    roof="datum.at / (datum.at / datum.flops + 0.5 * (1 / datum.pci + 1 / datum.mpi))",
+    roof="datum.at / (datum.at / datum.flops + datum.copied / datum.pci + (1 - datum.copied) / datum.mpi)",
     shape="H {hidden}", label="B {batch}",
     also=[
         Axis("time", "time per batch", "s"), Axis("predicted", "predicted", "s"),
@@ -184,8 +201,9 @@ def make_figures() -> list[Figure]:
     return [
         Figure("errors", "Weights compared with NumPy's in float64", weights,
                of_series("errors", "data", "dtype", "product"), ERRORS,
-               "Relative error of the weights after the last step. Where it is large, training is chaotic: the "
-               "accuracies in the table (precision, and reference for NumPy) still agree."),
+               "Relative error of the weights after the last step. Where it is large, training is chaotic: accuracies "
+               "(precision, and reference for NumPy) differ too, as do those of NumPy itself from weights rounded to "
+               "float32 (perturbed)."),
         Figure("precision", "Accuracy vs. learning rate", learning, over("rate"),
                line_chart(RATE, ACCURACY, WHO, dash="by", rules=[at_rate, at_best]),
                "On test images, after five epochs with 512 hidden units. Grey lines: the coursework's result on "
@@ -207,7 +225,8 @@ def make_figures() -> list[Figure]:
         Figure("throughput", "Effective throughputs", phased, throughput),
         Figure("roofline", "Roofline with effective throughputs", modelled,
                model(images=False, points=False), ROOFLINE,
-               "AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)), with the rates measured at the point shown."),
+               "AI / (AI / P_flops + s / P_pci + (1 − s) / P_mpi), with the rates measured at the point shown. s: the "
+               "copies' share of the bytes moved, p / (3 p − 2): ½ for two ranks, as in the coursework, 0.4 for four."),
         Figure("points", "Measured points on the roofline", modelled,
                model(images=True, points=True), ROOFLINE,
                "Whole batches, including copying the images, which the roof does not model. predicted: from each "

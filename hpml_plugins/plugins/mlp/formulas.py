@@ -103,8 +103,17 @@ class Job:
 
     @property
     def reduced_bytes(self) -> float:
-        """A batch's all-reduce, B: 2 (H D + H + C H + C) b, there and back, between two; ours for more: a ring's."""
+        """What a rank sends and receives in a batch's all-reduce, B, in a ring: 4 (p − 1) / p · (H D + H + C H + C) b.
+
+        With two ranks these are the document's 2 (H D + H + C H + C) b, there and back.
+        Source for more: Patarasuk and Yuan, JPDC 69, 2009: a rank sends 2 (p − 1) / p of the buffer.
+        """
         return 4.0 * (self.ranks - 1) / self.ranks * self.parameters * self.item
+
+    @property
+    def copied_share(self) -> float:
+        """The copies' share of the bytes moved: 2 / (2 + 4 (p − 1) / p) = p / (3 p − 2). ½ on two ranks, 0.4 on 4."""
+        return self.copied_bytes / (self.copied_bytes + self.reduced_bytes)
 
     @property
     def intensity(self) -> float:
@@ -121,7 +130,10 @@ class Job:
         return rates
 
     def roofline_seconds(self, *, flops: float, pci: float, mpi: float) -> float:
-        """The roofline AI / (AI / P_flops + ½ (1 / P_pci + 1 / P_mpi)) as the time of a batch, s."""
+        """The roofline AI / (AI / P_flops + s / P_pci + (1 − s) / P_mpi) as the time of a batch, s.
+
+        s: `copied_share`; the document has two ranks, and therefore ½ for both.
+        """
         return self.counted_flops / flops + self.copied_bytes / pci + self.reduced_bytes / mpi
 
     @property

@@ -33,7 +33,13 @@ ALSO_NUMPY, NUMPY_LIMIT = (1e-2, 0.1, 1.0), 3e10
 
 
 def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) -> Mapping[str, float]:
-    """Train the same steps here and in NumPy; compare weights over learning rates and steps."""
+    """Train the same steps here and in NumPy; compare weights over learning rates and steps.
+
+    NumPy trains twice, the second time from weights rounded to float32 (`perturbed`): where the two differ, training
+    amplifies every rounding, and no implementation could agree with another.
+    """
+    import numpy as np
+
     from hpml_plugins.plugins.mlp import reference
 
     images, make_learner = _prepare(bench, data, product)
@@ -44,9 +50,11 @@ def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) 
         bench.progress(f"rate {rate:g}", number / len(RATES))
         learner = make_learner(COMPARED_HIDDEN, COMPARED_BATCH, dtype, rate)
         weights = learner.first
+        perturbed = [each.astype(np.float32).astype(np.float64) for each in weights]
         for done, count in itertools.pairwise((0, *STEPS)):
             learner.learn(batches[done:count])
             weights = reference.train(weights, images.x, images.labels, batches[done:count], rate)
+            perturbed = reference.train(perturbed, images.x, images.labels, batches[done:count], rate)
             error = reference.relative_error(learner.network.weights(), weights)
             rows.append({
                 "rate": rate,
@@ -54,6 +62,8 @@ def measure_weights(bench: Bench, *, data: str, dtype: Dtype, product: Product) 
                 "error": error if math.isfinite(error) else 1.0,
                 "precision": learner.precision(),
                 "reference": reference.precision(weights, images),
+                "perturbed": reference.precision(perturbed, images),
+                "perturbed_error": reference.relative_error(perturbed, weights),
             })  # fmt: skip
     attach_rows(bench, "errors", rows, {})
     early = next(row["error"] for row in rows if (row["rate"], row["steps"]) == (0.01, 3))

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpml_plugins import Axis, Figure, GpuType, Record, Table, find_gpu, published_figures, roofline_chart
+from hpml_plugins import (
+    Axis,
+    Figure,
+    GpuType,
+    Record,
+    Table,
+    dot_chart,
+    find_gpu,
+    published_figures,
+    roofline_chart,
+)
 from hpml_plugins.plugins.roofline import formulas
 from hpml_plugins.plugins.roofline.counting import ESTIMATE
 
@@ -13,8 +23,11 @@ Row = dict[str, Any]
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 MEASURED, PUBLISHED = "measured", "published, not measured"
-SEEN = "share seen by FADD, FMUL, FFMA"
+SEEN = "share outside tensor cores"
 SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
+THEORY, ACTUAL = "theoretical FLOP", "actual / theoretical"
+#: The cards of the report whose points are drawn (document 001), by their full names: published peaks only.
+EARLIER = ("Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB")
 #: Metrics of a point: column → metric, and the columns' units.
 METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
 UNITS = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
@@ -49,7 +62,8 @@ def roofs(records: Sequence[Record]) -> Table:
 
 def points(records: Sequence[Record]) -> Table:
     """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
-    by others are relative to the published float32 roof of their own card.
+    by others are relative to the published float32 roof of their own card. Theoretical FLOP: of a model's convolutions
+    and linear layers, as torch's counter counts them, of an operation by its formula; of published points the report's.
     """
     known = {(row["machine"], row["precision"], row["roof"]): row for row in roofs(records).rows()}
     rows: list[Row] = []
@@ -58,12 +72,39 @@ def points(records: Sequence[Record]) -> Table:
             what, dtype = _label(record)
             row: Row = {"machine": record.machine, "GPU": card(record)[0], "what": what, "precision": dtype or None}
             row |= {column: record.median(metric) for column, metric in METRICS.items()}
+            row |= _against_theory(row["FLOP"], _theory(record))
             measured = _against(row, known.get((record.machine, dtype, MEASURED)))
             row |= _against(row, known.get((record.machine, dtype, "published")))
             rows.append({**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"})
     if rows:  # else there is nothing to compare the published ones with
         rows += [row for row, _ in published_points()]
-    return Table.of(rows, {**UNITS, "attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1"})
+    units = {"attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1", THEORY: "FLOP", ACTUAL: "1"}
+    return Table.of(rows, {**UNITS, **units})
+
+
+def cards(records: Sequence[Record]) -> Table:
+    """Published peaks and bandwidth of document 001's cards and of those measured here, with their best samples."""
+    rows: list[Row] = []
+    for row in roofs(records).rows():
+        if row["GPU"] != "CPU":
+            rows.append({name: row[name] for name in ("GPU", "precision", "roof", "peak", "bandwidth")})
+    for gpu in map(find_gpu, EARLIER if rows else ()):
+        peaks = {dtype: gpu.peak(dtype) if gpu else None for dtype in PRECISIONS}
+        more = {"roof": "published", "bandwidth": gpu.bandwidth if gpu else None}
+        rows += [
+            {"GPU": gpu.name, "precision": dtype, "peak": peak, **more} for dtype, peak in peaks.items() if gpu and peak
+        ]
+    return Table.of(rows, {"peak": "FLOP/s", "bandwidth": "B/s"}).sorted("precision", "roof", "peak")
+
+
+def flop(records: Sequence[Record]) -> Table:
+    """Actual: counted by ncu, or published. Below 1: algorithms that need fewer multiplications (Winograd), or FLOP on
+    tensor cores that the counters read did not see (A100). Above 1: tiles and channels that are padded; in the report
+    a whole program instead of one forward pass.
+    """
+    columns = ("machine", "GPU", "what", "precision", THEORY, "FLOP", ACTUAL, "source")
+    found = points(records).filtered(lambda row: row[THEORY] and row["precision"] and "estimate" not in row["source"])
+    return found.select(*columns)
 
 
 def published_points() -> list[tuple[Row, Row]]:
@@ -78,7 +119,9 @@ def published_points() -> list[tuple[Row, Row]]:
     for (model, gpu, _), values in subjects.items():
         roof = {figure.quantity: figure.value for figure in published_figures("roof", gpu=gpu)}
         where = {"machine": "published", "GPU": gpu, "precision": "float32"}
-        row = {**where, "what": model, **values, **_against(values, roof)}
+        told = published_figures("flop_complexity", "theoretical", model=model, gpu=gpu)
+        theory = _against_theory(values["FLOP"], told[0].value if told else None)
+        row = {**where, "what": model, **values, **theory, **_against(values, roof)}
         found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
     return found
 
@@ -153,6 +196,19 @@ def card(record: Record) -> tuple[str, GpuType | None]:
     return name or "CPU", find_gpu(name) if name else None
 
 
+def _theory(record: Record) -> float | None:
+    """The FLOP that a Record's step has by formula; None for a model that has none here."""
+    if record.benchmark == "roofline_model":
+        model, step, batch = (record.params[name] for name in ("model", "step", "batch"))
+        return formulas.resnet_flop(str(model), str(step), int(batch))
+    counted, excess = record.median("flop"), record.median("flop_excess")
+    return counted - excess if counted is not None and excess is not None else None
+
+
+def _against_theory(actual: float | None, theory: float | None) -> Row:
+    return {THEORY: theory, ACTUAL: actual / theory if actual is not None and theory else None}
+
+
 def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
     """What is attainable at a point's intensity, and its share of it; None where either is not known."""
     peak, bandwidth = (roof.get("peak"), roof.get("bandwidth")) if roof else (None, None)
@@ -194,11 +250,18 @@ CHART = roofline_chart(
     also=[*(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")), Axis(SHARE, SHARE, "%"), "source"],
 )
 
+FLOP_DOTS = dot_chart(
+    ("GPU", "{what}"), [Axis(THEORY, "theoretical", "FLOP", log=True), Axis("FLOP", "actual", "FLOP", log=True),
+                        Axis(ACTUAL, ACTUAL, log=True)],
+    "precision",
+)  # fmt: skip
 ALL = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
 FIGURES = (
     Figure("roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", ALL, everything, CHART),
     Figure("roofs", "The roofs, published and measured", ALL, roofs),
     Figure("points", "The points and their share of the roof", ALL, points),
+    Figure("flop", "FLOP: theory and count", ("roofline_model", "roofline_kernel"), flop, FLOP_DOTS),
+    Figure("cards", "Four cards: peaks and bandwidth", ("roof_copy", "roof_matmul"), cards),
     Figure("kernels", "Single operations: counters and formulas", ("roofline_kernel",), kernels),
     Figure("tensor_cores", "FLOP not visible to FADD, FMUL and FFMA counters", ("roofline_model",), tensor_cores),
 )

@@ -39,6 +39,40 @@ def matmul_flop(n: int) -> int:
     return 2 * n**3
 
 
+#: Blocks of each stage of torchvision's ResNets, and whether they are bottlenecks.
+RESNETS = {
+    "resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
+    "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True),
+}  # fmt: skip
+
+
+def resnet_flop(model: str, step: str, batch: int) -> float | None:
+    """FLOP of the convolutions and the linear layer of a torchvision ResNet on 3 × 224 × 224 images, 2 a multiply-add.
+
+    step: "forward", or "train": each layer's gradients of inputs and of weights are as many again, but the first layer
+    has no gradient of its input. None for another model. The same as torch's flop_counter, which a test compares.
+    Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1.
+    """
+    if model not in RESNETS:
+        return None
+    stages, bottleneck = RESNETS[model]
+    first = 112**2 * 3 * 64 * 7**2
+    multiply_adds, inputs, before = first, 64, 56
+    for stage, blocks in enumerate(stages):
+        width, size = 64 * 2**stage, 56 // 2**stage
+        outputs = 4 * width if bottleneck else width
+        for block in range(blocks):
+            if bottleneck:  # 1 × 1 at the size of the input, 3 × 3, 1 × 1
+                multiply_adds += before**2 * inputs * width + size**2 * (9 * width**2 + width * outputs)
+            else:  # twice 3 × 3
+                multiply_adds += size**2 * 9 * (inputs * width + width**2)
+            if not block and inputs != outputs:  # the shortcut is a 1 × 1 convolution
+                multiply_adds += size**2 * inputs * outputs
+            inputs, before = outputs, size
+    multiply_adds += inputs * 1000
+    return 2.0 * batch * (multiply_adds if step == "forward" else 3 * multiply_adds - first)
+
+
 def parse(name: str) -> tuple[str, str, int]:
     """(kind, precision, size) of a kernel's name: "matmul_tf32_8192" is ("matmul", "tf32", 8192), "relu" is
     ("relu", "float32", 0), "fma_float16" is ("fma", "float16", 0). Raises HpmlError for another name.

@@ -6,20 +6,15 @@ No text of asv's scripts is changed; what is wrong there is put right when they 
 from __future__ import annotations
 
 import importlib.metadata
-import itertools
 import posixpath
 import re
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.formatting import format_point_texts
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import PAGES, POLICY
 
@@ -31,12 +26,10 @@ FIXES = "asv_fixes.js"
 #: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
 #: refused. The fonts are Bootstrap's.
 ASVS = f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
-#: Keys of a benchmark in index.json: for each of its parameters the numbers of the values to begin with; the machines.
-FIRST_LINES, FIRST_MACHINES = "hpml_selected", "hpml_machines"
 #: Key of a benchmark in index.json that has no summary, since it has no number.
 EMPTY = "hpml_empty"
-#: Lines of each machine that a graph begins with, as asv has it.
-MOST_LINES = 8
+#: And of the machines that have a graph of it.
+MACHINES = "hpml_machines"
 
 _FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
 #: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path there. Matching by
@@ -91,6 +84,7 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     for name, entry in declarations.items():
         if not (html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json").exists():
             entry[EMPTY] = True
+    (html_dir / "regressions.json").unlink(missing_ok=True)  # asv's list, which is empty: asv's page leads to ours
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 
@@ -163,42 +157,12 @@ def _insert(text: str, before: str, inserted: str) -> str:
     return text.replace(before, inserted + before, 1)
 
 
-def select_first_lines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
-    """Tell every benchmark which lines its graph begins with, for asv to write into its index: some with numbers.
-
-    asv takes all machines, also those without a graph, and the first values of every parameter. Of a grid that no
-    machine measures completely these may be lines without any number.
-    """
+def name_machines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
+    """Tell every benchmark which machines have a graph of it, for asv to write into its index: it would ask for all."""
     for metric in history.measured:
-        entry = declarations.get(metric.name, {})
-        counts: Counter[str] = Counter()
-        machines = []
-        for machine in history.machines:
-            numbers = {
-                label: sum(bool(n) for _, n in metric.line(label, machine.name)) for label in metric.benchmark.points
-            }
-            counts.update(numbers)
-            machines += [machine.name] if any(numbers.values()) else []
-        entry[FIRST_MACHINES] = machines
-        names, params = entry.get("param_names") or [], entry.get("params") or []
-        labels = (format_point_texts(dict(zip(names, values, strict=False))) for values in itertools.product(*params))
-        grid = np.array([counts[label] for label in labels])
-        if params and grid.any():
-            entry[FIRST_LINES] = first_lines(grid.reshape([len(values) for values in params]))
-
-
-def first_lines(counts: np.ndarray) -> list[list[int]]:
-    """Of each axis, which values: around the point that was measured most often, the first of several.
-
-    counts: how often each point was measured, one axis per parameter.
-    """
-    middle: tuple[Any, ...] = np.unravel_index(int(counts.argmax()), counts.shape)
-    chosen: list[list[int]] = []
-    room = MOST_LINES
-    for axis, at in enumerate(middle):
-        along = counts[(*middle[:axis], slice(None), *middle[axis + 1 :])]
-        others = [int(value) for value in np.flatnonzero(along) if value != at]
-        values = sorted([int(at), *others[: room - 1]])
-        chosen.append(values)
-        room = max(1, room // len(values))
-    return chosen
+        measured = {
+            machine
+            for (_, machine), line in metric.benchmark.lines.items()
+            if any(metric.metric in outcome.readings for outcome in line)
+        }
+        declarations.get(metric.name, {})[MACHINES] = sorted(measured)

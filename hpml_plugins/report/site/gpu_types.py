@@ -18,7 +18,7 @@ import msgspec
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import Difference, Values, compare_values
-from hpml_plugins.published import find_gpu
+from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
@@ -26,11 +26,6 @@ from hpml_plugins.report.site.page import day, write_data, write_page
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
-#: Other spellings of a precision → the one that the page's filter shows.
-PRECISIONS = {
-    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
-    "double": "float64",
-}  # fmt: skip
 #: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its first time.
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
@@ -253,7 +248,7 @@ def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) ->
         cells = tuple(_cell(metric, label, history, column) for column in columns)
         if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
             precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
-            rows.append(Row(label, cells, PRECISIONS.get(precision, precision)))
+            rows.append(Row(label, cells, SPELLINGS.get(precision, precision)))
     return tuple(rows)
 
 
@@ -313,7 +308,7 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
     columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
     return {
         "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,
-        "partners": matrix.partners, "currency": matrix.currency, "precisions": PRECISIONS,
+        "partners": matrix.partners, "currency": matrix.currency, "precisions": SPELLINGS,
     }  # fmt: skip
 
 

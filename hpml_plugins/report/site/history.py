@@ -8,9 +8,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import InvalidVersion, Version
+
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
-from hpml_plugins.model.record import Record
+from hpml_plugins.model.record import STACK, Record
 from hpml_plugins.model.variability import MeasuredValue
 from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
@@ -96,6 +98,7 @@ def _point(
     chosen = {f"p-{name}": text for name, text in benchmark.points[label].items()}
     return {
         "lines": lines,
+        "stacks": _stacks(history, metric, label),
         "retracted": retracted,
         "elsewhere": elsewhere,
         "terms": benchmark.explain(label),
@@ -155,6 +158,48 @@ def _lines(
                     for change in changes.get((metric.name, label, machine.name), ())
                 ],
             }
+
+
+def _stacks(history: History, metric: TrackedMetric, label: str) -> dict[str, Any]:
+    """The current value of each software stack, of each machine; empty where there is only one stack.
+
+    names: torch's version, and what else the name of the environment has.  lines: as `_lines` has them, with the places
+    of the stacks in the place of those of commits.
+    """
+    found: dict[int, dict[str, MeasuredValue]] = {}
+    for number, machine in enumerate(history.machines):
+        for outcome in metric.benchmark.outcomes.get((label, machine.name), ()):  # ascending by rank
+            if outcome.environment and (reading := outcome.readings.get(metric.metric)):
+                found.setdefault(number, {})[outcome.environment] = reading
+    environments = sorted({name for readings in found.values() for name in readings}, key=_stack_name)
+    if len(environments) < 2:
+        return {}
+    lines = []
+    for number, readings in found.items():
+        at = [place for place, name in enumerate(environments) if name in readings]
+        shown = [readings[environments[place]].estimate for place in at]
+        lines.append({
+            "place": number, "at": at, "values": [_rounded(each.value) for each in shown],
+            "low": [_rounded(each.low) for each in shown], "high": [_rounded(each.high) for each in shown],
+            "failed": [], "cards": [], "changes": [],
+        })  # fmt: skip
+    return {"names": [_stack_name(name)[1:] for name in environments], "lines": lines}
+
+
+def _stack_name(environment: str) -> tuple[Any, str, str]:
+    """For sorting; torch's version, or all where the name has none; and the rest of an environment's name."""
+    kind, _, rest = environment.partition("-")
+    parts = rest.split("-")
+    torch = next((part for part in parts if part.startswith("torch")), "")
+    others = " ".join(part for part in parts if part != torch)
+    installed = " (installed)" if environment.startswith(STACK) else ""
+    version = torch.removeprefix("torch")
+    title = f"torch {version}" if torch else rest
+    try:
+        order = Version(version)
+    except InvalidVersion:
+        order = Version("0")
+    return order, title, f"{others if torch else kind}{installed}"
 
 
 def _other_cards(

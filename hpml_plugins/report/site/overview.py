@@ -14,18 +14,15 @@ from urllib.parse import quote
 from hpml_plugins.model import formatting
 from hpml_plugins.model.variability import MARGIN, Difference, why_not_judged
 from hpml_plugins.published import find_gpu
-from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
-from hpml_plugins.report.site.nodes import NodeCoverage
+from hpml_plugins.report.site.nodes import NEWEST_COMMITS, Gaps
 from hpml_plugins.report.site.page import day, history_link, write_data, write_page
+from hpml_plugins.report.site.questions import QuestionPage
 from hpml_plugins.report.site.regressions import Shift, show_shift
 
 #: Rows of a comparison, and changes of each kind that are listed.
 MOST_ROWS, MOST_CHANGES = 8, 3
-#: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
-STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point counts as no longer measured if none of the machine's newest commits, as many as this, has it.
-NEWEST_COMMITS = 5
 #: Letter of a verdict, see `Verdicts`, → words. Every headline metric is a rate or a time.
 WORDS = {
     "b": "faster", "w": "slower", "s": f"the same within {100 * MARGIN:g} %", "a": "cannot be told",
@@ -80,27 +77,10 @@ class TypeCard:
     commit: str
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """What is missing or stale on a machine.
-
-    behind, days: commits and days between its newest commit and the newest of all.  stale: whether that is much.
-    dropped: benchmark → points that were measured before, and at none of the newest commits: point, its page, the day
-    of its last commit, how many commits ago that is.  failed: points whose newest Record failed.
-    """
-
-    name: str
-    anchor: str
-    behind: int
-    days: int
-    stale: bool
-    dropped: dict[str, list[tuple[str, str, str, int]]]
-    failed: int
-
-
 def write_overview(
     history: History, matrix: Matrix, rows: Sequence[HeadlineRow], verdicts: Verdicts,
-    shifts: Mapping[str, Sequence[Shift]], nodes: Iterable[NodeCoverage], html_dir: Path, project: str, commit_url: str,
+    shifts: Mapping[str, Sequence[Shift]], gaps: Sequence[Gaps], questions: Sequence[QuestionPage],
+    html_dir: Path, project: str, commit_url: str,
 ) -> None:  # fmt: skip
     """Write `index.html` and the data of its script.
 
@@ -129,8 +109,9 @@ def write_overview(
     changes = [{"kind": kind, "count": len(found), "newest": _newest(found, history)} for kind, found in shifts.items()]
     write_page(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
-        verdicts=first, changes=changes, gaps=find_gaps(history, nodes), commits=len(history.commits),
+        verdicts=first, changes=changes, gaps=gaps, commits=len(history.commits),
         machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_url,
+        questions=questions,
     )  # fmt: skip
 
 
@@ -256,32 +237,4 @@ def _newest(shifts: Iterable[Shift], history: History) -> list[dict[str, Any]]:
     of_benchmark: dict[str, Shift] = {}
     for shift in shifts:
         of_benchmark.setdefault(shift.series.metric.benchmark.name, shift)
-    return [show_shift(shift, history, {}) for shift in itertools.islice(of_benchmark.values(), MOST_CHANGES)]
-
-
-def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
-    """The machines on which something is missing or stale, those that are most commits behind first."""
-    last = len(history.commits) - 1
-    measured: dict[str, list[tuple[TrackedBenchmark, str, Outcome]]] = {}
-    for benchmark in history.benchmarks:
-        for (label, machine), line in benchmark.lines.items():
-            newest = next((outcome for outcome in reversed(line) if outcome.status == "ok"), None)
-            if newest and line[-1].status != "failed":  # failures are counted as such
-                measured.setdefault(machine, []).append((benchmark, label, newest))
-    found = []
-    for node in nodes:
-        if not (seen := sorted(history.seen.get(node.name, ()))):
-            continue
-        behind, days = last - seen[-1], int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
-        dropped: dict[str, list[tuple[str, str, str, int]]] = {}
-        for benchmark, label, outcome in measured.get(node.name, ()):
-            at = history.columns[outcome.revision]
-            if at < seen[-NEWEST_COMMITS:][0]:
-                link = history_link(benchmark.first_metric, label)
-                point = label or "one point", link, day(history.dates[at]), seen[-1] - at
-                dropped.setdefault(benchmark.heading, []).append(point)
-        stale = behind >= STALE_COMMITS or days >= STALE_DAYS
-        each = Gaps(node.name, node.anchor, behind, days, stale, dropped, node.total["failed"])
-        if stale or dropped or each.failed:
-            found.append(each)
-    return sorted(found, key=lambda each: (-each.behind, -each.failed, -len(each.dropped), each.name))
+    return [show_shift(shift, history) for shift in itertools.islice(of_benchmark.values(), MOST_CHANGES)]

@@ -1,4 +1,4 @@
-"""Changes of level over the history, and what got worse and did not recover: our page, asv's page and the Atom feed.
+"""Changes of level over the history, and what got worse and did not recover: our page and the Atom feed.
 
 asv's solver, as a library, fits a piecewise constant level to each series. asv's own search for regressions in these
 levels takes every rise for one; here the direction of the metric decides, and two levels differ only where the variance
@@ -12,14 +12,12 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from hpml_plugins.model import formatting
@@ -35,15 +33,11 @@ from hpml_plugins.model.variability import (
 )  # fmt: skip
 from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
+from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
 from hpml_plugins.terminal import printable
 
-#: asv's: first revision, last revision + 1, level, minimum, mean deviation from the level.
-Step = tuple[int, int, float, float, float]
-#: Branch → commit → its place in the branch's first-parent history.
-Branches = Mapping[str, Mapping[str, int]]
-
-#: Smallest part of the level that counts, where asv.conf.json says nothing (`regressions_thresholds`).
+#: Smallest part of the level that counts.
 THRESHOLD = 0.05
 #: Readings that a level needs on either side of a change: two with intervals, or three. A single run that stands out
 #: has often been a busy machine; the next one tells.
@@ -55,8 +49,17 @@ PENALTY = 3.0
 LEAST_NOISE = 0.001
 #: How many readings before the newest say what was usual.
 USUAL = 5
-#: How many of each kind our page lists, newest first; the JSON has all regressions.
+#: How many of each kind the page lists, newest first.
 LISTED = 500
+
+
+class Level(NamedTuple):
+    """A part of a series. first, last: revisions.  scatter: mean deviation from the value."""
+
+    first: int
+    last: int
+    value: float
+    scatter: float
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,15 @@ class Readings:
         kept = [each for each in quiet if not why_not_judged(each[1], quiet[-1][1])]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
 
-    def p_value(self, old: Step, new: Step) -> float:
+    def p_value(self, old: Level, new: Level) -> float:
         """How probable a difference as large as that between two levels is for equal code.
 
         A t-test of the logarithms whose variance is the prior of the point, moderated by the scatter of the readings
         around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
         of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
         """
-        inside = [self.readings[slice(*np.searchsorted(self.revisions, level[:2]))] for level in (old, new)]
+        ends = (np.searchsorted(self.revisions, [level.first, level.last + 1]) for level in (old, new))
+        inside = [self.readings[first:end] for first, end in ends]
         both = [*inside[0], *inside[1]]
         if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
             return 0.0
@@ -122,7 +126,7 @@ class Readings:
         variance = (prior_freedom * prior + squares) / freedom * sum(1 / len(level) for level in levels)
         return p_value(float(levels[1].mean() - levels[0].mean()), variance, freedom)
 
-    def levels(self) -> list[Step]:
+    def levels(self) -> list[Level]:
         """The levels of ENOUGH readings that asv's solver fits (least absolute deviations, a penalty for each jump).
 
         asv's `detect_steps` solves for about ten penalties and takes the one of the best fit: 14 ms for 400 readings,
@@ -146,10 +150,8 @@ class Readings:
         found, left = [], 0
         fitted = solve_potts_approx(values.tolist(), weights.tolist(), gamma=penalty)
         for right, level, distance in zip(*fitted, strict=True):
-            scatter = abs(distance) / (right - left)
             if known[left:right].sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
-                inside = values[left:right]
-                found.append((at[left], at[right - 1] + 1, level, float(inside.min()), scatter))
+                found.append(Level(at[left], at[right - 1], level, abs(distance) / (right - left)))
             left = right
         return found
 
@@ -164,7 +166,7 @@ def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MeasuredSeries:
-    """One point of a metric on one machine and branch, and its levels.
+    """One point of a metric on one machine, and its levels.
 
     label: the point in words.  certain: whether each level and the next differ by more than runs and cards do, of all
     series that are asked at once.
@@ -173,9 +175,7 @@ class MeasuredSeries:
     metric: TrackedMetric
     label: str
     machine: Machine
-    branch: str = ""
-    steps: Sequence[Step] = ()
-    threshold: float = THRESHOLD
+    levels: Sequence[Level] = ()
     certain: list[bool] = field(default_factory=list)
 
     @property
@@ -184,17 +184,12 @@ class MeasuredSeries:
         return self.metric.name, self.label, self.machine.name
 
     @property
-    def texts(self) -> dict[str, str]:
-        """The point's parameters as asv spells them."""
-        return self.metric.benchmark.points[self.label]
-
-    @property
     def changes(self) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
         return [
-            Change(old[1] - 1, new[0], old[2], new[2], _verdict(old[2], new[2], self.metric.direction))
-            for (old, new), certain in zip(itertools.pairwise(self.steps), self.certain, strict=False)
-            if certain and _exceeds(old, new, self.threshold)
+            Change(old.last, new.first, old.value, new.value, _verdict(old.value, new.value, self.metric.direction))
+            for (old, new), certain in zip(itertools.pairwise(self.levels), self.certain, strict=False)
+            if certain and _exceeds(old, new)
         ]
 
     @functools.cached_property
@@ -204,16 +199,16 @@ class MeasuredSeries:
         Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
         direction is not known has none: nobody can say.
         """
-        if not self.steps:
+        if not self.levels:
             return []
         found: list[Change] = []
         direction = self.metric.direction
-        since = best = self.steps[-1]
-        for (old, new), certain in reversed(list(zip(itertools.pairwise(self.steps), self.certain, strict=False))):
-            if certain and _verdict(old[2], since[2], direction) == "worse" and _exceeds(old, since, self.threshold):
-                found.append(Change(old[1] - 1, new[0], old[2], best[2], "worse"))
+        since = best = self.levels[-1]
+        for (old, new), certain in reversed(list(zip(itertools.pairwise(self.levels), self.certain, strict=False))):
+            if certain and _verdict(old.value, since.value, direction) == "worse" and _exceeds(old, since):
+                found.append(Change(old.last, new.first, old.value, best.value, "worse"))
                 since = old
-            best = (max if direction == "higher" else min)(best, old, key=operator.itemgetter(2))
+            best = (max if direction == "higher" else min)(best, old, key=operator.attrgetter("value"))
         return found[::-1]
 
 
@@ -275,41 +270,18 @@ def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> 
     ]
 
 
-def entry_name(metric: TrackedMetric, label: str) -> str:
-    """asv's name of one point of a benchmark."""
-    texts = metric.benchmark.points[label]
-    return f"{metric.name}({', '.join(texts.values())})" if texts else metric.name
-
-
-def read_settings(conf: Any, repo: Any, revisions: Mapping[str, int]) -> tuple[Branches, Any]:
-    """The branches, and asv's own reading of `regressions_first_commits` and `regressions_thresholds`."""
-    from asv.plugins.regressions import _GraphDataFilter
-
-    # `asv.patches` keeps asv from listing regressions by its own rule; ours go by the settings as they were.
-    conf.regressions_first_commits = getattr(conf, "hpml_regressions_first_commits", conf.regressions_first_commits)
-    branches = {}
-    for branch in conf.branches:
-        commits = reversed(repo.get_branch_commits(branch))  # the last one comes first
-        branches[repo.get_branch_name(branch)] = {commit: place for place, commit in enumerate(commits)}
-    return branches, _GraphDataFilter(conf, repo, revisions)
-
-
-def find_changes(history: History, branches: Branches, limits: Any) -> list[MeasuredSeries]:
-    """Every series with enough readings for a verdict, with its levels.  limits: see `read_settings`."""
+def find_changes(history: History) -> list[MeasuredSeries]:
+    """Every series with enough readings for a verdict, with its levels."""
     found: list[MeasuredSeries] = []
     asked: list[list[float]] = []
-    for (branch, commits), metric in itertools.product(branches.items(), history.measured):
-        known = {revision for revision, column in history.columns.items() if history.commits[column] in commits}
-        for machine, label in itertools.product(history.machines, metric.benchmark.points):
-            line = [(at.revision, each) for at, each in metric.line(label, machine.name) if each]
-            readings = Readings.of([each for each in line if each[0] in known])
+    for metric, machine in itertools.product(history.measured, history.machines):
+        for label in metric.benchmark.points:
+            readings = Readings.of([(at.revision, each) for at, each in metric.line(label, machine.name) if each])
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
-                graph = SimpleNamespace(params={"branch": branch}, get_steps=readings.levels)
-                data = limits.get_graph_data(graph, {"name": entry_name(metric, label)})
-                *_, steps, threshold = next(data, ([], THRESHOLD))
-                found.append(MeasuredSeries(metric, label, machine, branch, steps, threshold))
+                levels = readings.levels()
+                found.append(MeasuredSeries(metric, label, machine, levels))
                 # a series of one level asks once, in vain
-                asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(steps))) or [1.0])
+                asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(levels))) or [1.0])
     certain = (p < ERROR_RATE for p in correct(list(itertools.chain(*asked))))
     for series, p_values in zip(found, asked, strict=True):
         series.certain.extend(itertools.islice(certain, len(p_values)))
@@ -322,21 +294,21 @@ def _verdict(old: float, new: float, direction: str) -> str:
     return "worse" if (new > old) == (direction == "lower") else "better"
 
 
-def _exceeds(old: Step, new: Step, threshold: float) -> bool:
+def _exceeds(old: Level, new: Level) -> bool:
     """Whether two levels differ by more than the threshold and the scatter around each."""
-    return abs(new[2] - old[2]) > max(threshold * abs(old[2]), old[4], new[4])
+    return abs(new.value - old.value) > max(THRESHOLD * abs(old.value), old.scatter, new.scatter)
 
 
 def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]], looked: int, history: History, branches: Branches, html_dir: Path,
+    shifts: Mapping[str, Sequence[Shift]], looked: int, history: History, gaps: Sequence[Gaps], html_dir: Path,
     project: str, commit_url: str,
 ) -> None:  # fmt: skip
-    """Write our page, with changes of every kind, and the Atom feed of the open regressions.
+    """Write our page, with changes of every kind, and the Atom feed of the open regressions and of what is missing.
 
     looked: how many series were looked at.  commit_url: see `page.commit_links`.
     """
-    shown = {kind: [show_shift(each, history, branches) for each in found[:LISTED]] for kind, found in shifts.items()}
-    write_feed(html_dir / "regressions.xml", shown["open regression"], project)
+    shown = {kind: [show_shift(each, history) for each in found[:LISTED]] for kind, found in shifts.items()}
+    write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps)
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
@@ -344,66 +316,23 @@ def write_regressions(
     )  # fmt: skip
 
 
-def write_asv_regressions(
-    series: Sequence[MeasuredSeries], history: History, branches: Branches, graphs: Any,
-    declarations: Mapping[str, Mapping[str, Any]], html_dir: Path,
-) -> None:  # fmt: skip
-    """Write asv's regressions.json: the same list for asv's page, of the series that asv has graphs of."""
-    several = {name for name, values in graphs.get_params().items() if len(values) > 1} if series else set()
-    of_series = {
-        (graph.benchmark_name, graph.params.get("machine"), graph.params.get("branch")): (path, graph.params)
-        for path, graph in (graphs if series else ())
-        if "summary" not in graph.params
-    }
-    rows = []
-    for each in series:
-        found = of_series.get((each.metric.name, each.machine.name, each.branch))
-        index = asv_index(each.texts, declarations.get(each.metric.name, {}))
-        if not each.open or found is None or index is None:
-            continue
-        path, params = found
-        jumps = [
-            [change.last if len(_commits(change, history, branches[each.branch])) > 1 else None, change.first,
-             change.before, change.after]
-            for change in each.open
-        ]  # fmt: skip
-        levels = [step[2] for step in each.steps]
-        rows.append([
-            entry_name(each.metric, each.label), f"{path}.json",
-            {name: value for name, value in params.items() if name in several}, index if each.texts else None,
-            levels[-1], max(levels) if each.metric.direction == "higher" else min(levels), jumps,
-        ])  # fmt: skip
-    (html_dir / "regressions.json").write_bytes(msgspec.json.encode({"regressions": rows}))
-
-
-def asv_index(texts: Mapping[str, str], declaration: Mapping[str, Any]) -> int | None:
-    """The place of a point in asv's grid of the benchmark; None where asv does not have it."""
-    index = 0
-    for name, values in zip(declaration.get("param_names") or [], declaration.get("params") or [], strict=False):
-        if texts.get(name) not in values:
-            return None
-        index = index * len(values) + values.index(texts[name])
-    return index
-
-
-def _commits(change: Change, history: History, branch: Mapping[str, int]) -> list[str]:
-    """The commit of a change; the last before and the first after it where others lie between them in the branch."""
-    old, new = (history.commits[history.columns[revision]] for revision in (change.last, change.first))
-    return [new] if branch.get(new, -1) - branch.get(old, -1) == 1 else [old, new]
-
-
 def _where(series: MeasuredSeries) -> str:
     return f"{series.machine.hardware.label} ({series.machine.name})"
 
 
-def show_shift(shift: Shift, history: History, branches: Branches) -> dict[str, Any]:
-    """A change as pages and the feed word it. identity: the same whatever the numbers."""
+def show_shift(shift: Shift, history: History) -> dict[str, Any]:
+    """A change as pages and the feed word it.
+
+    commits: that of the change; the last before and the first after it where others lie between them.  identity: the
+    same whatever the numbers.
+    """
     series, change = shift.series, shift.change
     metric, machine = series.metric, series.machine.name
-    commits = _commits(change, history, branches.get(series.branch, {}))
-    selection = {"machine": machine, **{f"p-{name}": text for name, text in series.texts.items()}}
+    old, new = (history.commits[history.columns[revision]] for revision in (change.last, change.first))
+    commits = [new] if change.first == change.last + 1 else [old, new]
+    texts = metric.benchmark.points[series.label]
+    selection = {"machine": machine, **{f"p-{name}": text for name, text in texts.items()}}
     date = history.dates[history.columns[change.first]]
-    old = history.commits[history.columns[change.last]]
     line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
     records = list(map(stored_record, sides))
@@ -423,12 +352,16 @@ def show_shift(shift: Shift, history: History, branches: Branches) -> dict[str, 
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
-        "identity": [metric.name, series.label, machine, old, commits[-1]],
+        "identity": [metric.name, series.label, machine, old, new],
     }
 
 
-def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str) -> None:
-    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes."""
+def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gaps: Iterable[Gaps] = ()) -> None:
+    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes.
+
+    shown: see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to measure
+    points, is an entry of the day of the last measurement.
+    """
     from asv import feed
 
     def entries() -> Iterator[Any]:
@@ -446,6 +379,20 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str) -> 
             identity = list(map(printable, each["identity"]))
             yield feed.FeedEntry(title, when.replace(tzinfo=None), texts["link"], text, identity, when)
 
+    def missing() -> Iterator[Any]:
+        for gap in gaps:
+            machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
+            since = {"": gap.last} if gap.stale else {}
+            since |= {of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()}
+            for benchmark, date in since.items():
+                number = len(gap.dropped.get(benchmark, ()))
+                what = f"{number} point{'s' * (number != 1)} of {printable(benchmark)} no longer" if number else "not"
+                title = f"{machine}: {what} measured since {day(date)}"
+                when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
+                text = f'<a href="{link}">{escape(title)}</a>'
+                identity = ["missing", machine, printable(benchmark)]
+                yield feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
+
     project = printable(project)
     title = f"{project} performance regressions"
-    feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")
+    feed.write_atom(str(path), [*entries(), *missing()], title=title, author=project, address=f"{project}.asv")

@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Host, Offers, make_host
+from hpml_plugins.host import Host, make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
-from hpml_plugins.report.site.asv_page import finish_asv_page, select_first_lines
+from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
+from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.overview import headline_rows, write_overview
 from hpml_plugins.report.site.page import commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
+from hpml_plugins.report.site.questions import FOLDER, write_questions
 from hpml_plugins.report.site.search import write_search
 
 
 def write_site(
-    conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], graphs: Any, revisions: Mapping[str, int]
+    conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], revisions: Mapping[str, int]
 ) -> list[str]:
     """Write every page of ours into the folder that asv is publishing to; returns what went wrong, one line each.
 
@@ -34,29 +36,28 @@ def write_site(
         host = make_host(read_registry())
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
-    offers = host.offers if host else Offers()
-    with offers.in_force():
-        dates = {commit: float(repo.get_date(commit)) for commit in revisions}
-        history = read_history(Path(conf.results_dir), host, declarations, revisions, dates, problems.append)
-        problems += find_code_changes(history)
-        select_first_lines(history, declarations)
-        matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-        headlines = headline_rows(matrix)
-        verdicts = gpu_types.judge(matrix, {row.number for row in headlines})
-        gpu_types.write_gpu_types(matrix, verdicts, html_dir, project)
-        branches, limits = regressions.read_settings(conf, repo, revisions) if revisions else ({}, None)
-        series = regressions.find_changes(history, branches, limits)
-        loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
-        shifts, commit_url = regressions.find_shifts(history, series), commit_links(str(conf.show_commit_url))
-        write_history(history, series, html_dir, project, loading, commit_url)
-        regressions.write_regressions(shifts, len(series), history, branches, html_dir, project, commit_url)
-        regressions.write_asv_regressions(series, history, branches, graphs, declarations, html_dir)
-        found = nodes.find_nodes(history)
-        write_page(html_dir, "nodes.html", machines=found, project=project)
-        plugins = host.load_all() if host else []
-        pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
-        write_search(history, matrix, found, pages, html_dir, project)
-        finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-        write_overview(history, matrix, headlines, verdicts, shifts, found, html_dir, project, commit_url)
-    problems += [*faults, *offers.problems]
+    dates = {commit: float(repo.get_date(commit)) for commit in revisions}
+    history = read_history(Path(conf.results_dir), host, declarations, revisions, dates, problems.append)
+    problems += find_code_changes(history)
+    name_machines(history, declarations)
+    matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
+    headlines = headline_rows(matrix)
+    verdicts = gpu_types.judge(matrix, {row.number for row in headlines})
+    gpu_types.write_gpu_types(matrix, verdicts, html_dir, project)
+    series = regressions.find_changes(history)
+    loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
+    shifts, commit_url = regressions.find_shifts(history, series), commit_links(str(conf.show_commit_url))
+    write_history(history, series, html_dir, project, loading, commit_url)
+    found = nodes.find_nodes(history)
+    gaps = nodes.find_gaps(history, found)
+    regressions.write_regressions(shifts, len(series), history, gaps, html_dir, project, commit_url)
+    write_page(html_dir, "nodes.html", machines=found, project=project)
+    plugins = host.load_all() if host else []
+    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
+    questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
+    write_search(history, matrix, found, pages, html_dir, project)
+    finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
+    write_overview(history, matrix, headlines, verdicts, shifts, gaps, questions, html_dir, project, commit_url)
+    write_summary(history, html_dir, project)
+    problems += [*faults, *(host.offers.problems if host else ())]
     return problems

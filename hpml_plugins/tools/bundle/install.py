@@ -66,7 +66,7 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
 
 def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     """Check the repository out and write the commands; return the repository's folder."""
-    repository, (first, *others) = here / "hpml-plugins", manifest["branches"]
+    repository, (first, *others) = here / str(manifest["folder"]), manifest["branches"]
     _git("clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository))
     for branch in others:
         _git("-C", str(repository), "branch", "--quiet", branch, f"origin/{branch}")

@@ -6,13 +6,14 @@ import json
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import hpml_plugins
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
-from hpml_plugins.isolation import scratch_folder
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
 
@@ -35,13 +36,18 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
     Raises HpmlError, and leaves no file, when it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
-    with scratch_folder("bundle") as scratch:
+    with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
+        scratch = Path(folder)
         branches = [name or "" for name in read_configuration(root / "asv.conf.json").branches]
         history = pack_history(root, branches, scratch / "history.bundle")
         resolved = packages.resolve(request, node, scratch)
         carried = packages.lacking(resolved, node)
         kept = {name: version for name, version in resolved.items() if name not in carried}
         packages.unpack(carried, node, scratch / "site")
+        own = packages.is_own(root)
+        if not own:
+            package = Path(hpml_plugins.__file__).parent
+            shutil.copytree(package, scratch / "site" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
         manifest = {
             "abi": node.abi,
             "machine": node.machine,
@@ -49,6 +55,7 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
             "counts_on": sorted({*kept, *(name for name in request.given if name in node.packages)}),
             "branches": history.branches,
             "commit": history.commit,
+            "folder": "hpml-plugins" if own else "repository",
         }
         (scratch / "install").mkdir()
         for name in ("install.py", "ask_node.py"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import re
 import shutil
@@ -12,9 +13,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -24,8 +27,12 @@ ASK = "ask it: hpml bundle --ask | ssh NODE python3 - > node.json"
 EXAMPLE = "manylinux_2_28_x86_64"
 #: Gigabytes that belong to the node, with all that they bring, unless they are asked for.
 NODES_OWN = ("torch", "torchvision", "triton")
+#: What `asv run` does not need, so that a bundle does not carry it: pages are published elsewhere.
+NOT_ON_NODES = ("matplotlib", "markdown-it-py", "vl-convert-python", "js.jquery", "js.jquery_flot", "js.bootstrap")
 #: The glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
 _GLIBC_MINORS = (17, 28, *range(31, 41))
+#: What hpml-plugins runs with (pyproject.toml).
+LEAST_PYTHON = SpecifierSet(">=3.11")
 SOURCES = "it has only sources that must be compiled there; install it on the node, or leave out what needs it"
 
 
@@ -116,19 +123,17 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
     path = root / "pyproject.toml"
-    try:
-        table = tomllib.loads(path.read_text())
-        project = table["project"]
-    except OSError as error:
-        raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise UsageError(f"not a project: {error}", str(path)) from None
-    needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
+    table = _read_project(path)
+    project = table.get("project", {})
+    needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier & LEAST_PYTHON
     if not needed.contains(node.python, prereleases=True):
         raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
     settings, extras = table.get("tool", {}).get("hpml", {}), project.get("optional-dependencies", {})
-    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
+    left_out = {canonicalize_name(name) for name in (*NOT_ON_NODES, *settings.get("not-on-nodes", ()))}
     benchmarks = [text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())]
+    if not is_own(root):  # what builds its commits, and what hpml-plugins needs, which is carried too
+        benchmarks += table.get("build-system", {}).get("requires", ())
+        benchmarks += [text for text in importlib.metadata.requires("hpml-plugins") or () if "extra ==" not in text]
     # the node environment builds each commit with pip, which a node's Python may lack
     own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), *benchmarks, "pip")]
     required = [(canonicalize_name(each.name), each) for each in own]
@@ -151,6 +156,23 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
         warnings=("the node has no torchvision: benchmarks that need it are skipped there",) if no_torchvision else (),
         hashes=hashes,
     )
+
+
+def is_own(root: Path) -> bool:
+    """Whether the repository is that of hpml-plugins, whose commits bring the package."""
+    return (root / "hpml_plugins" / "__init__.py").is_file()
+
+
+def _read_project(path: Path) -> dict[str, Any]:
+    """pyproject.toml; empty where a repository of another language, or with a setup.py, has none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and (path.parent / "registry.yaml").is_file():
+            return {}
+        raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"not a project: {error}", str(path)) from None
 
 
 def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:

@@ -24,9 +24,9 @@ from unittest import mock
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Declared, Offers, ask, load_plugin, locate, own_sources
+from hpml_plugins.host import Declared, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point
-from hpml_plugins.model import Benchmark, Finding, Params
+from hpml_plugins.model import Benchmark, Finding, Params, use_sources
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
@@ -58,7 +58,7 @@ def load(checked: CheckedPlugin) -> Loaded:
     }
     if heavy := sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)):
         effects[f"imports {', '.join(heavy)}"] = True
-    problems = list(ask(plugin, facts=True).problems)
+    problems = list(ask(plugin).problems)
     try:
         collect(plugin)
     except HpmlError as error:
@@ -127,7 +127,7 @@ def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterat
             observed=msgspec.json.decode(notes[0], type=Observed) if notes else None,
         )
 
-    with Offers().in_force({**SOURCES, **own_sources(plugin)}):
+    with use_sources({**SOURCES, **own_sources(plugin)}):
         for benchmark, points in chosen:
             yield (first := attempt(benchmark, points[0]))
             if first.status == "ok" and first.record.checks:

@@ -80,18 +80,17 @@ def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measur
     new_commit = record(10, 1.0, commit="bbb", started=100)
     again = record(10, 2.0, commit="bbb", started=150)
     unknown_commit = record(10, 7.0, commit="zzz", started=300)
-    found = current_records(
-        [new_commit, again, old_commit_measured_later, unknown_commit], {"toy": "1"}, {"aaa": 0, "bbb": 1}
-    )
+    found = current_records([new_commit, again, old_commit_measured_later, unknown_commit], {"aaa": 0, "bbb": 1})
     assert found == [again]
 
 
-def test_records_of_another_version_or_without_a_number_do_not_stand_for_a_point() -> None:
+def test_records_without_a_number_do_not_stand_for_a_point_and_each_version_is_one() -> None:
     import msgspec
 
     failed = msgspec.structs.replace(record(10, 1.0), status="failed")
-    assert current_records([record(10, 1.0)], {"toy": "2"}, {}) == []
-    assert current_records([failed], {"toy": "1"}, {}) == []
+    assert current_records([failed], {}) == []
+    both = [record(10, 1.0), msgspec.structs.replace(record(10, 2.0), version="2")]
+    assert current_records(both, {}) == both
 
 
 @pytest.mark.parametrize("name", ["over_size", "freely"])

@@ -72,7 +72,7 @@ def cell(tab: Any, group: str, point: str, column: str) -> Any:
 
 
 def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
-    asv_s = ("asv.html", "asv.html#/summarylist", "asv.html#/regressions", "error.html")
+    asv_s = ("asv.html", "asv.html#/summarylist", "error.html")
     for page in (*asv_s, *OURS):
         site.tab.goto("about:blank")
         tab = site.open(page)
@@ -85,6 +85,14 @@ def test_asv_s_navbar_leads_to_the_page_of_gpu_types(site: Site) -> None:
     tab.get_by_role("link", name="GPU types").click()
     tab.wait_for_url("**/gpus.html")
     assert "benchmarks by GPU type" in tab.locator("h1").inner_text()
+
+
+def test_asv_s_page_of_regressions_is_ours(site: Site) -> None:
+    tab = site.open("asv.html")
+    tab.get_by_role("link", name="Regressions").click()
+    tab.wait_for_url("**/regressions.html")
+    assert "regressions and other changes" in tab.locator("h1").inner_text()
+    site.open("asv.html#/regressions").wait_for_url("**/regressions.html")
 
 
 def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
@@ -398,7 +406,7 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
     if not AXE.is_file():
         unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
     site.tab.emulate_media(color_scheme=scheme)
-    asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "/regressions", "vector_add.track_time"))
+    asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "vector_add.track_time"))
     for page in (*OURS, "history.html#vector_add.track_time", EVERYTHING, *asv_s, "error.html"):
         site.tab.goto("about:blank")  # another fragment alone would load nothing
         tab = site.open(page)
@@ -472,7 +480,7 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
     assert values == sorted(values)
 
 
-@pytest.mark.parametrize("page", ["summarylist", "vector_add.track_time", "regressions", ""])
+@pytest.mark.parametrize("page", ["summarylist", "vector_add.track_time", ""])
 @pytest.mark.parametrize("width", [1600, 1000, 420])
 def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
     site.tab.set_viewport_size({"width": width, "height": 800})

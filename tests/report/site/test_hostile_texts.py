@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 def pages(hostile: Hostile) -> Iterator[str]:
     """Every page of the site, and a graph and a history of each benchmark's first point."""
     yield from sorted(path.name for path in hostile.html.glob("*.html"))
-    yield from (f"asv.html#/{page}" for page in ("", "summarylist", "regressions"))
+    yield from (f"asv.html#/{page}" for page in ("", "summarylist"))
     for name in hostile.benchmarks[::5]:
         yield f"asv.html#{in_address(name)}"
         yield f"history.html#{in_address(name)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build, judge
-from hpml_plugins.report.site.nodes import find_nodes
-from hpml_plugins.report.site.overview import MOST_ROWS, describe_verdicts, find_gaps, headline_rows
-from hpml_plugins.report.site.regressions import find_suspected
+from hpml_plugins.report.site.nodes import find_gaps, find_nodes
+from hpml_plugins.report.site.overview import MOST_ROWS, describe_verdicts, headline_rows
+from hpml_plugins.report.site.regressions import find_suspected, write_feed
 from hpml_plugins.store import append_record, record_file
 
 PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
@@ -152,7 +153,23 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     assert (less.behind, less.stale, less.failed) == (0, False, 0)
     ((name, (point,)),) = less.dropped.items()
     link = f"history.html#{TIME['name']}?n%3D1000%2C%20mode%3Dfast"
-    assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, "1970-01-04", 8))
+    assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, 3 * 86_400_000.0, 8))
+
+
+def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Path) -> None:
+    for day in range(12):
+        results.add(H200, day, times(1e-5, 2e-5) if day < 4 else times(1e-5))
+        if day < 2:
+            results.add(A100, day, times(1e-5))
+    history = results.read()
+    write_feed(tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history)))
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = ET.parse(tmp_path / "feed.xml").getroot().findall(f"{atom}entry")
+    found = {(str(each.findtext(f"{atom}title")), str(each.findtext(f"{atom}updated"))[:10]) for each in entries}
+    assert found == {
+        ("node2: not measured since 1970-01-02", "1970-01-02"),
+        ("node1: 1 point of vector_add no longer measured since 1970-01-04", "1970-01-04"),
+    }
 
 
 def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(results: Results) -> None:

@@ -1,8 +1,7 @@
-"""`asv publish` on a real history: one list of regressions, the same on our page, on asv's and in the feed."""
+"""`asv publish` on a real history: one list of regressions, the same on our page and in the feed."""
 
 from __future__ import annotations
 
-import json
 import random
 import xml.etree.ElementTree as ET
 from html import escape
@@ -36,23 +35,14 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
             packages=torch,
         )
     project.publish()
-    found = json.loads((project.html / "regressions.json").read_text())["regressions"]
-    assert sorted((row[0], row[3]) for row in found) == [
-        ("vector_add.track_bandwidth(1000, 'fast')", 1),
-        ("vector_add.track_time(1000, 'fast')", 1),
-    ]
-    for row in found:
-        ((single, revision, before, after),) = row[6]
-        assert single is None  # surely one commit's
-        assert (revision, type(revision)) == (6, int)  # as asv writes them
-        assert row[4:6] == [after, before]  # the latest and the best level
-        assert after / before == (2 if "time" in row[0] else 0.5) or abs(after / before - 1) > 0.4
+    assert not (project.html / "regressions.json").exists()
     page = (project.html / "regressions.html").read_text()
     assert "2 improvements" in page
     text = page.partition("2 open regressions</h2>")[2].partition("</section>")[0]
     assert text.count("% lower") == 1 and text.count("% higher") == 1
     assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
     assert project.commits[6][0][:8] in text
+    assert project.commits[5][0][:8] not in text  # surely one commit's
     feed = ET.parse(project.html / "regressions.xml").getroot()
     titles = [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
     assert sorted(title.split(": ", 1)[1] for title in titles) == [
@@ -63,6 +53,9 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     points = read_data(project.html, "history/1/0.js")
     (change,) = points["lines"][0]["changes"]
     assert (change[0], change[3]) == (6, "better")
+    (change,) = read_data(project.html, "history/1/1.js")["lines"][0]["changes"]
+    assert (change[0], change[3]) == (6, "worse")
+    assert change[2] / change[1] == pytest.approx(2, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def node_with(python: str = "3.12.3", **packages: str) -> NodeFacts:
 def project(write: Callable[[str, str], Path]) -> Path:
     """A small project with pins."""
     write("constraints.txt", PINS)
+    write("hpml_plugins/__init__.py", "")  # the repository of hpml-plugins, whose commits bring the package
     return write("pyproject.toml", PROJECT).parent
 
 

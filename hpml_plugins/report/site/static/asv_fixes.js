@@ -1,5 +1,5 @@
-/* Puts asv's pages right from outside, without changing its scripts: text that is shown as HTML, directions, the first
-   lines of a graph, a history of one commit, and room for the navbar.
+/* Puts asv's pages right from outside, without changing its scripts: text that is shown as HTML, directions, a
+   history of one commit, and room for the navbar.
 
    Loaded behind jQuery, Flot and asv.js and in front of asv's other scripts: what is registered with $(document).ready
    here runs when $.asv is there and its pages are not. */
@@ -85,40 +85,9 @@
     /* --- Which way is better -----------------------------------------------------------------------------------
        asv takes more for worse, whatever is measured. */
 
-    var factors = Object.create(null);
-
     function is_higher_better(name) {
         var benchmark = $.asv.main_json.benchmarks[name];
         return benchmark !== undefined && benchmark.direction === 'higher';
-    }
-
-    function factor_key(name, before, after) {
-        var unit = ($.asv.main_json.benchmarks[name.replace(/\([\s\S]*/, '')] || {}).unit;
-        return JSON.stringify([name, $.asv.pretty_unit(before, unit), $.asv.pretty_unit(after, unit)]);
-    }
-
-    /* How many times worse each regression is, by what its row will show. */
-    function remember_factors(found) {
-        found.regressions.forEach(function (item) {
-            if (is_higher_better(item[0].replace(/\([\s\S]*/, ''))) {
-                item[6].concat([[null, null, item[5], item[4]]]).forEach(function (jump) {
-                    factors[factor_key(item[0], jump[2], jump[3])] = jump[2] / jump[3];
-                });
-            }
-        });
-        return found;
-    }
-
-    function fix_regressions(table) {
-        table.find('th[data-sort="factor"]').text('Worse by');
-        table.find('tbody tr').each(function () {
-            var cells = $(this).children();
-            var text = function (place) { return cells.eq(place).text(); };
-            var factor = factors[JSON.stringify([text(0), text(4), text(5)])];
-            if (factor !== undefined) {
-                cells.eq(3).text(factor.toFixed(2) + 'x');
-            }
-        });
     }
 
     function fix_summary(table) {
@@ -143,10 +112,9 @@
     }
 
     $.ajaxPrefilter('json', function (options) {
-        var fix = /^index\.json\?/.test(options.url) ? safe_index : /^regressions\.json\?/.test(options.url) ? remember_factors : null;
-        if (fix) {
+        if (/^index\.json\?/.test(options.url)) {
             options.converters = $.extend({}, options.converters, {
-                'text json': function (text) { return fix(JSON.parse(text)); }
+                'text json': function (text) { return safe_index(JSON.parse(text)); }
             });
         }
     });
@@ -170,21 +138,14 @@
         };
     }
 
-    /* --- A graph opens with lines that have numbers, which the index names; asv takes the first of the grid, and all
-       machines ---------------------------------------------------------------------------------------------------- */
+    /* --- A graph opens with the machines that have one, which the index names; asv asks for those of all -------------- */
 
-    function with_first_lines(params) {
-        var benchmark = $.asv.main_json.benchmarks[params.benchmark];
-        var machines = ((benchmark && benchmark.hpml_machines) || []).filter(function (name) {
-            return $.asv.main_json.params.machine.indexOf(name) >= 0;
-        });
+    function with_machines(params) {
+        var machines = ($.asv.main_json.benchmarks[params.benchmark] || {}).hpml_machines || [];
+        machines = machines.filter(function (name) { return $.asv.main_json.params.machine.indexOf(name) >= 0; });
         if (!params.machine && machines.length) {
             params.machine = machines;
         }
-        ((benchmark && benchmark.hpml_selected) || []).forEach(function (chosen, axis) {
-            var key = 'p-' + benchmark.param_names[axis];
-            params[key] = params[key] || chosen.map(function (place) { return benchmark.params[axis][place]; });
-        });
         return params;
     }
 
@@ -206,7 +167,10 @@
         $.asv.load_graph_data = without_empty($.asv.load_graph_data);
         var register = $.asv.register_page;
         $.asv.register_page = function (name, show) {
-            register(name, name !== 'graphdisplay' ? show : function (params) { show(with_first_lines(params)); });
+            if (name === 'regressions') {  // ours knows which way is better
+                show = function () { location.replace('regressions.html'); };
+            }
+            register(name, name !== 'graphdisplay' ? show : function (params) { show(with_machines(params)); });
         };
         $('#error').on('show.bs.modal', function () {
             if (location.protocol === 'file:') {  // a browser lets no page read JSON from the disk
@@ -216,7 +180,6 @@
         new MutationObserver(make_reachable).observe(document.body, {childList: true, subtree: true});
         make_reachable();
         on_new_tables('summarylist-body', fix_summary);
-        on_new_tables('regressions-body', fix_regressions);
 
         /* asv's panes begin 55 px from the top, below a navbar of one line. With our pages in it, or on a narrow screen,
            it has more lines: everything below moves down by what is more. */

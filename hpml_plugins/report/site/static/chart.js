@@ -139,15 +139,15 @@
 
     function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
 
-    /* lines: {name, colour, marker, dash, at, values, low, high, failed, changes, cards}.  commits: [[hash, ms], …].
-       unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
+    /* lines: {name, colour, marker, dash, at, values, low, high, failed, changes, cards}.  columns: [[label, second line], …]: commits or software
+       stacks.       unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
        the first and last column that a reader chose, with nothing for all. */
-    function draw(container, lines, commits, unit, options, on) {
+    function draw(container, lines, columns, unit, options, on) {
         var narrow = container.clientWidth < 620;
         var width = Math.max(320, Math.min(1100, container.clientWidth || 960));
         var height = narrow ? 340 : 440;
         var left = 56, right = 40, top = 28, bottom = 40;
-        var count = commits.length;
+        var count = columns.length;
         var all = [].concat.apply([], lines.map(function (line) {
             return line.values.concat(line.low, line.high, line.cards.map(function (card) { return card[1]; }));
         }));
@@ -182,8 +182,8 @@
         var every = Math.max(1, Math.ceil(count / (narrow ? 3 : 7)));
         for (var column = 0; column < count; column += every) {
             element('line', {x1: x(column), x2: x(column), y1: height - bottom, y2: height - bottom + 5, 'class': 'axis'}, svg);
-            element('text', {x: x(column), y: height - bottom + 18, 'text-anchor': 'middle'}, svg, commits[column][0].slice(0, 8));
-            element('text', {x: x(column), y: height - bottom + 33, 'text-anchor': 'middle', 'class': 'quiet'}, svg, day(commits[column][1]));
+            element('text', {x: x(column), y: height - bottom + 18, 'text-anchor': 'middle'}, svg, columns[column][0]);
+            element('text', {x: x(column), y: height - bottom + 33, 'text-anchor': 'middle', 'class': 'quiet'}, svg, columns[column][1]);
         }
         element('line', {x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, 'class': 'axis'}, svg);
 
@@ -227,7 +227,7 @@
             });
             line.cards.forEach(function (card) {
                 if (drawable(card[1])) {
-                    var tip = line.name + ', card ' + card[2] + ': ' + quantity(card[1], unit) + ' at ' + commits[card[0]][0].slice(0, 8);
+                    var tip = line.name + ', card ' + card[2] + ': ' + quantity(card[1], unit) + ' at ' + columns[card[0]][0];
                     marker(line.marker, x(card[0]) + 7, y(card[1]), 2.6, 'hollow card', group, tip);
                 }
             });
@@ -238,7 +238,7 @@
                     d: rises ? 'M-5.5 5 L5.5 5 L0 -5 Z' : 'M-5.5 -5 L5.5 -5 L0 5 Z',
                     transform: 'translate(' + x(change[0]).toFixed(1) + ' ' + (at + (rises ? 14 : -14)).toFixed(1) + ')'
                 }, mark);
-                element('title', {}, mark, line.name + ': ' + change[4] + ' at ' + commits[change[0]][0].slice(0, 8));
+                element('title', {}, mark, line.name + ': ' + change[4] + ' at ' + columns[change[0]][0]);
             });
             line.failed.forEach(function (column) {
                 element('text', {x: x(column), y: height - bottom - 4, 'text-anchor': 'middle', 'class': 'failed'}, group, '×');

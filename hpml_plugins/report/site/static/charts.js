@@ -55,7 +55,7 @@
     }, { rootMargin: "400px" });
     for (const place of document.querySelectorAll(".vega")) {
         place.hidden = false;
-        place.closest("section").querySelector("details").open = false; // the chart shows what the table says
+        place.closest("section").querySelector("details")?.removeAttribute("open"); // the chart shows what the table says
         seen.observe(place);
     }
     for (const link of document.querySelectorAll("[data-save]")) {

@@ -95,8 +95,8 @@
         return alone ? place[0] : place[0] + ' · ' + place[1];
     }
 
-    function styled() {
-        return shown.found.lines.map(function (line) {
+    function styled(lines) {
+        return (lines || shown.found.lines).map(function (line) {
             var type = index.places[line.place][0];
             var of_type = index.places.filter(function (each) { return each[0] === type; });
             var number = of_type.indexOf(index.places[line.place]);
@@ -123,6 +123,9 @@
         by_id('terms').replaceChildren.apply(by_id('terms'), hpml.glossary(shown.found.terms));
         by_id('reading').textContent = 'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
         show_links();
+        var several = Boolean(shown.found.stacks.names);
+        by_id('axis').parentNode.hidden = !several;
+        by_id('axis').value = several ? by_id('axis').value : 'commits';
         show_types(lines);
         show_legend(lines);
         show_numbers(lines);
@@ -224,8 +227,14 @@
             return by_id('chart').replaceChildren();
         }
         var visible = chosen(lines).filter(function (line) { return !hidden[line.name]; });
-        chart.draw(by_id('chart'), visible.map(function (line) { return within(line, first, last); }),
-            index.commits.slice(first, last + 1), shown.benchmark, {
+        if (by_id('axis').value === 'stacks') {
+            by_id('zoom').hidden = true;
+            return show_stacks();
+        }
+        var columns = index.commits.slice(first, last + 1).map(function (commit) {
+            return [commit[0].slice(0, 8), chart.day(commit[1])];
+        });
+        return chart.draw(by_id('chart'), visible.map(function (line) { return within(line, first, last); }), columns, shown.benchmark, {
                 logarithmic: by_id('log').checked,
                 from_zero: by_id('zero').checked,
                 label: 'Chart: ' + by_id('title').textContent + ' over ' + (last - first + 1) + ' commits'
@@ -233,6 +242,25 @@
                 point: function (column) { read(visible, first + column); },
                 zoom: function (from, to) { return from === undefined ? zoom() : zoom(first + from, first + to); }
             });
+    }
+
+    /* The current value with each software stack. */
+    function show_stacks() {
+        var stacks = shown.found.stacks;
+        var visible = chosen(styled(stacks.lines)).filter(function (line) { return !hidden[line.name]; });
+        chart.draw(by_id('chart'), visible, stacks.names, shown.benchmark, {
+            logarithmic: by_id('log').checked,
+            from_zero: by_id('zero').checked,
+            label: 'Chart: ' + by_id('title').textContent + ' over ' + stacks.names.length + ' software stacks'
+        }, {
+            point: function (column) {
+                var texts = visible.filter(function (line) { return line.at.indexOf(column) >= 0; }).map(function (line) {
+                    return line.name + ' ' + chart.quantity(line.values[line.at.indexOf(column)], shown.benchmark);
+                });
+                by_id('reading').textContent = stacks.names[column].join(', ') + ': ' + (texts.join('; ') || 'not measured');
+            },
+            zoom: function () { /* there are few */ }
+        });
     }
 
     function read(lines, column) {
@@ -526,6 +554,7 @@
             fill_choices(shown.benchmark, shown.point);
         }
     });
+    by_id('axis').addEventListener('change', function () { show_chart(styled()); });
     ['log', 'zero'].forEach(function (id) {
         by_id(id).addEventListener('change', function () {
             if (shown) {

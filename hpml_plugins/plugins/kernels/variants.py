@@ -1,0 +1,142 @@
+"""Variants of one operator: those that run here, checked and timed; the fastest; and its speed-up over a baseline."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpml_plugins import Bench, Samples
+
+Step = Callable[[], Any]
+#: What a library raises for an operation, a shape or a card that it does not support.
+REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, AssertionError, ImportError)
+#: s of warm-up and of sampling of a variant when the fastest is looked for.
+TRIAL = 0.05
+#: s of sampling variants alternately, all rounds together.
+BUDGET = 0.9
+#: s from which on a step is long: one call is enough to compare it with others.
+LONG = 0.1
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What `survey` found. steps: name → the step, of those that were built in this process.  fastest: its name.
+
+    errors: name → relative error, of the same.
+    """
+
+    steps: Mapping[str, Step]
+    errors: Mapping[str, float]
+    fastest: str
+
+
+def survey(
+    bench: Bench,
+    builders: Mapping[str, Callable[[], Step]],
+    error_of: Callable[[Any], float],
+    tolerance: float,
+    *,
+    always: tuple[str, ...] = (),
+    series: str = "variants",
+) -> Variants:
+    """Build, check and time every variant in the point's first round; in the others the fastest and `always` alone.
+
+    builders: name → what returns the step; it raises one of REFUSALS where the variant cannot run, whose text is then
+    the reason in the series `variants`.  error_of: the relative error of a step's result.  The point is skipped when no
+    variant runs, and fails when a result is wrong.
+    """
+    steps: dict[str, Step] = {}
+    errors: dict[str, float] = {}
+
+    def build(name: str) -> None:
+        step = builders[name]()
+        error = error_of(bench.result(step()))
+        bench.check(error <= tolerance, f"{name}: the result differs from float64")
+        steps[name], errors[name] = step, error
+
+    def try_all() -> list[list[Any]]:
+        rows: list[list[Any]] = []
+        for number, name in enumerate(builders):
+            bench.progress(name, 0.5 * number / len(builders))
+            try:
+                build(name)
+            except REFUSALS as refusal:
+                rows.append([name, None, None, why(refusal)])
+                release_memory(bench)
+            else:
+                rows.append([name, trial(bench, steps[name]).median, errors[name], ""])
+        return rows
+
+    rows = bench.once(series, try_all)
+    usable = {name: seconds for name, seconds, _, _ in rows if seconds is not None}
+    if not usable:
+        bench.skip("no variant runs here: " + "; ".join(f"{name}: {reason}" for name, _, _, reason in rows))
+    fastest = min(usable, key=lambda name: usable[name])
+    for name in (fastest, *always):
+        if name in usable and name not in steps:
+            build(name)
+    columns = dict(zip(("variant", "time", "error", "reason"), map(list, zip(*rows, strict=True)), strict=True))
+    for name in ("time", "error"):
+        columns[name] = [math.nan if value is None else value for value in columns[name]]
+    bench.series(series, columns, {"time": "s", "error": "1"})
+    return Variants(steps, errors, fastest)
+
+
+def trial(bench: Bench, step: Step) -> Samples:
+    """A short timing, to choose among variants; not a metric. Of a long step, one call after another has run."""
+    if (seconds := _one_call(bench, step)) > LONG:
+        return Samples.of([seconds], "s", timer="perf_counter")
+    plan = bench.plan.but(warm_up=TRIAL, budget=TRIAL * bench.plan.rounds)
+    return bench.time(step, plan=plan, quiet=True)
+
+
+def _one_call(bench: Bench, step: Step) -> float:
+    """Seconds of a call, with the host's launching."""
+    wait: Callable[[], object] = int
+    if bench.device == "cuda":
+        import torch
+
+        wait = torch.cuda.synchronize
+    wait()
+    started = time.perf_counter()
+    step()
+    wait()
+    return time.perf_counter() - started
+
+
+def speedup(bench: Bench, baseline: Step, steps: Mapping[str, Step]) -> dict[str, Samples]:
+    """Name → the baseline's time over that of the step, one ratio per pair of turns; timed alternately."""
+    every = {"baseline": baseline, **steps}
+    alternating = bench.time_alternately({name: prepared(step) for name, step in every.items()}, budget=BUDGET)
+    return {name: alternating.ratio("baseline", name) for name in steps}
+
+
+def prepared(step: Step) -> Callable[[], Step]:
+    """What `bench.time_alternately` calls before each turn."""
+    return lambda: step
+
+
+def why(error: BaseException) -> str:
+    """The first line of an error, as a reason."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return text[:200]
+
+
+def release_memory(bench: Bench) -> None:
+    """Give back what a variant that failed has left in torch's cache."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if bench.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def relative_error(result: Any, exact: Any) -> float:
+    """|result − exact| / |exact|, 2-norms, in float64."""
+    exact = exact.double()
+    return float((result.double() - exact).norm() / exact.norm())

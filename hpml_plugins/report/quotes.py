@@ -1,0 +1,228 @@
+"""Numbers, tables and charts from Records, quoted in Markdown, so that no text repeats a number by hand.
+
+A quote is a pair of comments with generated text between them:
+
+    <!--= value roof_copy.bandwidth machine=h200-x1 mebibytes=4096 -->4.282 TB/s ± 0.18 %<!--/-->
+
+- `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval. `show=value` leaves
+  the interval out, `show=boost` gives the regime boost; `commit=C` takes the Record of that commit.
+- `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's table whose columns
+  have these values. `KEY=A|B`: one of these.
+- `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by the one in the row
+  where the keys behind `over.` have these values instead; `over.column=D` divides by another column.
+- `table PLUGIN.FIGURE columns=A,B KEY=VALUE …`: the rows that have these values, as a Markdown table; `columns=A,B=new
+  name` chooses and renames columns.
+- `figure PLUGIN.FIGURE`: the chart.
+- `benchmark NAME`: the name of a benchmark, on the site with a link to its history.
+
+A share is written in per cent where `%` stands behind the column's name (`column=share%`), and by `show=percent`.
+
+A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and charts stand alone.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from hpml_plugins.errors import HpmlError, nearest
+from hpml_plugins.model.figure import Cell, Row, Table
+from hpml_plugins.model.formatting import estimate, format_point, quantity, spell_choice, times, unquoted
+from hpml_plugins.report.figures import Drawable
+from hpml_plugins.report.reading import History, Outcome, TrackedMetric
+from hpml_plugins.report.tables import as_markdown, formatted
+
+#: Begins the options that hold for the divisor of a ratio alone.
+_OVER = "over."
+_QUOTE = re.compile(r"<!--= (?P<words>[^\n]*?) -->(?P<text>.*?)<!--/-->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """One quote. kind: see the module.  options: the words KEY=VALUE after the name.  where: file and line."""
+
+    kind: str
+    name: str
+    options: Mapping[str, str]
+    where: str
+
+    @classmethod
+    def parse(cls, words: str, where: str) -> Quote:
+        """The words between `<!--=` and `-->`. Raises HpmlError for an unknown kind and words that are no options."""
+        try:
+            kind, name, *rest = shlex.split(words)
+            options = dict(word.split("=", 1) for word in rest)
+        except ValueError:
+            raise HpmlError(f"{words!r} is no quote; write KIND NAME KEY=VALUE …", where) from None
+        return cls(kind, name, options, where)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a quote stands for. text: Markdown.  point: benchmark and point of a value, as the history page has them.
+
+    origin: machine, commit and date of a value.
+    """
+
+    text: str
+    point: tuple[str, str] | None = None
+    origin: str = ""
+
+
+@dataclass
+class Quotable:
+    """What can be quoted: all Records, and the figures that plugins draw from the current ones."""
+
+    history: History
+    drawables: Iterable[Drawable]
+    figures: dict[str, Drawable] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.figures = {f"{each.plugin}.{each.figure.name}": each for each in self.drawables}
+
+    def answer(self, quote: Quote) -> Answer:
+        """What the quote stands for. Raises HpmlError, with the quote's place, where there is no such thing."""
+        answers: dict[str, Callable[[Quote], Answer]] = {
+            "value": self._value, "cell": self._cell, "ratio": self._ratio, "table": self._table,
+            "figure": self._figure, "benchmark": self._benchmark,
+        }  # fmt: skip
+        if quote.kind not in answers:
+            raise HpmlError(f"no kind of quote {quote.kind!r}; {nearest(quote.kind, list(answers))}", quote.where)
+        return answers[quote.kind](quote)
+
+    def _value(self, quote: Quote) -> Answer:
+        options = dict(quote.options)
+        show, commit = options.pop("show", "estimate"), options.pop("commit", "")
+        machine = options.pop("machine", "")
+        metric = self._metric(quote)
+        label, outcome = self._outcome(quote, metric, machine, commit, options)
+        reading = outcome.readings[metric.metric]
+        texts = {
+            "estimate": f"{estimate(reading.estimate, metric.unit)} {reading.regime}".rstrip(),
+            "value": quantity(reading.value, metric.unit),
+            "boost": "" if reading.boost is None else quantity(reading.boost, metric.unit),
+            "percent": str(_in_percent(reading.value)) if metric.unit == "1" else "",
+        }
+        if not texts.get(show):
+            raise HpmlError(
+                f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}", quote.where
+            )
+        at = self.history.commits[self.history.columns[outcome.revision]][:8] if outcome.revision >= 0 else "unknown"
+        return Answer(texts[show], (metric.name, label), f"{machine} at {at}")
+
+    def _metric(self, quote: Quote) -> TrackedMetric:
+        known = {f"{each.benchmark.name}.{each.metric}": each for each in self.history.metrics.values()}
+        if quote.name not in known:
+            raise HpmlError(f"no metric {quote.name!r}; {nearest(quote.name, list(known))}", quote.where)
+        return known[quote.name]
+
+    def _outcome(
+        self, quote: Quote, metric: TrackedMetric, machine: str, commit: str, params: Mapping[str, str]
+    ) -> tuple[str, Outcome]:
+        """The point that the options name, and its current Record, or the last one of a commit."""
+        found: dict[str, Outcome] = {}
+        for (label, name), outcomes in metric.benchmark.outcomes.items():
+            texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
+            if name != machine or any(texts.get(key) != value for key, value in params.items()):
+                continue
+            for outcome in outcomes:  # ascending by rank
+                known = outcome.revision >= 0 and metric.metric in outcome.readings
+                if known and self.history.commits[self.history.columns[outcome.revision]].startswith(commit):
+                    found[label] = outcome
+        if len(found) != 1:
+            points = f"{len(found)} points match, for example {'; '.join(list(found)[:3])}" if found else "no Record"
+            raise HpmlError(f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where)
+        return next(iter(found.items()))
+
+    def _drawable(self, quote: Quote) -> Drawable:
+        if quote.name not in self.figures:
+            raise HpmlError(f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where)
+        drawable = self.figures[quote.name]
+        if drawable.error:
+            raise drawable.error
+        return drawable
+
+    def _rows(self, quote: Quote) -> Table:
+        """The rows of the figure's table whose columns have the values that the options name."""
+        wanted = {key: value for key, value in quote.options.items() if key not in ("column", "columns")}
+        table = self._drawable(quote).table
+        if unknown := [key for key in wanted if key not in table.columns]:
+            raise HpmlError(f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where)
+
+        def matches(row: Row) -> bool:
+            return all(spell_choice(row[key]) in value.split("|") for key, value in wanted.items())
+
+        found = table.filtered(matches)
+        if not len(found):
+            raise HpmlError(f"no row of {quote.name} has {format_point(wanted)}", quote.where)
+        return found
+
+    def _only(self, quote: Quote) -> Table:
+        """The one column of the one row that the options name."""
+        rows = _columns(self._rows(quote), [quote.options.get("column", "")], quote.where)
+        if len(rows) > 1:
+            raise HpmlError(f"{len(rows)} rows of {quote.name} match; name more columns: KEY=VALUE", quote.where)
+        return rows
+
+    def _cell(self, quote: Quote) -> Answer:
+        return Answer(formatted(self._only(quote))[0][0])
+
+    def _ratio(self, quote: Quote) -> Answer:
+        options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
+        instead = {key.removeprefix(_OVER): value for key, value in quote.options.items() if key.startswith(_OVER)}
+        above, below = (
+            next(self._only(replace(quote, options=each)).rows()).popitem()[1] for each in (options, options | instead)
+        )
+        if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
+            raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
+        return Answer(times(above / below))
+
+    def _table(self, quote: Quote) -> Answer:
+        rows = self._rows(quote)
+        names = quote.options["columns"].split(",") if "columns" in quote.options else list(rows.columns)
+        return Answer(f"\n{as_markdown(_columns(rows, names, quote.where))}")
+
+    def _figure(self, quote: Quote) -> Answer:
+        return Answer(f"\nChart: {self._drawable(quote).figure.title} (`hpml plot {quote.name}`)\n")
+
+    def _benchmark(self, quote: Quote) -> Answer:
+        first = {each.name: each.first_metric for each in self.history.benchmarks}
+        if quote.name not in first:
+            raise HpmlError(f"no benchmark {quote.name!r}; {nearest(quote.name, list(first))}", quote.where)
+        return Answer(f"`{quote.name}`", (first[quote.name], ""))
+
+
+def _columns(rows: Table, names: Iterable[str], where: str) -> Table:
+    """The named columns: `NAME`, `NAME%` for a share in per cent, `NAME=another name`. Raises HpmlError."""
+    shares, chosen = {}, {}
+    for name in names:
+        old, _, new = name.partition("=")
+        column = old.removesuffix("%") if old not in rows.columns else old
+        if column not in rows.columns:
+            raise HpmlError(f"no column {column!r}; {nearest(column, list(rows.columns))}", where)
+        chosen[new or column] = column
+        if column != old:
+            shares[new or column] = "1"  # so that the text stands to the right, as a number does
+    picked = rows.select(**chosen)
+    return picked.extended(lambda row: {name: _in_percent(row[name]) for name in shares}, shares) if shares else picked
+
+
+def _in_percent(share: Cell) -> Cell:
+    return f"{share * 100:.4g} %" if isinstance(share, int | float) else share
+
+
+def fill(markdown: str, name: str, text: Callable[[Quote], str], *, keep: bool = True) -> str:
+    """The Markdown with the text of every quote made anew.
+
+    name: of the file, for errors.  text: a quote's.  keep: whether the comments stay, so that it can be filled again.
+    Raises HpmlError for what cannot be quoted.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        where = f"{name}:{markdown.count(chr(10), 0, match.start()) + 1}"
+        made = text(Quote.parse(match["words"], where))
+        return f"<!--= {match['words']} -->{made}<!--/-->" if keep else made
+
+    return _QUOTE.sub(replaced, markdown)

@@ -1,0 +1,75 @@
+"""`summary.json` and `badge.svg`: what the newest commit changed, for other programs and for a README."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+from markupsafe import escape
+
+from hpml_plugins.model.variability import MeasuredValue, compare_values
+from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.newest_records import FOLDER
+from hpml_plugins.report.site.page import day
+
+#: Width of a letter of 11 px Verdana, on average, and of the space around a text.
+LETTER, SPACE = 6.6, 10
+_BADGE = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{name}: {text}">
+<title>{name}: {text}</title>
+<rect width="{width}" height="20" rx="3" fill="#555"/>
+<rect x="{left}" width="{right}" height="20" rx="3" fill="{colour}"/>
+<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
+<text x="{name_at}" y="14">{name}</text><text x="{text_at}" y="14">{text}</text>
+</g>
+</svg>
+"""
+
+
+def write_summary(history: History, html_dir: Path, project: str) -> None:
+    """Write both files.
+
+    Counted are the verdicts on the last measured commit of each machine against the one before that it measured.
+    """
+    pairs = []
+    for metric in history.measured:
+        for label, machine in metric.benchmark.lines:
+            values = [outcome.readings for outcome, value in metric.line(label, machine) if value]
+            pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
+    verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "AMBIGUOUS": 0, "SAME": 0}
+    verdicts |= Counter(each.verdict for each in compare_values(pairs))
+    summary = {
+        "project": project,
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": history.commits[-1] if history.commits else "",
+        "date": day(history.dates[-1]) if history.dates else "",
+        "machines": [machine.name for machine in history.machines],
+        "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
+        "values": sum(bool(value) for metric in history.measured for value in _newest(history, metric.name)),
+        "verdicts": verdicts,
+        "record_files": len(
+            list((html_dir / FOLDER).glob("*.js"))
+        ),  # hpml pull reads them: records/0.js, records/1.js, …
+    }
+    (html_dir / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    (html_dir / "badge.svg").write_text(_draw(verdicts, measured=bool(history.commits)), encoding="utf-8")
+
+
+def _newest(history: History, name: str) -> list[MeasuredValue | None]:
+    """The last value of each point and machine of a metric."""
+    metric = history.metrics[name]
+    return [line[-1][1] for place in metric.benchmark.lines if (line := metric.line(*place))]
+
+
+def _draw(verdicts: dict[str, int], *, measured: bool) -> str:
+    name = "benchmarks"
+    parts = [f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]]
+    text = ", ".join(parts) or ("no change" if measured else "nothing measured")
+    colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if measured else "#777"
+    left, right = (round(len(each) * LETTER + SPACE) for each in (name, text))
+    return _BADGE.format(
+        width=left + right, left=left, right=right, colour=colour, name=name, text=escape(text),
+        name_at=left / 2, text_at=left + right / 2,
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""`hpml gate BASE`: is what is checked out here slower than BASE, beyond a budget?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from hpml_plugins.cli import Settings
+from hpml_plugins.errors import UsageError
+from hpml_plugins.model import Record, format_point
+from hpml_plugins.terminal import say
+from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, count_left_out
+from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides, measured
+
+#: Rounds of each side from which the variance is estimated, and so the number of rounds.
+PILOT = 3
+#: Exit statuses.
+REFUSED, UNDECIDED = 1, 3
+
+
+class Budgets:
+    """The slow-down that each metric is allowed, from `--budget 5 --budget attention=2 --budget attention.memory=0`."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._default, self._named = 0.05, dict[str, float]()
+        for word in words:
+            name, _, text = word.rpartition("=")
+            try:
+                percent = float(text.removesuffix("%"))
+            except ValueError:
+                percent = -1.0
+            if not 0 < percent < 1000:
+                raise UsageError(
+                    f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or attention=2"
+                )
+            if name:
+                self._named[name] = percent / 100
+            else:
+                self._default = percent / 100
+
+    def of(self, record: Record) -> dict[str, float]:
+        """Of the metrics of a Record of which one direction is better."""
+        allowed = self._named.get(record.benchmark, self._default)
+        return {
+            name: self._named.get(f"{record.benchmark}.{name}", allowed)
+            for name, metric in record.metrics.items()
+            if metric.direction
+        }
+
+    def refuse_unknown(self, known: set[str]) -> None:
+        """Raise UsageError for a name that is neither a benchmark nor a metric of one."""
+        if unknown := self._named.keys() - known:
+            raise UsageError(f"--budget: no benchmark or metric {min(unknown)!r} is measured")
+
+
+@click.command("gate")
+@click.argument("base", metavar="BASE")
+@click.option("--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name.")
+@click.option("--profile", help="Only the points of this profile.")
+@click.option("--budget", "budgets", multiple=True, metavar="[NAME=]PERCENT", help="Allowed slow-down; default: 5.")
+@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=30, show_default=True, help="Most rounds.")
+@click.option("--fail-ambiguous", is_flag=True, help="Exit status 3 where something is undecided.")
+@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write a report for a pull request.")
+@click.option("--page", default="", help="The address of the published site, for the report.")
+@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Append all Records to this file.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    base: str,
+    bench: tuple[str, ...],
+    profile: str | None,
+    budgets: tuple[str, ...],
+    most: int,
+    fail_ambiguous: bool,
+    markdown: Path | None,
+    page: str,
+    record: Path | None,
+) -> int:
+    """Refuse what is checked out here if it is slower than BASE.
+
+    BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and measured in turns
+    with what is checked out, uncommitted changes included. Each metric that is significantly worse, by more than its
+    budget, is a reason to refuse. Exit status: 0 passed, 1 refused, 2 error, 3 undecided with --fail-ambiguous.
+    """
+    from hpml_plugins.asv import read_configuration
+    from hpml_plugins.suite import PROFILE_VARIABLE
+
+    allowed = Budgets(budgets)
+    if page and urlsplit(page).scheme not in ("http", "https"):
+        raise UsageError(f"--page {page!r} is not a web address")
+    files = {name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path}
+    os.chdir(settings.registry.resolve().parent)
+    if profile:
+        os.environ[PROFILE_VARIABLE] = profile
+    conf = read_configuration(Path("asv.conf.json"))
+    commits = find_commits(Path(), base, conf.results_dir)
+    with build_sides(conf, commits, bench) as sides:
+        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {len(sides.prepared.tasks)} points")
+        rounds = _measure(sides, allowed, most)
+        result = _judge(
+            sides, rounds, allowed, GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine)
+        )
+    words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
+    words += [*(["--profile", profile] if profile else []), *(word for text in budgets for word in ("--budget", text))]
+    result.again, result.page, result.most = shlex.join(words), page, most
+    if "record" in files:
+        _store(files["record"], rounds)
+    say(*as_lines(result))
+    if "markdown" in files:
+        files["markdown"].write_text(as_comment(result), encoding="utf-8")
+    if result.refused:
+        return REFUSED
+    return UNDECIDED if fail_ambiguous and (result.undecided or not result.values) else 0
+
+
+def _measure(sides: Sides, allowed: Budgets, most: int) -> Rounds:
+    """A pilot of a few rounds, then as many as the power asks for."""
+    from hpml_plugins.tools.gate.verdicts import Gate
+
+    rounds: Rounds = {}
+    numbers = range(len(sides.prepared.tasks))
+    measure_sides(sides, dict.fromkeys(numbers, PILOT), rounds)
+    gate = Gate([each for found in rounds.values() for each in measured(found)])
+    pilots = {number: rounds[number, BASE][0] for number in numbers if _compared(rounds, number)}
+    asked = {number: allowed.of(pilot) for number, pilot in pilots.items()}
+    comparisons = sum(map(len, asked.values()))
+    needed = {number: gate.rounds_needed(pilots[number], asked[number], comparisons) for number in pilots}
+    measure_sides(sides, {number: min(max(count, PILOT), most) for number, count in needed.items()}, rounds)
+    return rounds
+
+
+def _compared(rounds: Rounds, number: int) -> bool:
+    return all(each.status == "ok" for side in (BASE, HEAD) for each in rounds[number, side])
+
+
+def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -> GateResult:
+    """Verdicts on what both sides measured, and why the rest was not compared."""
+    from hpml_plugins.tools.gate.verdicts import judge
+
+    points, budgets, reasons = [], list[Mapping[str, float]](), []
+    for number, task in enumerate(sides.prepared.tasks):
+        text, (base, head) = format_point(task.params), (rounds[number, BASE], rounds[number, HEAD])
+        if _compared(rounds, number):
+            points.append((text, (base, head)))
+            budgets.append(allowed.of(base[0]))
+            continue
+        failed = next((each for each in head if each.status != "ok"), None)
+        if failed and failed.status == "failed" and all(each.status == "ok" for each in base):
+            result.broken.append(f"{task.declared.benchmark} {text}: {failed.reason}")
+        else:
+            reasons.append(next(each.reason for each in [*base, *head] if each.status != "ok"))
+    known = {each.declared.benchmark for each in sides.prepared.tasks}
+    known |= {
+        f"{each.declared.benchmark}.{metric.name}" for each in sides.prepared.tasks for metric in each.declared.metrics
+    }
+    allowed.refuse_unknown(known)
+    result.values = judge(points, budgets)
+    counts = [len(side) for _, both in points for side in both]
+    result.rounds = (min(counts, default=0), max(counts, default=0))
+    result.left_out = count_left_out(reasons)
+    return result
+
+
+def _store(file: Path, rounds: Rounds) -> None:
+    from hpml_plugins.store import append_record
+
+    for found in rounds.values():
+        for record in found:
+            append_record(file, record)

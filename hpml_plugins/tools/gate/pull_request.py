@@ -1,0 +1,141 @@
+"""What the gate says: lines for a terminal, and Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpml_plugins.model import Node, Table, quantity
+from hpml_plugins.report import as_markdown, as_text
+from hpml_plugins.terminal import printable
+from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
+from hpml_plugins.tools.gate.verdicts import POWER, GatedValue
+
+#: In this order values are shown.
+_ORDER = {"refused": 0, "undecided": 1, "within": 2}
+
+
+@dataclass
+class GateResult:
+    """What was measured. broken: points that the head fails and the base does not, with the reason.  left_out: the
+    reason of other points that were not compared → how many.  rounds: the fewest and the most.  most: that were
+    allowed.  again: the command that repeats it.  page: where the history is shown, "" where that is not known.
+    """
+
+    commits: Commits
+    node: Node
+    machine: str
+    values: list[GatedValue] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    rounds: tuple[int, int] = (0, 0)
+    most: int = 0
+    again: str = ""
+    page: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether anything is worse beyond its budget, or broken."""
+        return bool(self.broken) or any(each.outcome == "refused" for each in self.values)
+
+    @property
+    def undecided(self) -> list[GatedValue]:
+        """The values of which it could not be said."""
+        return [each for each in self.values if each.outcome == "undecided"]
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        counts = Counter(each.outcome for each in self.values)
+        parts = [f"{counts['refused']} slower beyond the budget"] if counts["refused"] else []
+        parts += [f"{len(self.broken)} broken"] if self.broken else []
+        parts += [f"{counts['undecided']} undecided"] if counts["undecided"] else []
+        parts += [f"{counts['within']} within the budget"] if counts["within"] else []
+        return f"{'refused' if self.refused else 'passed'}: {', '.join(parts) or 'nothing was compared'}"
+
+    @property
+    def shown(self) -> list[GatedValue]:
+        """What is listed: all but what is the same or changed less than the budget for the worse, worst first."""
+        found = [each for each in self.values if each.outcome != "within" or each.difference.verdict == "BETTER"]
+        return sorted(found, key=lambda each: (_ORDER[each.outcome], -(each.slower or 0)))
+
+    def table(self) -> Table:
+        """The listed values."""
+        return Table.of(
+            {
+                "benchmark": each.benchmark,
+                "point": each.point,
+                "metric": each.metric,
+                "base": quantity(each.base.value, each.unit),
+                "head": quantity(each.head.value, each.unit),
+                "slower by (95 % interval)": spell_change(each),
+                "budget": f"{100 * each.budget:.3g} %",
+                "verdict": each.outcome if each.outcome != "within" else "faster",
+            }
+            for each in self.shown
+        )
+
+    def describe(self) -> Iterator[str]:
+        """Where and how it was measured, and how small a slow-down would have been found."""
+        node = self.node
+        hardware = f"{node.num_gpu} × {node.gpu}, driver {node.driver}" if node.gpus else f"no GPU, {node.cpu}"
+        yield f"Measured on {self.machine}: {hardware}."
+        least, most = self.rounds
+        yield (
+            f"{least if least == most else f'{least} to {most}'} rounds of each point and side in new processes, base "
+            "and head in turns in random order."
+        )
+        finds = [each.finds for each in self.values]
+        if finds:
+            worst, short = max(finds), sum(each.finds > each.budget for each in self.values)
+            yield f"A slow-down of {100 * worst:.2g} % in any one value is found in {100 * POWER:.0f} of 100 cases."
+            if short:
+                yield (
+                    f"For {short} of {len(finds)} values that is more than the budget: {self.most} rounds (--rounds) "
+                    "do not reach the power that was planned."
+                )
+        yield from (f"Not compared: {reason} ({count} points)." for reason, count in self.left_out.items())
+        yield from (f"Broken: {line}" for line in self.broken)
+
+
+def spell_change(value: GatedValue) -> str:
+    """`+12.3 % (+10.1 to +14.6)`; "–" where there is no ratio."""
+    if value.slower is None:
+        return "–"
+    text = f"{100 * (value.slower - 1):+.1f} %"
+    return (
+        f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})" if value.interval else text
+    )
+
+
+def as_lines(result: GateResult) -> list[str]:
+    """For a terminal."""
+    table = ["", *as_text(result.table()).splitlines()] if result.shown else []
+    return [result.headline, *table, "", *map(printable, result.describe())]
+
+
+def as_comment(result: GateResult) -> str:
+    """Markdown for a pull request."""
+    commits = result.commits
+    lines = [
+        f"### Benchmarks {result.headline}",
+        "",
+        f"`{commits.name(HEAD)}` against `{commits.name(BASE)}`, the newest commit that both branches share.",
+        "",
+        *([as_markdown(result.table())] if result.shown else []),
+        *(f"- {_plain(line)}" for line in result.describe()),
+        f"- Repeat it: `{result.again}`" if "`" not in result.again else "",
+        *([f"- History: {result.page}"] if result.page else []),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text of any origin in Markdown: reasons come from the code that was measured."""
+    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!@" else each for each in printable(text))
+
+
+def count_left_out(reasons: Sequence[str]) -> dict[str, int]:
+    """Reasons with how many points have them."""
+    return dict(Counter(reasons).most_common())

@@ -1,0 +1,1 @@
+"""`hpml init`: what a git repository needs to measure its own commits."""

@@ -1,0 +1,236 @@
+"""`hpml init`: writes what a git repository needs, beside what it has. Nothing is overwritten."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hpml_plugins.asv import PLUGIN, read_configuration
+from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.store import atomic_write
+from hpml_plugins.terminal import say, warn
+
+#: Files of which one says that pip can build a package here.
+BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
+#: Folders with an `__init__.py` that are not what users import.
+NOT_PACKAGES = ("tests", "test", "docs", "benchmarks", "examples", "scripts")
+PLUGINS, CONFIGURATION = "hpml_benchmarks", "asv.conf.json"
+#: The service → its file, and one to include where that exists.
+CI = {
+    "github": (".github/workflows/hpml.yml", ".github/workflows/hpml-gate.yml"),
+    "gitlab": (".gitlab-ci.yml", ".gitlab/hpml.yml"),
+}
+
+
+def find_package(folder: Path) -> tuple[str, str] | None:
+    """The package that pip builds from this folder: its name, and where its source is ("", "src"); None without one.
+
+    Of several, the one that is named like the project comes first, then the first by name.
+    """
+    if not any((folder / name).is_file() for name in BUILDS):
+        return None
+    try:
+        named = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        named = folder.name
+    wanted = re.sub(r"[-_.]+", "_", str(named)).lower()
+    found = []
+    for source in ("", "src", "python"):
+        packages = [path.parent.name for path in sorted((folder / source).glob("*/__init__.py"))]
+        modules = [path.stem for path in sorted((folder / source).glob("*.py")) if path.stem.lower() == wanted]
+        names = [name for name in packages + modules if name.isidentifier() and name not in NOT_PACKAGES]
+        found += [(name.lower() != wanted, name, source) for name in names]
+    return (min(found)[1], min(found)[2]) if found else None
+
+
+@dataclass
+class Writer:
+    """Writes files of a repository. wrote, left: what was written, and what was there already, a line each."""
+
+    folder: Path
+    wrote: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def write(self, place: str, text: str) -> bool:
+        """Write a file that is not there. Returns whether it was written."""
+        file = self.folder / place
+        if file.exists() or file.is_symlink():
+            self.left.append(f"{place} is there already")
+            return False
+        atomic_write(file, text.encode())
+        self.wrote.append(place)
+        return True
+
+    def fill(self, place: str, template: str, **values: str) -> bool:
+        """The same with a template of this package."""
+        made = Environment(loader=PackageLoader("hpml_plugins", "tools/init"), undefined=StrictUndefined)
+        return self.write(place, made.get_template(template).render(**values).rstrip("\n") + "\n")
+
+    def append_lines(self, place: str, lines: list[str]) -> None:
+        """Add lines that a text file does not have."""
+        file = self.folder / place
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        missing = [line for line in lines if line not in text.splitlines()]
+        if missing:
+            before = text if not text or text.endswith("\n") else f"{text}\n"
+            atomic_write(file, (before + "".join(f"{line}\n" for line in missing)).encode())
+            self.wrote.append(f"{place}: {' '.join(missing)}")
+
+
+def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> dict[str, object]:
+    """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that pip builds."""
+    branch = _git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
+    below = folder.relative_to(top).as_posix()
+    nothing: list[str] = []
+    return {
+        "version": 1,
+        "project": top.name,
+        "repo": "/".join([".."] * len(Path(below).parts)) or ".",
+        **({"repo_subdir": below} if below != "." else {}),
+        "branches": [branch or "HEAD"],
+        "environment_type": "node",
+        **({} if package else {f"{what}_command": nothing for what in ("build", "install", "uninstall")}),
+        "plugins": [PLUGIN],
+        "launch_method": "forkserver",
+        "benchmark_dir": "benchmarks",
+        "env_dir": ".asv/env",
+        "results_dir": "results",
+        "html_dir": html,
+        "build_cache_size": 8,
+    }
+
+
+def extend_configuration(file: Path) -> str:
+    """The text of an asv.conf.json with our plugin added, its comments kept; the same text where it has it.
+
+    Raises UsageError with the line to add where the file cannot be extended, or could not be read afterwards.
+    """
+    text = file.read_text(encoding="utf-8")
+    by_hand = UsageError(f'cannot be extended; add to it: "plugins": ["{PLUGIN}"]', str(file))
+    blanked = re.sub(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', _blank_comment, text, flags=re.DOTALL)
+    if re.search(rf'"{re.escape(PLUGIN)}"', blanked):
+        return text
+    if found := re.search(r'"plugins"\s*:\s*\[', blanked):
+        empty = blanked[found.end() :].lstrip().startswith("]")
+        at, added = found.end(), f'"{PLUGIN}"' + ("" if empty else ", ")
+    elif found := re.search(r"\{", blanked):
+        at, added = found.end(), f'\n    "plugins": ["{PLUGIN}"],'
+    else:
+        raise by_hand
+    extended = text[:at] + added + text[at:]
+    tried = file.with_name(f".{file.name}.tried")
+    try:
+        tried.write_text(extended, encoding="utf-8")
+        read_configuration(tried)
+    except HpmlError:
+        raise by_hand from None
+    finally:
+        tried.unlink(missing_ok=True)
+    return extended
+
+
+def _blank_comment(found: re.Match[str]) -> str:
+    """Strings as they are, comments as blanks of the same length."""
+    return found[0] if found[0].startswith('"') else re.sub(r"\S", " ", found[0])
+
+
+def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
+    """Write every file. Returns what was written, and the name of the benchmark to start with."""
+    writer, package = Writer(folder), find_package(folder)
+    existing = folder / CONFIGURATION
+    if (before := existing.is_file()) and (extended := extend_configuration(existing)) != existing.read_text("utf-8"):
+        atomic_write(existing, extended.encode())
+        writer.wrote.append(f"{CONFIGURATION}: the plugin {PLUGIN}; all else is as it was")
+    elif before:
+        writer.left.append(f"{CONFIGURATION} is there already")
+    else:  # asv publish deletes html_dir before it writes it
+        html = "html" if not (folder / "html").exists() else ".asv/html"
+        made = make_configuration(folder, top, package=package is not None, html=html)
+        writer.write(CONFIGURATION, json.dumps(made, indent=4) + "\n")
+    conf = read_configuration(existing)
+    plugin = "import_time" if package else "export_time"
+    name, source = package or ("", "")
+    path = f"{PLUGINS}/{plugin}.py"
+    writer.fill(path, f"{plugin}.py.jinja", package=name, source=f' / "{source}"' if source else "")
+    writer.fill("registry.yaml", "registry.yaml.jinja", plugin=plugin, path=path)
+    _write_suite(writer, Path(conf.benchmark_dir))
+    ignored = [f"/{Path(part).as_posix()}/" for part in (conf.env_dir, conf.html_dir) if not Path(part).is_absolute()]
+    locks = [
+        f"/{Path(conf.results_dir).as_posix()}/**/{name}" for name in ("*.lock", ".lock", ".*-owner", ".*.partial")
+    ]
+    writer.append_lines(".gitignore", [*ignored, *locks, "/cluster-jobs/", "__pycache__/"])
+    if ci:
+        _write_ci(writer, top, ci)
+    return writer, plugin
+
+
+def _write_suite(writer: Writer, benchmarks: Path) -> None:
+    """The module that asv finds our benchmarks in: of its own where an asv user has a package of benchmarks already."""
+    places = [(benchmarks / name).as_posix() for name in ("__init__.py", "hpml_suite.py")]
+    if place := _free(writer, places, "hpml_plugins.suite"):
+        writer.fill(place, "suite.py.jinja", parents=".parent" * len(benchmarks.parts))
+
+
+def _write_ci(writer: Writer, top: Path, ci: str) -> None:
+    """The file of a service, which stands at the repository's top."""
+    service = Writer(top)
+    if place := _free(service, list(CI[ci]), "hpml gate"):
+        service.fill(place, f"{ci}.yml.jinja", folder=writer.folder.relative_to(top).as_posix())
+        if place == CI["gitlab"][1]:
+            service.wrote[-1] += f"; add to {CI['gitlab'][0]}: include: {{local: {place}}}"
+    writer.wrote += service.wrote
+    writer.left += service.left
+
+
+def _free(writer: Writer, places: list[str], ours: str) -> str | None:
+    """The first of these places where no file is; None where one of them has what is to be written: the text `ours`."""
+    there = [place for place in places if (writer.folder / place).exists()]
+    for place in there:
+        if ours in (writer.folder / place).read_text(encoding="utf-8", errors="replace"):
+            writer.left.append(f"{place} is there already")
+            return None
+    return next((place for place in places if place not in there), places[-1])
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    except FileNotFoundError:
+        raise UsageError("git is not installed; results name commits") from None
+    except subprocess.CalledProcessError:
+        return ""
+
+
+@click.command("init")
+@click.option("--ci", type=click.Choice(list(CI)), help="Also write a file that runs `hpml gate` on a runner of yours.")
+def command(ci: str | None) -> int:
+    """Prepare the git repository of this folder to measure its own commits.
+
+    Writes registry.yaml, asv.conf.json, benchmarks/__init__.py, a first benchmark and lines of .gitignore. A file that
+    is there already is named and left as it is; the asv.conf.json of an asv suite gets one entry more. Asks nothing.
+    """
+    folder = Path.cwd()
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if not top:
+        raise UsageError("not a git repository; results name commits: git init, then commit something", str(folder))
+    writer, plugin = write_all(folder, Path(top), ci)
+    for line in writer.left:
+        warn(f"{line}; left as it is")
+    for line in writer.wrote:
+        say(f"wrote {line}")
+    if not _git(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
+        say("", "next, once there is a commit:")
+    else:
+        say("", "next:")
+    say(
+        f"  hpml run {plugin:18}  # measures it now",
+        f"  {'asv run':27}  # measures the newest commit; then asv publish",
+    )
+    return 0

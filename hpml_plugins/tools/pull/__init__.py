@@ -1,0 +1,1 @@
+"""`hpml pull`: results of another repository, as those of a named source."""

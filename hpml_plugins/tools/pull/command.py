@@ -1,0 +1,149 @@
+"""`hpml pull ADDRESS --as NAME`: merge the results of another repository; their machines get the name in front."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.store import (
+    DECLARATIONS,
+    MAX_RECORDS,
+    decode_file,
+    merge_results,
+    open_result,
+    read_object,
+    read_object_or_empty,
+)
+from hpml_plugins.terminal import say, warn
+from hpml_plugins.tools.pull.sources import PLACES, fetch_results
+
+MACHINE = "machine.json"
+
+
+class Import:
+    """The results of a source as they are merged: every machine is `NAME.machine`. skipped: what was left out, a line
+    each."""
+
+    def __init__(self, name: str, into: Path, scratch: Path) -> None:
+        self.skipped: list[str] = []
+        self._name, self._into, self._scratch = name, into, scratch
+
+    def add(self, source: Path) -> None:
+        """Copy a results folder, with the machines renamed."""
+        for path in sorted(source.rglob("*")):
+            place = path.relative_to(source)
+            if path.is_dir() or not PLACES.fullmatch(place.as_posix()) or place.parts[0].startswith("."):
+                continue
+            try:
+                if place.suffix == ".jsonl":
+                    self._records(path, place)
+                elif place.name == DECLARATIONS:
+                    self._declarations(read_object(path))
+                else:
+                    self._json(place, read_object(path))
+            except HpmlError as error:
+                self.skipped.append(str(error))
+        for folder in sorted(self._scratch.glob("*/records")):
+            if not (folder.parent / MACHINE).exists():
+                self._facts(folder)
+
+    def _records(self, path: Path, place: Path) -> None:
+        """Lines that are JSON objects of this machine; whether they are Records is for the merge to say."""
+        open_result(path, MAX_RECORDS).close()
+        machine, lines = place.parts[0], []
+
+        def rename(line: bytes) -> bytes:
+            found = msgspec.json.decode(line, type=dict[str, Any])
+            if found.get("machine") != machine:
+                raise ValueError(f"of machine {str(found.get('machine'))[:100]!r}")
+            return msgspec.json.encode({**found, "machine": self._renamed(machine)})
+
+        for _, line in decode_file(path, rename, self.skipped.append):
+            lines.append(line)
+        self._write(place, b"".join(line + b"\n" for line in lines))
+
+    def _json(self, place: Path, found: Mapping[str, Any]) -> None:
+        """A machine's facts, or asv's results of it."""
+        renamed = self._renamed(place.parts[0])
+        params = found.get("params")
+        if isinstance(params, dict):
+            found = {**found, "params": {**params, "machine": renamed}}
+        if place.name == MACHINE:
+            found = {**found, "machine": renamed}
+        self._write(place, json.dumps(found).encode())
+
+    def _declarations(self, found: Mapping[str, Any]) -> None:
+        """Those of benchmarks that are not declared here: a source changes no definition of ours."""
+        ours = read_object_or_empty(self._into / DECLARATIONS)
+        new = {name: entry for name, entry in found.items() if name not in ours}
+        self._write(Path(DECLARATIONS), json.dumps({**new, "version": 2}).encode())
+
+    def _facts(self, folder: Path) -> None:
+        """machine.json as the newest Record tells it, for a source without one."""
+        nodes: list[dict[str, Any]] = []
+        for path in sorted(folder.glob("*.jsonl")):
+            nodes += [node for _, node in decode_file(path, _node_of)]
+        node = nodes[-1] if nodes else {}
+        gpus = [str(gpu.get("name")) for gpu in node.get("gpus") or () if isinstance(gpu, dict)]
+        if "os" in node:
+            node = {**node, "os": str(node["os"]).partition(" ")[0]}  # as asv has it
+        facts = {"gpu": " + ".join(dict.fromkeys(gpus)) or "none", "num_gpu": str(len(gpus))} if node else {}
+        told = {key: str(node[key])[:200] for key in ("os", "arch", "cpu", "num_cpu") if key in node}
+        text = json.dumps({"machine": folder.parent.name, **told, **facts, "version": 1})
+        (folder.parent / MACHINE).write_text(text, encoding="utf-8")
+
+    def _renamed(self, machine: str) -> str:
+        return f"{self._name}.{machine}"
+
+    def _write(self, place: Path, data: bytes) -> None:
+        parts = place.parts if len(place.parts) == 1 else (self._renamed(place.parts[0]), *place.parts[1:])
+        target = self._scratch.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def _node_of(line: bytes) -> dict[str, Any]:
+    node = msgspec.json.decode(line, type=dict[str, Any]).get("node")
+    if not isinstance(node, dict):
+        raise ValueError("no node")
+    return node
+
+
+@click.command("pull")
+@click.argument("address")
+@click.option("--as", "name", required=True, metavar="NAME", help="What the source is called on all pages.")
+@click.option(
+    "--into", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where to merge them."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+def command(address: str, name: str, into: Path, dry_run: bool) -> int:
+    """Merge the results of another repository.
+
+    ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a site that
+    hpml-plugins published (https://…), which offers the newest 100 Records of each point. Its machine
+    h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source is run or stored. Exit status 1
+    when something was left out.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
+        raise UsageError(f"--as {name!r}: use lower-case letters, digits and -, such as 'other-lab'")
+    with tempfile.TemporaryDirectory(prefix="hpml-pull-") as scratch:
+        renamed = Path(scratch, "renamed")
+        renamed.mkdir()
+        found = Import(name, into, renamed)
+        found.add(fetch_results(address, Path(scratch)))
+        report = merge_results([renamed], into, dry_run=dry_run)
+    for line in [*report.conflicts, *found.skipped, *report.skipped]:
+        warn(line)
+    for machine, count in sorted(report.records.items()):
+        say(f"{machine}  {count} new record{'s' * (count != 1)}")
+    files = dict.fromkeys(report.files)
+    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    return 1 if found.skipped or report.skipped else 0

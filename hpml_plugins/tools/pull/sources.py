@@ -1,0 +1,150 @@
+"""Getting results from an address: files of a git repository's newest commit, a folder, or a published site.
+
+Nothing of them is run: git checks nothing out, and a site's files are read as JSON. What they hold is read by the
+readers that every file of results goes through.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.store import DECLARATIONS, MAX_FILE, find_results
+
+#: The places of a results folder that are read: declarations, facts and asv's results of machines, Records.
+PLACES = re.compile(rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl")
+#: s without an answer; of a site, files and B at most.
+TIMEOUT, MOST_FILES, MOST_BYTES = 60.0, 100_000, 1 << 30
+#: Transports that git may use, and what keeps it from running anything of the repository.
+_SAFE = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+_NO_HOOKS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
+#: Keys that a published site adds to asv's declarations.
+_OF_THE_SITE = ("hpml_machines", "hpml_selected")
+
+
+def is_site(address: str) -> bool:
+    """Whether it is the address of a site and not of a git repository."""
+    return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(".git")
+
+
+def fetch_results(address: str, scratch: Path) -> Path:
+    """A folder of results with what is there. Raises HpmlError where there is none."""
+    if is_site(address):
+        return read_site(address.rstrip("/"), scratch)
+    folder = Path(address)
+    if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
+        return find_results(folder)
+    return read_repository(address, scratch)
+
+
+def read_repository(address: str, scratch: Path) -> Path:
+    """The files of `results` in the newest commit, written one by one: no checkout, so no filter and no hook runs."""
+    clone, results = scratch / "clone", scratch / "cloned"
+    _git(
+        scratch, "clone", "--quiet", "--depth=1", "--no-checkout", "--no-tags", "--template=", "--", address, str(clone)
+    )
+    listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
+    names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
+    tops = [path.rpartition("results/")[0] for path in sorted(names) if re.search(r"(^|/)results/.*/records/", path)]
+    top = tops[0] if tops else ""
+    found = 0
+    for path, (mode, _, digest, size) in names.items():
+        place = path.removeprefix(f"{top}results/")
+        safe = place != path and PLACES.fullmatch(place) and ".." not in PurePosixPath(place).parts
+        if safe and mode.startswith("100") and int(size) <= MAX_FILE:
+            target = results / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(_git(clone, "cat-file", "blob", digest))
+            found += 1
+    if not found:
+        raise HpmlError("no results in its newest commit", address)
+    return results
+
+
+def _git(folder: Path, *words: str) -> bytes:
+    env = {**os.environ, **_SAFE}
+    try:
+        return subprocess.run(["git", *_NO_HOOKS, *words], cwd=folder, env=env, capture_output=True, check=True).stdout
+    except FileNotFoundError:
+        raise UsageError("git is not installed") from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        raise HpmlError(f"git {words[0]}: {said[-1] if said else 'failed'}") from None
+
+
+def read_site(address: str, scratch: Path) -> Path:
+    """The newest Records of each point that a published site offers, and what it declares, as a folder of results."""
+    results = scratch / "site"
+    summary, index = (_object(address, name) for name in ("summary.json", "index.json"))
+    count = summary.get("record_files")
+    if not isinstance(count, int) or not 0 <= count <= MOST_FILES:
+        raise HpmlError("not a site that hpml-plugins published", address)
+    lines: dict[Path, list[str]] = {}
+    read = 0
+    for number in range(count):
+        name = f"records/{number}.js"
+        text = _get(address, name)
+        read += len(text)
+        if read > MOST_BYTES:
+            raise HpmlError(f"more than {MOST_BYTES / 1e9:g} GB of Records; clone its repository instead", address)
+        start, end = text.find(b"{"), text.rfind(b"}")
+        try:
+            shown = json.loads(text[start : end + 1])["records"]
+            for each in shown:
+                for line in each["lines"]:
+                    place = _place(json.loads(line))
+                    lines.setdefault(results / place, []).append(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise HpmlError(f"not a file of Records: {describe(error)}", f"{address}/{name}") from None
+    if not lines:
+        raise HpmlError("no Records there", address)
+    for path, found in lines.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", errors="replace")
+    benchmarks = index.get("benchmarks")
+    declared = {
+        name: {key: value for key, value in entry.items() if key not in _OF_THE_SITE}
+        for name, entry in (benchmarks.items() if isinstance(benchmarks, dict) else ())
+        if isinstance(entry, dict)
+    }
+    (results / DECLARATIONS).write_text(json.dumps({**declared, "version": 2}), encoding="utf-8")
+    return results
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Where a Record stands in a folder of results. Raises ValueError for names that are none of files."""
+    machine, commit = record.get("machine"), record.get("commit", "")
+    named = isinstance(machine, str) and re.fullmatch(r"[^./\\\0-\x1f][^/\\\0-\x1f]{0,150}", machine)
+    if not named or not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{0,64}", commit):
+        raise ValueError("a Record without the name of a machine, or of a commit that is none")
+    return f"{machine}/records/{commit[:8] or 'uncommitted'}.jsonl"
+
+
+def _object(address: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(_get(address, name))
+    except (ValueError, RecursionError) as error:
+        raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
+    if not isinstance(found, dict):
+        raise HpmlError("not a JSON object", f"{address}/{name}")
+    return found
+
+
+def _get(address: str, name: str) -> bytes:
+    """A file of a site. Raises HpmlError where it is not there or larger than a file of results may be."""
+    try:
+        with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
+            found: bytes = answer.read(MAX_FILE + 1)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
+    if len(found) > MAX_FILE:
+        raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", f"{address}/{name}")
+    return found

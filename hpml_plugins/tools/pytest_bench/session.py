@@ -1,0 +1,209 @@
+"""Measuring in a test, the stored history to compare with, and storing."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import platform
+import re
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpml_plugins.errors import UsageError
+from hpml_plugins.measure import Bench, Context, SamplingPlan
+from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, Variability, combine, compare_values, quantity
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.store import (
+    append_record,
+    ask_git,
+    atomic_write,
+    commit_order,
+    current_records,
+    lock_machine,
+    machine_folder,
+    read_records,
+    record_file,
+    save_declarations,
+)
+from hpml_plugins.testing import measure_point
+
+PLUGIN, ROUNDS = "pytest", 3
+#: s to wait for another process that writes this machine's results.
+PATIENCE = 60.0
+
+
+@dataclass
+class BenchSession:
+    """What the tests of one run of pytest share. root: of the tests.  lines: of the summary."""
+
+    root: Path
+    results: Path
+    save: bool
+    fail: bool
+    lines: list[str] = field(default_factory=list)
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def of(cls, config: Any) -> BenchSession:
+        """By pytest's options."""
+        root = Path(config.rootpath)
+        results = root / (config.getoption("--hpml-results") or "results")
+        return cls(root, results, config.getoption("--hpml-save"), config.getoption("--hpml-fail"))
+
+    @cached_property
+    def node(self) -> Node:
+        """This machine."""
+        return detect_node()
+
+    @cached_property
+    def machine(self) -> str:
+        """The name of its results."""
+        return machine_name(self.node)
+
+    @cached_property
+    def commit(self) -> str:
+        """What is checked out; empty where tracked files have changes that are not committed."""
+        changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
+        return "" if changed else ask_git(self.root, "rev-parse", "HEAD").strip()
+
+    @cached_property
+    def stored(self) -> list[Record]:
+        """The Records of this machine."""
+        return [each for each in read_records(self.results) if each.machine == self.machine]
+
+    def compare(self, record: Record) -> list[tuple[str, str]]:
+        """(line, verdict) of each metric, against the current Record of the point."""
+        same = [each for each in self.stored if (each.benchmark, each.point) == (record.benchmark, record.point)]
+        before = current_records(same, commit_order(self.root))
+        variability = Variability([*self.stored, record])
+        new = variability.values(record)
+        found = []
+        for name, metric in record.metrics.items():
+            value = quantity(metric.median, metric.unit)
+            if not before or name not in before[0].metrics:
+                found.append((f"{name} {value}, nothing stored to compare with", ""))
+                continue
+            old = variability.values(before[0])
+            difference = compare_values([(old, new, name)])[0]
+            ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
+            since = before[0].commit[:8] or "uncommitted"
+            against = f"{quantity(old[name].value, metric.unit)} at {since}"
+            found.append((f"{name} {value}{ratio} {against}: {difference.verdict}", difference.verdict))
+        return found
+
+    def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:
+        """Append the rounds, and declare the benchmark for the pages."""
+        with lock_machine(self.results, self.machine, timeout=PATIENCE):
+            for record in rounds:
+                append_record(record_file(self.results, self.machine, record.commit), record)
+            if not (file := machine_folder(self.results, self.machine) / "machine.json").exists():
+                from hpml_plugins.asv import facets
+
+                facts = {**facets(self.node, self.machine, {}), "version": 1}
+                atomic_write(file, json.dumps(facts, indent=4, sort_keys=True).encode())
+        save_declarations(self.results, PLUGIN, benchmark)
+
+
+class TestBench:
+    """The fixture `bench`: measures in processes of their own, forked from this one, one for each round."""
+
+    __test__ = False
+
+    def __init__(self, session: BenchSession, nodeid: str, params: Mapping[str, object]) -> None:
+        self._session = session
+        self._nodeid = nodeid
+        self._params = {
+            name: value if isinstance(value, str | int | float | bool) else str(value) for name, value in params.items()
+        }
+
+    def time(self, step: Callable[[], object], *, name: str = "time", version: str = "1", **options: Any) -> Record:
+        """Measure the time of one call of `step`, s. options: of `Bench.time`, such as `budget`."""
+        return self.measure(lambda bench: {name: bench.time(step, name=name, **options)}, {name: "s"}, version=version)
+
+    def measure(
+        self,
+        function: Callable[[Bench], Mapping[str, Any]],
+        metrics: Mapping[str, str | Metric],
+        *,
+        gpus: int = 0,
+        version: str = "1",
+        timeout: float = 60.0,
+    ) -> Record:
+        """Measure what `function(bench)` returns, as the `measure` of a plugin: metric → Samples or number.
+
+        metrics: name → unit, of which less is better, or a Metric.  gpus: that it needs; on a node without one it is
+        measured on the CPU.  What uses CUDA must be made inside the function: a process that has opened CUDA cannot be
+        forked.  version: another one when what is measured changes, not when it gets faster.
+        Fails the test where the function raises, crashes or takes longer than `timeout`, s.
+        """
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            raise UsageError("CUDA was opened in the process of the tests; make what needs it inside bench.measure")
+        declared = [each if isinstance(each, Metric) else Metric(name, each, "lower") for name, each in metrics.items()]
+        benchmark = Benchmark(
+            self._benchmark_name(),
+            _with_parameters(function, list(self._params)),
+            metrics=declared,
+            grid={name: [value] for name, value in self._params.items()},
+            requires=Requires(gpus=gpus, cpu_fallback=True),
+            version=version,
+            timeout=timeout,
+            description=self._nodeid.partition("[")[0],
+        )
+        with tempfile.TemporaryDirectory(prefix="hpml-pytest-") as scratch:
+            rounds = self._measure_rounds(benchmark, Path(scratch))
+        record = combine(rounds)
+        if record.status == "skipped":
+            pytest.skip(record.reason)
+        if record.status != "ok":
+            pytest.fail(f"{record.reason}\n{record.output}", pytrace=False)
+        compared = self._session.compare(record)
+        self._session.lines += [f"{self._nodeid}: {line}" for line, _ in compared]
+        if self._session.save:
+            self._session.store(benchmark, rounds)
+        worse = [line for line, verdict in compared if verdict == "WORSE"]
+        if worse and self._session.fail:
+            pytest.fail("; ".join(worse), pytrace=False)
+        return record
+
+    def _measure_rounds(self, benchmark: Benchmark, scratch: Path) -> list[Record]:
+        session = self._session
+        context = Context(
+            node=session.node, plugin=PLUGIN, machine=session.machine, commit=session.commit, run=session.run,
+            environment=f"pytest-py{'.'.join(platform.python_version_tuple()[:2])}", plan=SamplingPlan(),
+            rounds=ROUNDS, scratch=scratch,
+            # what the tests measure is the repository's code: another commit, or an uncommitted one, is no repetition
+            source={"test": self._nodeid.partition("[")[0], "package": session.commit or session.run},
+        )  # fmt: skip
+        rounds: list[Record] = []
+        while len(rounds) < ROUNDS and (not rounds or rounds[-1].status == "ok"):
+            rounds.append(measure_point(benchmark, self._params, context))
+        return rounds
+
+    def _benchmark_name(self) -> str:
+        """`tests/test_sorting.py::test_long[10]` is `sorting_long`."""
+        path, *names = self._nodeid.partition("[")[0].split("::")
+        words = [Path(path).stem, *names]
+        text = "_".join(re.sub(r"^test_?", "", word, flags=re.IGNORECASE) or word for word in words)
+        slug = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
+        return slug if slug[:1].isalpha() else f"test_{slug}"
+
+
+def _with_parameters(function: Callable[[Bench], Mapping[str, Any]], names: list[str]) -> Callable[..., Any]:
+    """A `measure` that has the test's parameters as arguments: the test's function knows them already."""
+
+    def measure(bench: Bench, **params: object) -> Mapping[str, Any]:
+        return function(bench)
+
+    parameters = [inspect.Parameter("bench", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    measure.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return measure

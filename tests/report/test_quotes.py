@@ -1,0 +1,147 @@
+"""Numbers, tables and charts quoted in Markdown: what each kind gives, on the site too, and errors with their line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hpml_plugins import Figure, Table
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.figures import Drawable
+from hpml_plugins.report.quotes import Quotable, fill
+from hpml_plugins.report.reading import History, read_history
+from hpml_plugins.report.site.plugin_pages import ShownFigure
+from hpml_plugins.report.site.questions import write_questions
+from hpml_plugins.store import append_record, record_file
+
+OLD, NEW = "a" * 40, "b" * 40
+DECLARED = {
+    f"copy.track_{metric}": {
+        "benchmark": "copy", "metric": metric, "plugin": "p", "direction": "lower", "si_unit": unit, "version": "1",
+        "param_names": ["size", "cold"], "params": [["1", "2"], ["True", "False"]],
+    }
+    for metric, unit in (("time", "s"), ("bytes", "B"), ("hits", "1"))
+}  # fmt: skip
+TABLE = Table.of(
+    [{"machine": "m", "size": 1, "rate": 2e9, "share": 0.27653}, {"machine": "m", "size": 2, "rate": 3e9}],
+    {"rate": "B/s"},
+)
+DRAWABLE = Drawable("p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    for commit, seconds in ((OLD, 1e-3), (NEW, 2e-3)):
+        metrics = {
+            "time": MetricSamples("s", "lower", [seconds] * 9, {"timer": "cuda events"}, boost=[seconds / 2] * 9),
+            "bytes": MetricSamples("B", "lower", [4096.0]),
+            "hits": MetricSamples("1", "lower", [0.995]),
+        }
+        record = Record(
+            benchmark="copy", plugin="p", version="1", params={"size": 1, "cold": True}, status="ok", metrics=metrics,
+            machine="m", commit=commit, started=1.0, node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},
+        )  # fmt: skip
+        append_record(record_file(tmp_path, "m", commit), record)
+    return read_history(tmp_path, None, DECLARED, {OLD: 1, NEW: 2}, {}, print)
+
+
+@pytest.fixture
+def known(history: History) -> Quotable:
+    return Quotable(history, [DRAWABLE])
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("value copy.time machine=m size=1 show=value", "2.000 ms"),
+        (f"value copy.time machine=m size=1 cold=True commit={OLD[:8]} show=value", "1.000 ms"),
+        ("value copy.time machine=m show=boost", "1.000 ms"),
+        ("value copy.bytes machine=m size=1", "4.096 kB"),
+        ("cell p.rates column=rate size=2", "3.000 GB/s"),
+        ("cell p.rates column=share% size=1", "27.65 %"),
+        ("ratio p.rates column=rate size=2 over.size=1", "1.50"),
+        ("ratio p.rates column=rate size=2 over.column=size", "1500000000"),
+        ("table p.rates columns=size,share%=part", "\n| size | part |\n| --: | --: |\n| 1 | 27.65 % |\n| 2 | – |\n"),
+        ("value copy.hits machine=m show=percent", "99.5 %"),
+        ("table p.rates columns=size,rate=speed size=1|2",
+         "\n| size | speed |\n| --: | --: |\n| 1 | 2.000 GB/s |\n| 2 | 3.000 GB/s |\n"),
+        ("figure p.rates", "\nChart: Rates | by size (`hpml plot p.rates`)\n"),
+        ("benchmark copy", "`copy`"),
+    ],
+)  # fmt: skip
+def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(known: Quotable, quote: str, text: str) -> None:
+    written = f"It is <!--= {quote} -->stale<!--/-->."
+    once = fill(written, "docs/x.md", lambda asked: known.answer(asked).text)
+    assert once == f"It is <!--= {quote} -->{text}<!--/-->."
+    assert fill(once, "docs/x.md", lambda asked: known.answer(asked).text) == once
+
+
+def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
+    text = fill("<!--= value copy.time machine=m -->", "x", str)  # no end: it is no quote
+    assert text == "<!--= value copy.time machine=m -->"
+    found = fill("<!--= value copy.time machine=m --><!--/-->", "x", lambda asked: known.answer(asked).text, keep=False)
+    assert found.startswith("2.000 ms ± ")
+    assert found.endswith(" % sustained")
+
+
+@pytest.mark.parametrize(
+    ("quote", "error"),
+    [
+        ("value copy.tim machine=m", "no metric 'copy.tim'; did you mean 'copy.time'?"),
+        ("value copy.time machine=n", "copy.time machine=n : no Record"),
+        ("value copy.time machine=m size=2", "no Record"),
+        ("value copy.time machine=m show=all", "show=all: known: estimate, value, boost"),
+        ("cell p.rates column=rate", "2 rows of p.rates match; name more columns: KEY=VALUE"),
+        ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and None"),
+        ("ratio p.rates column=rate size=1 over.siz=2", "no column 'siz'"),
+        ("value copy.time machine=m show=percent", "show=percent: known: estimate, value, boost"),
+        ("cell p.rates column=rat size=1", "no column 'rat'; did you mean 'rate'?"),
+        ("table p.rates columns=size,speed", "no column 'speed'"),
+        ("table p.rates colour=red", "no column 'colour'"),
+        ("table p.rates size=3", "no row of p.rates has size=3"),
+        ("figure p.rate", "no figure 'p.rate'; did you mean 'p.rates'?"),
+        ("chart p.rates", "no kind of quote 'chart'"),
+        ("benchmark cpy", "no benchmark 'cpy'; did you mean 'copy'?"),
+        ("value copy.time m", "'value copy.time m' is no quote; write KIND NAME KEY=VALUE …"),
+        ("value", "'value' is no quote"),
+    ],
+)
+def test_what_cannot_be_quoted_is_named_with_its_line(known: Quotable, quote: str, error: str) -> None:
+    with pytest.raises(HpmlError) as raised:
+        fill(f"# Title\n\n<!--= {quote} --><!--/-->\n", "docs/x.md", lambda asked: known.answer(asked).text)
+    assert error in str(raised.value)
+    assert str(raised.value).startswith("docs/x.md:3: ")
+
+
+def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: History, tmp_path: Path) -> None:
+    questions, html_dir = tmp_path / "questions", tmp_path / "html"
+    questions.mkdir()
+    html_dir.mkdir()
+    (questions / "000.md").write_text(
+        "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value copy.time machine=m "
+        "show=value --><!--/-->, at <!--= cell p.rates column=rate size=2 --><!--/-->, which is "
+        "<!--= ratio p.rates column=rate size=2 over.size=1 --><!--/--> times as fast; and <!--= value copy.time "
+        "machine=z --><!--/-->.\n\n<!--= table p.rates columns=size,rate --><!--/-->\n\n"
+        "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->.\n"
+    )
+    shown = ShownFigure(DRAWABLE, "figures/p-rates.csv", "figures/p-rates.js", "Rates grow.")
+    plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown])
+    problems: list[str] = []
+    (page,) = write_questions(questions, history, [plugin], html_dir, "project", problems)
+    assert (page.title, page.address) == ("Copies", "questions-000.html")
+    assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}
+    html = (html_dir / page.address).read_text(encoding="utf-8")
+    assert '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb">2.000 ms</a>' in html
+    assert '<a href="plugin-p.html#rates">3.000 GB/s</a>, which is <a href="plugin-p.html#rates">1.50</a> times' in html
+    assert '<a href="history.html#copy.track_time"><code>copy</code></a>' in html
+    assert 'data-chart="figures/p-rates.js"' in html
+    assert html.count("<h1>") == 1
+    assert '<h2 id="how-fast">How fast?</h2>' in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "style=" not in html
+    assert "<em>not measured: copy.time</em>" in html
+    assert [problem.partition(": ")[2] for problem in problems] == ["copy.time machine=z : no Record"]

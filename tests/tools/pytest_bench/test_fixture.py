@@ -1,0 +1,99 @@
+"""The fixture `bench`, in tests of somebody else's repository, run by pytest in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpml_plugins.model import Record
+from hpml_plugins.store import read_records
+
+Write = Callable[[str, str], Path]
+#: Each round sleeps as long as the file `seconds` says: the tests make it slower by that.
+TESTS = """
+    import time
+    from pathlib import Path
+
+    import pytest
+
+    @pytest.mark.parametrize("size", [10])
+    def test_wait(bench, size):
+        seconds = float(Path("seconds").read_text())
+        found = bench.time(lambda: time.sleep(seconds), budget=0.1)
+        assert found.median("time") >= seconds
+
+    def test_several(bench):
+        from hpml_plugins import Metric
+
+        bench.measure(lambda bench: {"size": 7, "rate": 2.0}, {"size": "B", "rate": Metric("rate", "1/s", "higher")})
+
+    def test_wrong(bench):
+        bench.measure(lambda bench: {"time": 1 / 0}, {"time": "s"})
+
+    def test_plain():
+        import sys
+        assert not {"torch", "numpy", "scipy", "asv", "msgspec", "jinja2"} & set(sys.modules)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """pytest in a repository with one commit; the plugin is named, for an older installation has no entry point."""
+    write("tests/test_steps.py", TESTS)
+    write("seconds", "0.01")
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        options = ["-q", "-p", "hpml_plugins.testing", "-p", "no:cacheprovider", "--rootdir", "."]
+        command = [sys.executable, "-m", "pytest", *options, *words]
+        env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_test_is_measured_stored_and_compared(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    first = run("--hpml-save", "-k", "not plain")
+    assert "1 failed, 2 passed" in first.stdout, first.stdout
+    assert "ZeroDivisionError: division by zero (test_steps.py:" in first.stdout
+    assert "test_wait[10]: time 1" in first.stdout and "nothing stored to compare with" in first.stdout
+    found: dict[str, Record] = {each.benchmark: each for each in read_records(tmp_path / "results")}
+    assert found.keys() == {"steps_wait", "steps_several"}
+    wait = found["steps_wait"]
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert (wait.commit, wait.params, wait.measured_rounds, wait.plugin) == (head, {"size": 10}, 3, "pytest")
+    declared = json.loads((tmp_path / "results/benchmarks.json").read_text())
+    assert (declared["steps_wait.track_time"]["params"], declared["steps_several.track_rate"]["direction"]) == (
+        [["10"]],
+        "higher",
+    )
+    (machine,) = tmp_path.glob("results/*/machine.json")
+    assert json.loads(machine.read_text())["machine"] == wait.machine
+
+    (tmp_path / "seconds").write_text("0.1")  # not committed
+    worse = run("-k", "wait or several", "--hpml-fail")
+    assert "size 7 B, 1 times 7 B at " in worse.stdout and ": SAME" in worse.stdout
+    # on a machine that others use, a verdict on times is refused; without them, ten times slower is worse
+    assert ("1 failed" in worse.stdout) == (": WORSE" in worse.stdout), worse.stdout
+    assert re.search(
+        r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: (WORSE|AMBIGUOUS)", worse.stdout
+    )
+    assert len(list(read_records(tmp_path / "results"))) == 2  # nothing was stored without --hpml-save
+
+
+def test_a_test_that_does_not_ask_for_it_loads_nothing(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run("-k", "plain")
+    assert "1 passed" in done.stdout and "hpml benchmarks" not in done.stdout
