@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def quotable(root: Path, results: Path) -> Quotable:
     """Everything that can be quoted from results, with the plugins of this checkout."""
     host = make_host(read_registry(root / "registry.yaml"))
-    history = read_history(results, host, {}, commit_order(root), {}, print)
+    history = read_history(results, host, {}, commit_order(root, results), {}, print)
     current = history.current()
     drawables = [each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)]
     return Quotable(history, drawables)

@@ -11,9 +11,7 @@ from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store import machine_folders, read_object_or_empty
-from hpml_plugins.store.asv_results import is_result_file
-from hpml_plugins.store.projection import MACHINE
+from hpml_plugins.store.history import place_by_date, result_files, stored_dates
 from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
@@ -69,24 +67,14 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     def get_branch_commits(self, branch: str | None) -> list[str]:
         """Newest first. Commits that the repository lacks are in every branch."""
         known = self.known.get_branch_commits(branch) if self.known is not None else ()
-        return self._with_missing(reversed(known), self.missing)[::-1]
+        return place_by_date(reversed(known), self.dates, self.missing)[::-1]
 
     def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
         """Commit → its place in the history of these commits."""
         wanted = set(commits)
         known = self.known.get_revisions(wanted) if self.known is not None else {}
-        ordered = self._with_missing(sorted(known, key=known.__getitem__), self.missing & wanted)
+        ordered = place_by_date(sorted(known, key=known.__getitem__), self.dates, self.missing & wanted)
         return {commit: number for number, commit in enumerate(ordered)}
-
-    def _with_missing(self, ordered: Iterable[str], missing: Iterable[str]) -> list[str]:
-        """Each missing commit before the first commit with results that is later. ordered: oldest first."""
-        waiting = sorted(missing, key=self.dates.__getitem__, reverse=True)
-        found: list[str] = []
-        for commit in ordered:
-            while waiting and commit in self.dates and self.dates[waiting[-1]] < self.dates[commit]:
-                found.append(waiting.pop())
-            found.append(commit)
-        return found + waiting[::-1]
 
 
 def _refuse(*_: object) -> None:
@@ -96,18 +84,17 @@ def _refuse(*_: object) -> None:
 def show_missing_commits(conf: Any) -> None:
     """Let asv publish also the results of commits that the repository lacks, and say how many they are."""
     results = Path(conf.results_dir)
-    folders = machine_folders(results)
-    files = [path for folder in folders for path in sorted(folder.glob("*.json")) if path.name != MACHINE]
+    files = result_files(results)
     try:
         repository = get_repo(conf)
         shown = {commit[:8] for branch in conf.branches for commit in repository.get_branch_commits(branch)}
         if all(path.name[:8] in shown for path in files):  # asv names each after its commit: none has to be read
             return
-        dates = _stored_dates(files)
+        dates = stored_dates(files)
         missing = dates.keys() - repository.get_revisions(set(dates)).keys()
     except (UserError, ProcessError) as error:
         log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
-        repository, dates = None, _stored_dates(files)
+        repository, dates = None, stored_dates(files)
         missing, conf.branches = dates.keys(), [None]
     if missing:
         if repository is not None:
@@ -115,12 +102,3 @@ def show_missing_commits(conf: Any) -> None:
             log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS
-
-
-def _stored_dates(files: Iterable[Path]) -> dict[str, int]:
-    dates: dict[str, int] = {}
-    for path in files:
-        found = read_object_or_empty(path)  # what is damaged is named when asv reads it
-        if is_result_file(found):
-            dates.setdefault(found["commit_hash"], int(found["date"]))
-    return dates

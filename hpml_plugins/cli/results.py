@@ -134,7 +134,7 @@ def compare(
         return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found, refused = compare(sides[0], sides[1], records, commit_order(repository), Variability(stored))
+    found, refused = compare(sides[0], sides[1], records, commit_order(repository, results), Variability(stored))
     if not found and refused:
         raise UsageError("; ".join(map(str, refused)))
     if not found:
@@ -341,7 +341,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
             chosen.append((plugin, wanted))
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
-    order = commit_order(settings.registry.resolve().parent)
+    order = commit_order(settings.registry.resolve().parent, results)
     records = read_history(results, host, {}, order, {}, warn).current()
     found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:

@@ -26,8 +26,9 @@ from hpml_plugins.store.declarations import (
 )
 from hpml_plugins.store.declarations import FORMAT as VERSION
 from hpml_plugins.store.files import atomic_write, read_object_or_empty
+from hpml_plugins.store.history import ask_git
 from hpml_plugins.store.locks import lock_declarations
-from hpml_plugins.store.records import RECORDS, ask_git, read_file, record_files
+from hpml_plugins.store.records import RECORDS, read_file, record_files
 
 MACHINE = "machine.json"
 #: asv's columns of a result file of format 2, in its order.

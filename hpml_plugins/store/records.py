@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -115,20 +114,6 @@ def past_rounds(results: Path, machine: str | None = None, on_damage: OnDamage |
     files = [path for path in record_files(results, on_damage) if machine in (None, path.parent.parent.name)]
     found = [each for path in files for _, each in decode_file(path, decode, on_damage)]
     return sorted(found, key=lambda each: each.started)
-
-
-def commit_order(repository: Path) -> dict[str, int]:
-    """Commit → its position in history, the newest highest. Empty where there is no git repository to ask."""
-    commits = ask_git(repository, "rev-list", "--all", "--date-order", "--reverse").split()
-    return {commit: position for position, commit in enumerate(commits)}
-
-
-def ask_git(repository: Path, *words: str) -> str:
-    """What git says there; empty where it is not installed, there is no repository, or it does not know."""
-    try:
-        return subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=True).stdout
-    except (OSError, ValueError, subprocess.CalledProcessError):
-        return ""
 
 
 def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:

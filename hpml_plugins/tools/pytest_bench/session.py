@@ -82,7 +82,7 @@ class BenchSession:
     def compare(self, record: Record) -> list[tuple[str, str]]:
         """(line, verdict) of each metric, against the current Record of the point."""
         same = [each for each in self.stored if (each.benchmark, each.point) == (record.benchmark, record.point)]
-        before = current_records(same, commit_order(self.root))
+        before = current_records(same, commit_order(self.root, self.results))
         variability = Variability([*self.stored, record])
         new = variability.values(record)
         found = []

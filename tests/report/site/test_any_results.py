@@ -13,6 +13,7 @@ from browsing import read_data
 from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, write_result
 
 from hpml_plugins.asv import stored_history
+from hpml_plugins.store import history
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 MISSING = "f" * 40
@@ -67,7 +68,7 @@ def test_no_result_file_is_read_where_the_repository_has_every_commit(
     def read(path: Path) -> object:
         raise AssertionError(f"{path} was read")
 
-    monkeypatch.setattr(stored_history, "read_object_or_empty", read)
+    monkeypatch.setattr(history, "read_object_or_empty", read)
     monkeypatch.chdir(project.folder)
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     stored_history.show_missing_commits(Config.load("asv.conf.json"))
