@@ -1,4 +1,7 @@
-"""The commits of results that the repository does not have, placed by their dates, so that `asv publish` shows them."""
+"""The commits of results that asv leaves out, placed by their dates, so that `asv publish` shows them.
+
+asv knows the first parents of a branch alone: not what was merged into it, nor what the repository does not have.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store.history import place_by_date, result_files, stored_dates
+from hpml_plugins.store.history import ask_git, place_by_date, result_files, stored_dates
 from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
@@ -23,10 +26,10 @@ _ASKED = (
 
 
 class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
-    """A repository, or none, and the commits that only results know. asv finds it by `dvcs`.
+    """A repository, or none, and the commits that asv leaves out. asv finds it by `dvcs`.
 
     known: asv's repository; None where there is none.  dates: of every commit with results, ms since 1970.  missing:
-    the commits that the repository lacks.
+    the commits of results that the repository lacks, and those that were merged into a branch.
     """
 
     dvcs = DVCS
@@ -65,7 +68,7 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return str(self.known.get_branch_name(branch)) if self.known is not None else "results"
 
     def get_branch_commits(self, branch: str | None) -> list[str]:
-        """Newest first. Commits that the repository lacks are in every branch."""
+        """Newest first. Missing commits are in every branch."""
         known = self.known.get_branch_commits(branch) if self.known is not None else ()
         return place_by_date(reversed(known), self.dates, self.missing)[::-1]
 
@@ -73,7 +76,9 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         """Commit → its place in the history of these commits."""
         wanted = set(commits)
         known = self.known.get_revisions(wanted) if self.known is not None else {}
-        ordered = place_by_date(sorted(known, key=known.__getitem__), self.dates, self.missing & wanted)
+        ordered = place_by_date(
+            sorted(known.keys() - self.missing, key=known.__getitem__), self.dates, self.missing & wanted
+        )
         return {commit: number for number, commit in enumerate(ordered)}
 
 
@@ -82,23 +87,25 @@ def _refuse(*_: object) -> None:
 
 
 def show_missing_commits(conf: Any) -> None:
-    """Let asv publish also the results of commits that the repository lacks, and say how many they are."""
-    results = Path(conf.results_dir)
-    files = result_files(results)
+    """Let asv publish also the results of merged commits, and of those that the repository lacks, which it names."""
+    files = result_files(Path(conf.results_dir))
     try:
         repository = get_repo(conf)
         shown = {commit[:8] for branch in conf.branches for commit in repository.get_branch_commits(branch)}
         if all(path.name[:8] in shown for path in files):  # asv names each after its commit: none has to be read
             return
         dates = stored_dates(files)
-        missing = dates.keys() - repository.get_revisions(set(dates)).keys()
+        lacking = dates.keys() - repository.get_revisions(set(dates)).keys()
+        branches = [repository.get_branch_name(branch) for branch in conf.branches]
+        merged = set(ask_git(Path(conf.repo), "rev-list", *branches, "--").split())
+        missing = lacking | {commit for commit in merged & dates.keys() if commit[:8] not in shown}
     except (UserError, ProcessError) as error:
         log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
         repository, dates = None, stored_dates(files)
-        missing, conf.branches = dates.keys(), [None]
+        lacking, missing, conf.branches = set(), dates.keys(), [None]
     if missing:
-        if repository is not None:
-            names = one_line(", ".join(sorted(commit[:8] for commit in missing)[:5])) + ", …" * (len(missing) > 5)
-            log.warning(f"{len(missing)} of {len(dates)} commits are not in the repository, shown by date: {names}")
+        if lacking:
+            names = one_line(", ".join(sorted(commit[:8] for commit in lacking)[:5])) + ", …" * (len(lacking) > 5)
+            log.warning(f"{len(lacking)} of {len(dates)} commits are not in the repository, shown by date: {names}")
         StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
         conf.dvcs = DVCS

@@ -60,6 +60,24 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     assert of_asv == [first, MISSING, last]
 
 
+def test_results_of_a_merged_commit_are_shown_by_date(project: Any) -> None:
+    for words in (
+        "checkout -q -b side main~5", "commit -q --allow-empty -m side", "checkout -q main", "merge -q --no-ff side",
+    ):  # fmt: skip
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *who, *words.split()], cwd=project.folder, check=True, capture_output=True)
+    command = ["git", "rev-parse", "side"]
+    merged = subprocess.run(command, cwd=project.folder, check=True, capture_output=True, text=True).stdout.strip()
+    project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
+    project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
+    write_result(project.results, H200, merged, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    said = project.publish()
+    assert "not in the repository" not in said and "Couldn't find" not in said
+    assert commits_of(project.html) == [project.commits[0][0], merged, project.commits[2][0]]
+    graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
+    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx([2, 2.5, 3])  # geometric means
+
+
 def test_no_result_file_is_read_where_the_repository_has_every_commit(
     project: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
