@@ -15,7 +15,6 @@ from asv import util
 from click.testing import CliRunner
 
 from hpml_plugins.asv import patches
-from hpml_plugins.asv.stored_history import _stored_dates
 from hpml_plugins.cli.results import export, merge
 from hpml_plugins.errors import HpmlError, Unwritable, UsageError
 from hpml_plugins.model.record import Record
@@ -23,13 +22,13 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.store import (
     append_record,
     lock_machine,
-    machine_folders,
     project,
     read_object,
     read_records,
     record_file,
     record_files,
 )
+from hpml_plugins.store.history import result_files, stored_dates
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.jobs import JobOrder, find_jobs, write_file
 from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
@@ -138,8 +137,7 @@ def test_what_lies_in_the_way_of_a_merge_is_put_aside_not_replaced(results: Path
 
 def test_publishing_leaves_them_out_and_asv_names_them(results: Path) -> None:
     assert project(results) != []
-    files = [path for folder in machine_folders(results) for path in sorted(folder.glob("*.json"))]
-    assert _stored_dates(files).keys() == {COMMIT}
+    assert stored_dates(result_files(results)).keys() == {COMMIT}
     original = patches.load_json
     for number, kind in enumerate(KINDS):
         with pytest.raises(util.UserError) as caught:
