@@ -142,7 +142,7 @@ def _hooks(name: str, module: Any) -> Any:
 
 
 def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
-    """Check the names of a plugin's benchmarks and apply its entry's grids and timeout; faults end in `error`.
+    """Check the names of a plugin's benchmarks and its entry, apply its grids and timeout; faults end in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
@@ -160,6 +160,7 @@ def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry,
         _override_grids(entry, benchmarks, at)
         for profile, choice in entry.profiles.items():
             _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
+        _check_gate(entry, benchmarks, partial(at, "gate"))
     except HpmlError as error:
         return replace(plugin, benchmarks=(), error=error)
     taken.update(dict.fromkeys(benchmarks, name))
@@ -192,6 +193,18 @@ def _check_profile(
                     "a profile chooses points, it never adds any",
                     at(name, key),
                 )
+
+
+def _check_gate(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+    for name, budgets in entry.gate.items():
+        if name not in benchmarks:
+            what = f"gate of {entry.name!r}: no benchmark {name!r}; {nearest(name, benchmarks)}"
+            raise RegistryError(what, at(name))
+        ranked = [metric.name for metric in benchmarks[name].metrics if metric.direction]
+        for metric in budgets if isinstance(budgets, dict) else ():
+            if metric not in ranked:
+                what = f"gate of {name!r}: no metric {metric!r} with a direction; {nearest(metric, ranked)}"
+                raise RegistryError(what, at(name, metric))
 
 
 @contextmanager
