@@ -82,7 +82,7 @@ class Budgets:
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name.")
 @click.option("--profile", help="Only the points of this profile.")
 @click.option("--budget", "budgets", multiple=True, metavar="[NAME=]PERCENT", help="Allowed slow-down; default: 5.")
-@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=MOST, show_default=True, help="Most rounds.")
+@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=MOST, show_default=True, help="At most.")
 @click.option("--fail-ambiguous", is_flag=True, help="Exit status 3 where something is undecided.")
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write a report for a pull request.")
 @click.option("--page", default="", help="The address of the published site, for the report.")

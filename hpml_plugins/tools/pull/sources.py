@@ -6,11 +6,11 @@ readers that every file of results goes through.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -42,7 +42,7 @@ def fetch_results(address: str, scratch: Path) -> Path:
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(address, scratch)
+    return read_repository(str(folder.resolve()) if folder.exists() else address, scratch)
 
 
 def read_repository(address: str, scratch: Path) -> Path:
@@ -53,8 +53,8 @@ def read_repository(address: str, scratch: Path) -> Path:
     )
     listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
     names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
-    tops = [path.rpartition("results/")[0] for path in sorted(names) if re.search(r"(^|/)results/.*/records/", path)]
-    top = tops[0] if tops else ""
+    tops = [found[1] for path in names if (found := re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path))]
+    top = min(tops, key=len, default="")
     found = 0
     for path, (mode, _, digest, size) in names.items():
         place = path.removeprefix(f"{top}results/")
@@ -143,7 +143,7 @@ def _get(address: str, name: str) -> bytes:
     try:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
     if len(found) > MAX_FILE:
         raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", f"{address}/{name}")
