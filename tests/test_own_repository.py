@@ -238,4 +238,5 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
         refused = checkout.run("bash", "-e", "-c", "\n".join(job["script"]), status=1)
         report = checkout.path / "gate.md"
     assert "refused" in refused.stdout
+    assert "the work tree" not in refused.stdout  # nothing beside the commit was measured
     assert "| total | size=20000 | time |" in report.read_text()

@@ -53,8 +53,8 @@ def read_repository(address: str, scratch: Path) -> Path:
     )
     listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
     names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
-    tops = [found[1] for path in names if (found := re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path))]
-    top = min(tops, key=len, default="")
+    places = (re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names)
+    top = min((place[1] for place in places if place), key=len, default="")
     found = 0
     for path, (mode, _, digest, size) in names.items():
         place = path.removeprefix(f"{top}results/")
