@@ -68,6 +68,8 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(t
     assert "'-x' is no branch, tag or commit here" in refused("--", "-x")
     assert "no benchmark or metric 'totl'; did you mean 'total'?" in refused("main", "--budget", "totl=3")
     assert "'-1' is not PERCENT" in refused("main", "--budget", "-1")
+    assert "'[' is not a regular expression" in refused("main", "--bench", "[")
+    assert "/dev/null" in refused("main", "--markdown", "/dev/null/gate.md")
     assert "no profile 'quik'" in refused("main", "--profile", "quik")
     registry = mine.path / "registry.yaml"
     good = registry.read_text().rstrip().removesuffix("}")

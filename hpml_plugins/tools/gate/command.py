@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +110,14 @@ def command(
     Budgets(budgets)  # a wrong one is refused before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
         raise UsageError(f"--page {page!r} is not a web address")
+    for pattern in bench:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
     files = {name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path}
+    for path in files.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
@@ -121,7 +129,8 @@ def command(
     allowed = Budgets(budgets, prepared.host.registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
     with build_sides(conf, prepared, commits, bench) as sides:
-        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {len(sides.prepared.tasks)} points")
+        count = len(sides.prepared.tasks)
+        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {count} point{'s' * (count != 1)}")
         rounds = _measure(sides, allowed, most)
         result = _judge(
             sides, rounds, allowed, GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine)

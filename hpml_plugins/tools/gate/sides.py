@@ -48,7 +48,7 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     git does not ignore, without the folder of results. Raises UsageError where there is nothing to compare.
     """
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    head = _git(top, "rev-parse", "HEAD")
+    head = _git(top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet")
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
     named = _git(top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown)
     found = _git(top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}")
