@@ -75,7 +75,7 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(t
     good = registry.read_text().rstrip().removesuffix("}")
     registry.write_text(f"{good}, gate: {{total: {{tme: 3}}}}}}\n")
     line = len(good.splitlines())
-    assert refused("main").startswith(f"hpml: registry.yaml:{line}: gate of 'total': no metric 'tme' with a direction")
+    assert refused("main").startswith(f"hpml: registry.yaml:{line}: gate of 'total': no metric with a direction 'tme'")
     registry.write_text(f"{good}, gates: {{total: 3}}}}\n")
     assert "unknown key 'gates'; did you mean 'gate'?" in refused("main")
     registry.write_text(f"{good}, gate: {{total: 1000}}}}\n")

@@ -11,7 +11,7 @@ from hpml_plugins.model.data_source import available_sources, use_sources, why_n
 from hpml_plugins.model.declaring import check_fields
 from hpml_plugins.model.figure import Figure, Table
 from hpml_plugins.model.finding import Finding
-from hpml_plugins.model.formatting import format_point, natural_key, quantity, spell_choice
+from hpml_plugins.model.formatting import counted, format_point, natural_key, quantity, spell_choice
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.rounds import combine

@@ -12,6 +12,7 @@ from pathlib import Path
 from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,12 +17,12 @@ from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Record, format_point
+from hpml_plugins.model import Record, counted, format_point
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.store import append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
-from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, count_left_out
+from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides, measured
 from hpml_plugins.tools.gate.verdicts import Gate, judge
 
@@ -129,8 +130,7 @@ def command(
     allowed = Budgets(budgets, prepared.host.registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
     with build_sides(conf, prepared, commits, bench) as sides:
-        count = len(sides.prepared.tasks)
-        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {count} point{'s' * (count != 1)}")
+        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {counted(len(sides.prepared.tasks), 'point')}")
         rounds = _measure(sides, allowed, most)
         result = _judge(
             sides, rounds, allowed, GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine)
@@ -184,7 +184,7 @@ def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -
     result.values = judge(points, budgets)
     counts = [len(side) for _, both in points for side in both]
     result.rounds = (min(counts, default=0), max(counts, default=0))
-    result.left_out = count_left_out(reasons)
+    result.left_out = dict(Counter(reasons).most_common())
     return result
 
 

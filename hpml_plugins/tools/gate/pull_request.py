@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hpml_plugins.model import Node, Table, quantity
+from hpml_plugins.model import Node, Table, counted, quantity
 from hpml_plugins.report import as_markdown, as_text
 from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
@@ -100,7 +100,7 @@ class GateResult:
                     f"For {short} of {len(finds)} values that is more than the budget: {self.most} rounds (--rounds) "
                     "do not reach the power that was planned."
                 )
-        yield from (f"Not compared: {reason} ({count} point{'s' * (count != 1)})." for reason, count in self.left_out.items())
+        yield from (f"Not compared: {reason} ({counted(count, 'point')})." for reason, count in self.left_out.items())
         yield from (f"Broken: {line}" for line in self.broken)
 
 
@@ -139,8 +139,3 @@ def as_comment(result: GateResult) -> str:
 def _plain(text: str) -> str:
     """Text of any origin in Markdown: reasons come from the code that was measured."""
     return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!@" else each for each in printable(text))
-
-
-def count_left_out(reasons: Sequence[str]) -> dict[str, int]:
-    """Reasons with how many points have them."""
-    return dict(Counter(reasons).most_common())

@@ -133,8 +133,5 @@ def command(address: str, name: str, into: Path, dry_run: bool) -> int:
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
         warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))  # names of this command's own copies
-    for machine, count in sorted(report.records.items()):
-        say(f"{machine}  {count} new record{'s' * (count != 1)}")
-    files = dict.fromkeys(report.files)
-    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    say(*report.describe())
     return 1 if found.skipped or report.skipped else 0
