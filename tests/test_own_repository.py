@@ -41,6 +41,12 @@ def measured(mine: OwnRepository, benchmark: str) -> dict[str, Record]:
 def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     """The short version, with this Python and a pure Python comment as the harmless change."""
     mine = prepared(OwnRepository.make(tmp_path))
+    configuration = mine.path / "asv.conf.json"
+    # as many asv users have it: the commit of the work tree is in no repository but this
+    configuration.write_text(
+        configuration.read_text().replace('"repo": "."', '"repo": "https://example.invalid/m.git"')
+    )
+    mine.commit("remote")
     mine.write_package(again=3)  # not committed
     done = mine.hpml("gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1)
     assert "refused: 1 slower beyond the budget" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -23,7 +24,7 @@ from hpml_plugins.store import append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
-from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides, measured
+from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides
 from hpml_plugins.tools.gate.verdicts import Gate, judge
 
 #: Rounds of each side from which the variance is estimated, and so the number of rounds.
@@ -139,8 +140,8 @@ def command(
     words += [*(["--profile", profile] if profile else []), *(word for text in budgets for word in ("--budget", text))]
     words += ["--rounds", str(most)] if most != MOST else []
     result.again, result.page, result.most = shlex.join(words), page, most
-    if "record" in files:
-        _store(files["record"], rounds)
+    for each in itertools.chain(*rounds.values()) if "record" in files else ():
+        append_record(files["record"], each)
     say(*as_lines(result))
     if "markdown" in files:
         files["markdown"].write_text(as_comment(result), encoding="utf-8")
@@ -154,7 +155,7 @@ def _measure(sides: Sides, allowed: Budgets, most: int) -> Rounds:
     rounds: Rounds = {}
     numbers = range(len(sides.prepared.tasks))
     measure_sides(sides, dict.fromkeys(numbers, PILOT), rounds)
-    gate = Gate([each for found in rounds.values() for each in measured(found)])
+    gate = Gate([each for found in rounds.values() for each in found if each.status == "ok"])
     pilots = {number: rounds[number, BASE][0] for number in numbers if _compared(rounds, number)}
     asked = {number: allowed.of(pilot) for number, pilot in pilots.items()}
     comparisons = sum(map(len, asked.values()))
@@ -186,9 +187,3 @@ def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -
     result.rounds = (min(counts, default=0), max(counts, default=0))
     result.left_out = dict(Counter(reasons).most_common())
     return result
-
-
-def _store(file: Path, rounds: Rounds) -> None:
-    for found in rounds.values():
-        for record in found:
-            append_record(file, record)

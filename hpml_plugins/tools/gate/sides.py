@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,15 @@ SIDES = ("base", "head")
 
 @dataclass(frozen=True)
 class Commits:
-    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what is not committed."""
+    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what is not committed.
+
+    top: of the checkout, whose git repository alone has that commit.
+    """
 
     base: str
     head: str
     uncommitted: bool
+    top: Path = Path()
 
     def name(self, side: int) -> str:
         """For readers: `1a2b3c4d`, or `the work tree`."""
@@ -64,7 +68,7 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
         head = _git(top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate")
     if head == found:
         raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
-    return Commits(found, head, uncommitted)
+    return Commits(found, head, uncommitted, top)
 
 
 def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
@@ -141,6 +145,7 @@ def build_sides(conf: Any, prepared: Prepared, commits: Commits, bench: Sequence
     for left in end_leftovers():
         warn(left)
     environments = []
+    conf.repo = str(commits.top)  # asv.conf.json may name a remote one
     try:
         repository = get_repo(conf)
         for side, commit in zip(SIDES, (commits.base, commits.head), strict=True):
@@ -216,8 +221,3 @@ def _no_record(task: Task) -> Record:
 
 def _stopped(rounds: Rounds, number: int) -> bool:
     return any(each.status != "ok" for side in (BASE, HEAD) for each in rounds.get((number, side), ()))
-
-
-def measured(rounds: Iterable[Record]) -> list[Record]:
-    """Those that were measured."""
-    return [each for each in rounds if each.status == "ok"]
