@@ -18,6 +18,7 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.store import DECLARATIONS, MAX_FILE, find_results
+from hpml_plugins.terminal import warn
 
 #: The places of a results folder that are read: declarations, facts and asv's results of machines, Records.
 PLACES = re.compile(rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl")
@@ -58,8 +59,11 @@ def read_repository(address: str, scratch: Path) -> Path:
     found = 0
     for path, (mode, _, digest, size) in names.items():
         place = path.removeprefix(f"{top}results/")
-        safe = place != path and PLACES.fullmatch(place) and ".." not in PurePosixPath(place).parts
-        if safe and mode.startswith("100") and int(size) <= MAX_FILE:
+        if place == path or not PLACES.fullmatch(place) or ".." in PurePosixPath(place).parts:
+            continue
+        if not mode.startswith("100") or int(size) > MAX_FILE:  # it is read into memory
+            warn(f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored")
+        else:
             target = results / place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(_git(clone, "cat-file", "blob", digest))
