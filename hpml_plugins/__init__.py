@@ -4,8 +4,9 @@ The public names, all that a plugin needs, are these. Each is imported when it i
 only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
     from hpml_plugins.errors import HpmlError as HpmlError
@@ -50,26 +51,20 @@ __version__ = "0.1.0"
 
 #: module → its public names
 _NAMES = {
-    "errors": ("HpmlError",),
-    "hookspecs": ("hookimpl",),
-    "measure": ("Bench", "Rank"),
-    "model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
-    "model.figure": ("interval_columns",),
-    "model.program_output": ("ProgramOutput",),
-    "published": ("GpuType", "find_gpu", "gpu_types"),
-    "report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
-    "workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
-    "workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
-    "workloads.ncu": ("Kernel", "count_kernels"),
-    "workloads.published": ("PublishedFigure", "published_figures"),
+    ".errors": ("HpmlError",),
+    ".hookspecs": ("hookimpl",),
+    ".measure": ("Bench", "Rank"),
+    ".model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+    ".model.figure": ("interval_columns",),
+    ".model.program_output": ("ProgramOutput",),
+    ".published": ("GpuType", "find_gpu", "gpu_types"),
+    ".report.charts": ("Axis", "Rule", "bar_chart", "dot_chart", "line_chart", "roofline_chart"),
+    ".workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
+    ".workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
+    ".workloads.ncu": ("Kernel", "count_kernels"),
+    ".workloads.published": ("PublishedFigure", "published_figures"),
 }
 __all__ = [name for names in _NAMES.values() for name in names]
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, at its first use (PEP 562)."""
-    for module, names in _NAMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_lazily(__name__, _NAMES)

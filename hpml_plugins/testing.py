@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpml_plugins.lazy import import_lazily
+
 if TYPE_CHECKING:
     from hpml_plugins.measure import Context as Context
     from hpml_plugins.measure.bench import Progress
@@ -22,18 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
 
-
-def __getattr__(name: str) -> Any:
-    """A public value, at its first use (PEP 562)."""
-    if name == "Context":
-        from hpml_plugins.measure import Context
-
-        return Context
-    if name == "Finding":
-        from hpml_plugins.model import Finding
-
-        return Finding
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_lazily("hpml_plugins", {".measure": ("Context",), ".model": ("Finding",)})
 
 
 def import_before_fork(modules: Iterable[str]) -> None:

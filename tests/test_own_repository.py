@@ -41,17 +41,51 @@ def measured(mine: OwnRepository, benchmark: str) -> dict[str, Record]:
 def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     """The short version, with this Python and a pure Python comment as the harmless change."""
     mine = prepared(OwnRepository.make(tmp_path))
+    configuration = mine.path / "asv.conf.json"
+    # as many asv users have it: the commit of the work tree is in no repository but this
+    configuration.write_text(
+        configuration.read_text().replace('"repo": "."', '"repo": "https://example.invalid/m.git"')
+    )
+    mine.commit("remote")
     mine.write_package(again=3)  # not committed
     done = mine.hpml("gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1)
     assert "refused: 1 slower beyond the budget" in done.stdout
     report = (mine.path / "gate.md").read_text()
     assert "`the work tree` against `" in report and "| total | size=20000 | time |" in report
-    assert "Repeat it: `hpml gate main --bench total`" in report
+    assert "Repeat it: `hpml gate main --bench total --rounds 3`" in report
     assert mine.git("status", "--porcelain").splitlines() == ["M sums/compiled.c", "?? gate.md"]
     assert not (mine.path / "results").exists()
     mine.git("checkout", "-q", ".")
     (mine.path / "gate.md").unlink()
     assert "there is nothing to compare" in mine.hpml("gate", "main", status=2).stderr
+
+
+def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(tmp_path: Path) -> None:
+    mine = prepared(OwnRepository.make(tmp_path))
+    mine.write("README.md", "Sums.\n")
+
+    def refused(*words: str) -> str:
+        done = mine.hpml("gate", *words, status=2)
+        (line,) = done.stderr.strip().splitlines()
+        assert done.stdout == ""
+        return line
+
+    assert "'mian' is no branch, tag or commit here" in refused("mian")
+    assert "'-x' is no branch, tag or commit here" in refused("--", "-x")
+    assert "no benchmark or metric 'totl'; did you mean 'total'?" in refused("main", "--budget", "totl=3")
+    assert "'-1' is not PERCENT" in refused("main", "--budget", "-1")
+    assert "'[' is not a regular expression" in refused("main", "--bench", "[")
+    assert "/dev/null" in refused("main", "--markdown", "/dev/null/gate.md")
+    assert "no profile 'quik'" in refused("main", "--profile", "quik")
+    registry = mine.path / "registry.yaml"
+    good = registry.read_text().rstrip().removesuffix("}")
+    registry.write_text(f"{good}, gate: {{total: {{tme: 3}}}}}}\n")
+    line = len(good.splitlines())
+    assert refused("main").startswith(f"hpml: registry.yaml:{line}: gate of 'total': no metric with a direction 'tme'")
+    registry.write_text(f"{good}, gates: {{total: 3}}}}\n")
+    assert "unknown key 'gates'; did you mean 'gate'?" in refused("main")
+    registry.write_text(f"{good}, gate: {{total: 1000}}}}\n")
+    assert f"registry.yaml:{line}: " in refused("main")
 
 
 @pytest.mark.slow
@@ -212,4 +246,5 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
         refused = checkout.run("bash", "-e", "-c", "\n".join(job["script"]), status=1)
         report = checkout.path / "gate.md"
     assert "refused" in refused.stdout
+    assert "the work tree" not in refused.stdout  # nothing beside the commit was measured
     assert "| total | size=20000 | time |" in report.read_text()

@@ -90,6 +90,8 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
             show_missing_commits(conf)
         return original(cls, conf, args, **options)
     prepared = prepare(conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False))
+    for problem in [*(plugin.error for plugin in prepared.host.broken), *prepared.host.offers.problems]:
+        log.warning(one_line(str(problem)))
     _prepared[:] = [prepared]
     try:
         return original(cls, conf, args, **options)

@@ -16,7 +16,7 @@ from asv.console import log
 from asv.machine import MachineCollection
 
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.host import Declared, make_host
+from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
@@ -36,7 +36,7 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 from hpml_plugins.suite.functions import UNWRITABLE
-from hpml_plugins.terminal import one_line, say
+from hpml_plugins.terminal import say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
@@ -61,6 +61,7 @@ class Prepared:
     """
 
     scratch: Path
+    host: Host
     suite: Suite
     report: RunReport
     tasks: list[Task] = field(default_factory=list)
@@ -92,13 +93,11 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         log.warning(left)
     host = make_host(registry, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
-    for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
-        log.warning(one_line(str(problem)))
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
-    return Prepared(scratch, suite, RunReport(past=past_rounds(results, machine)), lock=lock)
+    return Prepared(scratch, host, suite, RunReport(past=past_rounds(results, machine)), lock=lock)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:

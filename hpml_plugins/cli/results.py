@@ -212,10 +212,7 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
         warn(conflict)
     for skipped in report.skipped:
         warn(f"skipped: {skipped}")
-    for machine, count in sorted(report.records.items()):
-        say(f"{machine}  {count} new record{'s' * (count != 1)}")
-    files = dict.fromkeys(report.files)
-    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+    say(*report.describe())
     return 1 if report.skipped else 0
 
 

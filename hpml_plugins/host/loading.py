@@ -8,7 +8,7 @@ import importlib.util
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
@@ -142,7 +142,7 @@ def _hooks(name: str, module: Any) -> Any:
 
 
 def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
-    """Check the names of a plugin's benchmarks and apply its entry's grids and timeout; faults end in `error`.
+    """Check the names of a plugin's benchmarks and its entry, apply its grids and timeout; faults end in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
@@ -160,6 +160,7 @@ def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry,
         _override_grids(entry, benchmarks, at)
         for profile, choice in entry.profiles.items():
             _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
+        _check_gate(entry, benchmarks, partial(at, "gate"))
     except HpmlError as error:
         return replace(plugin, benchmarks=(), error=error)
     taken.update(dict.fromkeys(benchmarks, name))
@@ -169,9 +170,7 @@ def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry,
 
 def _override_grids(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
     for name, override in entry.grid.items():
-        if name not in benchmarks:
-            what = f"plugin {entry.name!r} offers no benchmark {name!r}; {nearest(name, benchmarks)}"
-            raise RegistryError(what, at("grid", name))
+        _refuse_unknown(name, benchmarks, f"plugin {entry.name!r} offers no benchmark", at("grid", name))
         for key, values in override.items():
             benchmarks[name] = benchmarks[name].with_grid({key: values}, at("grid", name, key))
 
@@ -180,18 +179,29 @@ def _check_profile(
     what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
 ) -> None:
     for name, values in choice.items():
-        if name not in benchmarks:
-            raise RegistryError(f"{what} {plugin!r}: no benchmark {name!r}; {nearest(name, benchmarks)}", at(name))
+        _refuse_unknown(name, benchmarks, f"{what} {plugin!r}: no benchmark", at(name))
         grid = benchmarks[name].grid
         for key, chosen in values.items() if isinstance(values, dict) else ():
-            if key not in grid:
-                raise RegistryError(f"{what} {name!r}: no parameter {key!r}; {nearest(key, grid)}", at(name, key))
+            _refuse_unknown(key, grid, f"{what} {name!r}: no parameter", at(name, key))
             if unknown := [value for value in chosen if not is_one_of(value, grid[key])]:
                 raise RegistryError(
                     f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid ({', '.join(map(str, grid[key]))}); "
                     "a profile chooses points, it never adds any",
                     at(name, key),
                 )
+
+
+def _check_gate(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+    for name, budgets in entry.gate.items():
+        _refuse_unknown(name, benchmarks, f"gate of {entry.name!r}: no benchmark", at(name))
+        ranked = [metric.name for metric in benchmarks[name].metrics if metric.direction]
+        for metric in budgets if isinstance(budgets, dict) else ():
+            _refuse_unknown(metric, ranked, f"gate of {name!r}: no metric with a direction", at(name, metric))
+
+
+def _refuse_unknown(name: str, known: Collection[str], what: str, where: str) -> None:
+    if name not in known:
+        raise RegistryError(f"{what} {name!r}; {nearest(name, known)}", where)
 
 
 @contextmanager

@@ -58,6 +58,11 @@ def times(ratio: float) -> str:
     return f"{ratio:.{0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 0.1 else 4}f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 point`, `2 points`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def format_point(params: Mapping[str, object]) -> str:
     """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters."""
     return format_point_texts({name: repr(value) for name, value in params.items()})

@@ -9,6 +9,7 @@ import shutil
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import why_no_data
 from hpml_plugins.model.declaring import ask_reason
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 
 
@@ -40,7 +41,7 @@ def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True)
     if gpus > node.num_gpu:
         has = "no GPU" if not node.num_gpu else f"{node.num_gpu}"
         because = f" ({node.gpu_problem})" if node.gpu_problem else ""
-        reasons.append(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, this node has {has}{because}")
+        reasons.append(f"needs {counted(gpus, 'GPU')}, this node has {has}{because}")
     memory = requires.gpu_memory
     needed = float(params[memory]) if isinstance(memory, str) else float(memory)
     if gpus and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:

@@ -31,6 +31,7 @@ Hash = Annotated[
 Precision = Annotated[float, Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")]
 Budget = Annotated[float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
 Rounds = Annotated[int, Meta(ge=1, le=100, description="fresh processes in which a point is measured")]
+Percent = Annotated[float, Meta(gt=0, lt=1000, description="%")]
 Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
@@ -39,6 +40,11 @@ ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
     Meta(description="profile → benchmark → parameter → the values that the profile measures; false: none of them"),
+]
+
+GateBudgets = Annotated[
+    dict[str, dict[str, Percent] | Percent],
+    Meta(description="benchmark → the slow-down in % that `hpml gate` allows, or metric → %"),
 ]
 
 
@@ -83,6 +89,7 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
     timeout: Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
     profiles: Profiles = {}
+    gate: GateBudgets = {}
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
         """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""

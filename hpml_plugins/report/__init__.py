@@ -3,9 +3,9 @@
 The loop over rounds and the tables are imported at their first use: plugins import this package for its charts.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hpml_plugins.lazy import import_lazily
 from hpml_plugins.report.figures import collect
 
 if TYPE_CHECKING:
@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunReport", "as_markdown", "as_text", "collect", "measure_rounds"]
 
-_NAMES = {"progress": ("RunReport", "measure_rounds"), "tables": ("as_markdown", "as_text")}
-
-
-def __getattr__(name: str) -> Any:
-    """An exported name, at its first use (PEP 562)."""
-    for module, names in _NAMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = import_lazily(
+    __name__, {".progress": ("RunReport", "measure_rounds"), ".tables": ("as_markdown", "as_text")}
+)

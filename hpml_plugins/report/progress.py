@@ -12,6 +12,7 @@ from pathlib import Path
 from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
@@ -147,7 +148,8 @@ class RunReport:
         benchmarks = len({record.benchmark for record in self.records if record.status == "ok"})
         seconds = _spell_time(time.monotonic() - self._started)
         machine = self.records[-1].machine
-        yield f"Measured {by_status['ok']} points of {benchmarks} benchmarks on {machine} in {seconds}."
+        measured = f"{counted(by_status['ok'], 'point')} of {counted(benchmarks, 'benchmark')}"
+        yield f"Measured {measured} on {machine} in {seconds}."
         seen: set[str] = set()
         for record in self.records:
             if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
@@ -160,7 +162,7 @@ class RunReport:
             if reasons:
                 shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
                 more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
-                yield f"{status.capitalize()} {by_status[status]} points: {'; '.join(shown)}{more}."
+                yield f"{status.capitalize()} {counted(by_status[status], 'point')}: {'; '.join(shown)}{more}."
         yield from [*self.code_changes, *self.busy]
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
 

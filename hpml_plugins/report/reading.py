@@ -112,17 +112,12 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     environment: str = ""
 
     @property
-    def of_stack(self) -> bool:
-        """Whether it was measured with packages that were installed for it, not with the node's own."""
-        return self.environment.startswith(STACK)
-
-    @property
     def rank(self) -> tuple[bool, int, bool, float]:
         """Of several the highest counts.
 
         With the node's own packages, of the newest commit, measured before skipped and failed, started last.
         """
-        return not self.of_stack, self.revision, self.status == "ok", self.started
+        return not self.environment.startswith(STACK), self.revision, self.status == "ok", self.started
 
 
 @dataclass
@@ -322,7 +317,7 @@ def read_history(
     for benchmark in benchmarks.values():
         for place, outcomes in benchmark.outcomes.items():
             outcomes.sort(key=lambda outcome: outcome.rank)
-            own = [outcome for outcome in outcomes if not outcome.of_stack] or outcomes
+            own = [each for each in outcomes if not each.environment.startswith(STACK)] or outcomes
             of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
             benchmark.lines[place] = list(of_commit.values())
     fill_in_spreads(_points(benchmarks.values()))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
@@ -86,6 +87,12 @@ class Merge:
             elif not (source / place).is_dir():
                 self.skipped.append(f"{source / place}: not a result; ignored")
         return found
+
+    def describe(self) -> Iterator[str]:
+        """New Records of each machine, and how many files were written, a line each."""
+        yield from (f"{machine}  {counted(count, 'new record')}" for machine, count in sorted(self.records.items()))
+        files = counted(len(dict.fromkeys(self.files)), "file")
+        yield f"{files} {'would be ' * self.dry_run}written in {self.into}"
 
     def lock(self, name: str) -> Lock:
         return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)

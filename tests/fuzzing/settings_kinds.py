@@ -34,6 +34,7 @@ def _registries() -> Sequence[bytes]:
         "name": "toy", "path": "toy.py", "sha256": "0" * 64, "enabled": True, "timeout": 120,
         "sampling": {"precision": 0.01, "budget": 5},
         "grid": {"toy": {"size": [1, 2]}}, "profiles": {"quick": {"toy": {"size": [1]}}},
+        "gate": {"toy": {"time": 2}},
     }  # fmt: skip
     pinned = {"name": "other", "entry_point": "other", "version": "1.0"}
     entries = [[entry] for entry in _registry()] + [[whole, pinned], [whole, _registry()[0]]]
@@ -56,7 +57,7 @@ def _read_registry(data: bytes, folder: Path) -> str:
     for entry in registry.enabled:
         plugin = LoadedPlugin(entry, registry.folder, registry.at(entry.name), (_toy(),))
         fitted = apply_registry(plugin, entry, registry, taken)
-        if fitted.error and "toy" in entry.grid:
+        if fitted.error and "toy" in {*entry.grid, *entry.gate}:
             raise fitted.error
     return "read"
 

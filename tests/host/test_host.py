@@ -123,6 +123,8 @@ WRONG = {
     "profiles: {quick: {toy: {size: [7]}}}": "size 7 is not in the grid (10, 1000)",
     "profiles: {quick: {toy: {sise: [10]}}}": "no parameter 'sise'; did you mean 'size'?",
     "profiles: {quick: {tey: {size: [10]}}}": "no benchmark 'tey'; did you mean 'toy'?",
+    "gate: {toy: {tme: 5}}": "gate of 'toy': no metric with a direction 'tme'; did you mean 'time'?",
+    "gate: {tey: 5}": "gate of 'toy': no benchmark 'tey'; did you mean 'toy'?",
     "profiles: {quick: {tey: false}}": "no benchmark 'tey'; did you mean 'toy'?",
 }
 

@@ -70,6 +70,16 @@ BAD = {
         5,
         "always means every point",
     ),
+    "a budget of the gate that is nothing": (
+        "version: 1\nplugins:\n  - name: a\n    module: b\n    gate: {toy: {time: 0}}\n",
+        5,
+        "plugins.0.gate: expected `float` > 0.0",
+    ),
+    "a budget of the gate in words": (
+        'version: 1\nplugins:\n  - name: a\n    module: b\n    gate: {toy: "5 %"}\n',
+        5,
+        "plugins.0.gate: expected `float | object`, got `str`",
+    ),
     "a second document": ("version: 1\nplugins: []\n---\nversion: 1\n", 3, "a second document; a file has one"),
     "a key that is a list": ("? [a]\n: 1\n", 1, "a key must be text"),
     "a number of 5,000 digits": (f"version: 0x{'1' * 5000}\nplugins: []\n", 1, "more than 64 bits"),

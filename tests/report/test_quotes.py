@@ -128,6 +128,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
         "machine=z --><!--/-->.\n\n<!--= table p.rates columns=size,rate --><!--/-->\n\n"
         "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->.\n"
     )
+    (questions / "001.md").write_text("# Wrong\n\n<!--= value -->7<!--/-->\n")
     shown = ShownFigure(DRAWABLE, "figures/p-rates.csv", "figures/p-rates.js", "Rates grow.")
     plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown])
     problems: list[str] = []
@@ -144,4 +145,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "style=" not in html
     assert "<em>not measured: copy.time</em>" in html
-    assert [problem.partition(": ")[2] for problem in problems] == ["copy.time machine=z : no Record"]
+    assert [problem.partition(": ")[2] for problem in problems] == [
+        "copy.time machine=z : no Record",
+        f"{questions / '001.md'}:3: 'value' is no quote; write KIND NAME KEY=VALUE …",
+    ]

@@ -12,10 +12,10 @@ import pytest
 
 from hpml_plugins.asv import patches
 from hpml_plugins.asv.run import Prepared, Task, measure_commit
-from hpml_plugins.host import Declared
+from hpml_plugins.host import Declared, Host, Offers
 from hpml_plugins.model import Metric
 from hpml_plugins.model.node import Node
-from hpml_plugins.registry import PluginSource
+from hpml_plugins.registry import PluginSource, registry_of
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import Lock, Locked, lock_machine
 from hpml_plugins.suite.declaration import Suite
@@ -81,7 +81,8 @@ def test_a_run_that_lost_its_lock_stores_nothing_more(tmp_path: Path, monkeypatc
     lock = lock_machine(tmp_path, "m")
     suite = Suite("run", "m", Node("Linux", "x86_64", "C", 2, 1.0, "3"), str(tmp_path), str(tmp_path), [])
     toy = Declared(PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")])
-    prepared = Prepared(tmp_path, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
+    host = Host(registry_of(tmp_path / "p.py"), (), Offers())
+    prepared = Prepared(tmp_path, host, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
     monkeypatch.setattr(patches, "_prepared", [prepared])
     (tmp_path / "m" / ".lock").unlink()
     with pytest.raises(Locked):

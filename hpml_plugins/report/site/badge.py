@@ -49,9 +49,8 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
         "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
         "values": sum(bool(value) for metric in history.measured for value in _newest(history, metric.name)),
         "verdicts": verdicts,
-        "record_files": len(
-            list((html_dir / FOLDER).glob("*.js"))
-        ),  # hpml pull reads them: records/0.js, records/1.js, …
+        # hpml pull reads them: records/0.js, records/1.js, …
+        "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
     }
     (html_dir / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     (html_dir / "badge.svg").write_text(_draw(verdicts, measured=bool(history.commits)), encoding="utf-8")

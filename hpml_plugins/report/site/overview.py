@@ -186,7 +186,7 @@ def _show(row: HeadlineRow, matrix: Matrix) -> dict[str, Any]:
     for number, cell in row.cells.items():
         stored = (benchmark.outcomes.get((row.point, name), ()) for name in matrix.columns[number].machines)
         count = sum(row.metric.metric in outcome.readings for outcomes in stored for outcome in outcomes)
-        records = f"{count} Record{'' if count == 1 else 's'}"
+        records = formatting.counted(count, "Record")
         cells[number] = [f"{cell.text} {cell.interval}".rstrip(), f"{records}, {day(cell.started * 1000)}"]
     return {
         "title": row.metric.title, "point": row.point, "about": benchmark.description,

@@ -13,7 +13,6 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.quotes import Quotable, Quote, fill
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import fill as fill_template
@@ -53,7 +52,11 @@ def write_questions(
 
     written = []
     for path in sorted(folder.glob("*.md")):
-        markdown = fill(path.read_text(encoding="utf-8"), str(path), text, keep=False)
+        try:
+            markdown = fill(path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False)
+        except HpmlError as error:  # words that are no quote
+            problems.append(f"no page of questions: {error}")
+            continue
         tokens = _parser().parse(markdown)
         headings = _name_headings(tokens)
         for cell in tokens:
@@ -103,5 +106,5 @@ def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
 
 
 def _chart(page: PluginPage, shown: ShownFigure) -> str:
-    drawable: Drawable = shown.drawable
-    return fill_template("chart.html", address=f"{page.address}#{drawable.figure.name}", shown=shown, drawable=drawable)
+    address = f"{page.address}#{shown.drawable.figure.name}"
+    return fill_template("chart.html", address=address, shown=shown, drawable=shown.drawable)

@@ -386,7 +386,7 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
             since |= {of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()}
             for benchmark, date in since.items():
                 number = len(gap.dropped.get(benchmark, ()))
-                what = f"{number} point{'s' * (number != 1)} of {printable(benchmark)} no longer" if number else "not"
+                what = f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer" if number else "not"
                 title = f"{machine}: {what} measured since {day(date)}"
                 when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
                 text = f'<a href="{link}">{escape(title)}</a>'

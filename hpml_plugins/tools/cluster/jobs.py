@@ -17,6 +17,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.model import counted
 from hpml_plugins.store import atomic_write, open_result
 
 T = TypeVar("T", "JobOrder", "JobState")
@@ -129,7 +130,7 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
     if not order.id:
         return "failed", order.problem
     if slurm and slurm.state in _WAITING:
-        attempts = f", after {report.attempts} attempt{'s' * (report.attempts > 1)}" if report else ""
+        attempts = f", after {counted(report.attempts, 'attempt')}" if report else ""
         return "pending", f"{slurm.reason or slurm.state}{attempts}"
     if slurm and slurm.state in _RUNNING:
         return "running", "" if report and report.phase == "running" else "starting or ending"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.model import counted
 from hpml_plugins.node import read_gpus, visible
 from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
@@ -42,7 +43,7 @@ class Queue:
 
     def describe(self) -> str:
         """What it measures, in words."""
-        commits = f"{len(self.commits)} commit{'s' * (len(self.commits) != 1)}"
+        commits = counted(len(self.commits), "commit")
         return commits if self.shards == 1 else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
 
 

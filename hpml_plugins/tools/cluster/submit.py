@@ -20,6 +20,7 @@ from submitit import LocalExecutor, SlurmExecutor
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpml_plugins.errors import UsageError
+from hpml_plugins.model import counted
 from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import one_line, say
@@ -72,7 +73,7 @@ def measured_commits(results: Path, machine: str) -> set[str]:
 
 def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     """What a job would measure, in one line."""
-    title = f"{target.name}  machine {target.machine_name}, {commits} commit{'s' * (commits != 1)}"
+    title = f"{target.name}  machine {target.machine_name}, {counted(commits, 'commit')}"
     if not commits:
         return f"{title}: nothing to do"
     profile = request.profile or os.environ.get(PROFILE_VARIABLE) or EVERYTHING

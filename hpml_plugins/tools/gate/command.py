@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
+from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
-from hpml_plugins.model import Record, format_point
+from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.host import Declared
+from hpml_plugins.model import Record, counted, format_point
+from hpml_plugins.registry import PluginEntry
+from hpml_plugins.store import append_record
+from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
-from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, count_left_out
-from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides, measured
+from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
+from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides
+from hpml_plugins.tools.gate.verdicts import Gate, judge
 
 #: Rounds of each side from which the variance is estimated, and so the number of rounds.
 PILOT = 3
+#: Rounds of each side, at most, where no option says it.
+MOST = 30
 #: Exit statuses.
 REFUSED, UNDECIDED = 1, 3
 
 
 class Budgets:
-    """The slow-down that each metric is allowed, from `--budget 5 --budget attention=2 --budget attention.memory=0`."""
+    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget attention.memory=1`.
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._default, self._named = 0.05, dict[str, float]()
+    entries: of the registry, whose `gate` says the same. The most specific name counts; of one name, the option does.
+    """
+
+    def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
+        self._default, self._named, self._asked = 0.05, dict[str, float](), set[str]()
+        for benchmark, budgets in (item for entry in entries for item in entry.gate.items()):
+            if isinstance(budgets, dict):
+                self._named |= {f"{benchmark}.{metric}": percent / 100 for metric, percent in budgets.items()}
+            else:
+                self._named[benchmark] = budgets / 100
         for word in words:
             name, _, text = word.rpartition("=")
             try:
@@ -40,6 +60,7 @@ class Budgets:
                 )
             if name:
                 self._named[name] = percent / 100
+                self._asked.add(name)
             else:
                 self._default = percent / 100
 
@@ -52,10 +73,11 @@ class Budgets:
             if metric.direction
         }
 
-    def refuse_unknown(self, known: set[str]) -> None:
-        """Raise UsageError for a name that is neither a benchmark nor a metric of one."""
-        if unknown := self._named.keys() - known:
-            raise UsageError(f"--budget: no benchmark or metric {min(unknown)!r} is measured")
+    def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
+        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric of one."""
+        known = [name for each in benchmarks for name in (each.name, *(f"{each.name}.{m.name}" for m in each.metrics))]
+        if unknown := self._asked.difference(known):
+            raise UsageError(f"--budget: no benchmark or metric {min(unknown)!r}; {nearest(min(unknown), known)}")
 
 
 @click.command("gate")
@@ -63,7 +85,7 @@ class Budgets:
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name.")
 @click.option("--profile", help="Only the points of this profile.")
 @click.option("--budget", "budgets", multiple=True, metavar="[NAME=]PERCENT", help="Allowed slow-down; default: 5.")
-@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=30, show_default=True, help="Most rounds.")
+@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=MOST, show_default=True, help="At most.")
 @click.option("--fail-ambiguous", is_flag=True, help="Exit status 3 where something is undecided.")
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write a report for a pull request.")
 @click.option("--page", default="", help="The address of the published site, for the report.")
@@ -87,29 +109,39 @@ def command(
     with what is checked out, uncommitted changes included. Each metric that is significantly worse, by more than its
     budget, is a reason to refuse. Exit status: 0 passed, 1 refused, 2 error, 3 undecided with --fail-ambiguous.
     """
-    from hpml_plugins.asv import read_configuration
-    from hpml_plugins.suite import PROFILE_VARIABLE
-
-    allowed = Budgets(budgets)
+    Budgets(budgets)  # a wrong one is refused before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
         raise UsageError(f"--page {page!r} is not a web address")
+    for pattern in bench:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
     files = {name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path}
+    for path in files.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
     conf = read_configuration(Path("asv.conf.json"))
     commits = find_commits(Path(), base, conf.results_dir)
-    with build_sides(conf, commits, bench) as sides:
-        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {len(sides.prepared.tasks)} points")
+    prepared = prepare(conf, Namespace(machine=None), writes=False)
+    for plugin in prepared.host.broken:  # its benchmarks would pass unseen
+        raise plugin.error or AssertionError
+    allowed = Budgets(budgets, prepared.host.registry.enabled)
+    allowed.refuse_unknown(prepared.host.benchmarks())
+    with build_sides(conf, prepared, commits, bench) as sides:
+        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {counted(len(sides.prepared.tasks), 'point')}")
         rounds = _measure(sides, allowed, most)
         result = _judge(
             sides, rounds, allowed, GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine)
         )
     words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
     words += [*(["--profile", profile] if profile else []), *(word for text in budgets for word in ("--budget", text))]
+    words += ["--rounds", str(most)] if most != MOST else []
     result.again, result.page, result.most = shlex.join(words), page, most
-    if "record" in files:
-        _store(files["record"], rounds)
+    for each in itertools.chain(*rounds.values()) if "record" in files else ():
+        append_record(files["record"], each)
     say(*as_lines(result))
     if "markdown" in files:
         files["markdown"].write_text(as_comment(result), encoding="utf-8")
@@ -120,12 +152,10 @@ def command(
 
 def _measure(sides: Sides, allowed: Budgets, most: int) -> Rounds:
     """A pilot of a few rounds, then as many as the power asks for."""
-    from hpml_plugins.tools.gate.verdicts import Gate
-
     rounds: Rounds = {}
     numbers = range(len(sides.prepared.tasks))
     measure_sides(sides, dict.fromkeys(numbers, PILOT), rounds)
-    gate = Gate([each for found in rounds.values() for each in measured(found)])
+    gate = Gate([each for found in rounds.values() for each in found if each.status == "ok"])
     pilots = {number: rounds[number, BASE][0] for number in numbers if _compared(rounds, number)}
     asked = {number: allowed.of(pilot) for number, pilot in pilots.items()}
     comparisons = sum(map(len, asked.values()))
@@ -140,8 +170,6 @@ def _compared(rounds: Rounds, number: int) -> bool:
 
 def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared."""
-    from hpml_plugins.tools.gate.verdicts import judge
-
     points, budgets, reasons = [], list[Mapping[str, float]](), []
     for number, task in enumerate(sides.prepared.tasks):
         text, (base, head) = format_point(task.params), (rounds[number, BASE], rounds[number, HEAD])
@@ -154,21 +182,8 @@ def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -
             result.broken.append(f"{task.declared.benchmark} {text}: {failed.reason}")
         else:
             reasons.append(next(each.reason for each in [*base, *head] if each.status != "ok"))
-    known = {each.declared.benchmark for each in sides.prepared.tasks}
-    known |= {
-        f"{each.declared.benchmark}.{metric.name}" for each in sides.prepared.tasks for metric in each.declared.metrics
-    }
-    allowed.refuse_unknown(known)
     result.values = judge(points, budgets)
     counts = [len(side) for _, both in points for side in both]
     result.rounds = (min(counts, default=0), max(counts, default=0))
-    result.left_out = count_left_out(reasons)
+    result.left_out = dict(Counter(reasons).most_common())
     return result
-
-
-def _store(file: Path, rounds: Rounds) -> None:
-    from hpml_plugins.store import append_record
-
-    for found in rounds.values():
-        for record in found:
-            append_record(file, record)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hpml_plugins.model import Node, Table, quantity
+from hpml_plugins.model import Node, Table, counted, quantity
 from hpml_plugins.report import as_markdown, as_text
 from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
@@ -89,13 +90,17 @@ class GateResult:
         finds = [each.finds for each in self.values]
         if finds:
             worst, short = max(finds), sum(each.finds > each.budget for each in self.values)
-            yield f"A slow-down of {100 * worst:.2g} % in any one value is found in {100 * POWER:.0f} of 100 cases."
-            if short:
+            if not math.isfinite(worst):
+                yield "How small a slow-down is found cannot be told: too little is known of how some values vary."
+            else:
+                size = f"{100 * worst:.0f}" if worst > 0.1 else f"{100 * worst:.2g}"
+                yield f"A slow-down of {size} % in any one value is found in {100 * POWER:.0f} of 100 cases."
+            if short and math.isfinite(worst):
                 yield (
                     f"For {short} of {len(finds)} values that is more than the budget: {self.most} rounds (--rounds) "
                     "do not reach the power that was planned."
                 )
-        yield from (f"Not compared: {reason} ({count} points)." for reason, count in self.left_out.items())
+        yield from (f"Not compared: {reason} ({counted(count, 'point')})." for reason, count in self.left_out.items())
         yield from (f"Broken: {line}" for line in self.broken)
 
 
@@ -134,8 +139,3 @@ def as_comment(result: GateResult) -> str:
 def _plain(text: str) -> str:
     """Text of any origin in Markdown: reasons come from the code that was measured."""
     return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!@" else each for each in printable(text))
-
-
-def count_left_out(reasons: Sequence[str]) -> dict[str, int]:
-    """Reasons with how many points have them."""
-    return dict(Counter(reasons).most_common())

@@ -7,9 +7,8 @@ import os
 import re
 import subprocess
 import tempfile
-from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.asv import Prepared, Task, narrow, prepare, take_record, tasks_of
+from hpml_plugins.asv import Prepared, Task, narrow, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.host import Declared
 from hpml_plugins.isolation import end_leftovers
@@ -31,11 +30,15 @@ SIDES = ("base", "head")
 
 @dataclass(frozen=True)
 class Commits:
-    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what is not committed."""
+    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what is not committed.
+
+    top: of the checkout, whose git repository alone has that commit.
+    """
 
     base: str
     head: str
     uncommitted: bool
+    top: Path = Path()
 
     def name(self, side: int) -> str:
         """For readers: `1a2b3c4d`, or `the work tree`."""
@@ -49,30 +52,33 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     git does not ignore, without the folder of results. Raises UsageError where there is nothing to compare.
     """
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    found = _git(top, "merge-base", "HEAD", f"{base}^{{commit}}", fix=f"no commit of HEAD's history is in {base!r}")
-    excluded = f":(exclude){os.path.relpath((folder / results).resolve(), top)}"
-    head = _git(top, "rev-parse", "HEAD")
+    head = _git(top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet")
+    unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
+    named = _git(top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown)
+    found = _git(top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}")
+    kept = (folder / results).resolve()
+    excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
         _git(top, "read-tree", "HEAD", **index)
-        _git(top, "add", "--all", "--", ".", excluded, **index)
+        _git(top, "add", "--all", "--", ".", *excluded, **index)
         tree = _git(top, "write-tree", **index)
     if uncommitted := tree != _git(top, "rev-parse", "HEAD^{tree}"):
         who = ["-c", "user.name=hpml gate", "-c", "user.email=gate@localhost"]
         head = _git(top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate")
     if head == found:
         raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
-    return Commits(found, head, uncommitted)
+    return Commits(found, head, uncommitted, top)
 
 
-def _git(folder: Path, *words: str, fix: str = "", **variables: str) -> str:
+def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
     env = {**os.environ, **variables}
     try:
         done = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise UsageError("git is not installed; a gate compares commits") from None
     if done.returncode:
-        raise UsageError(f"git {words[0]}: {done.stderr.strip() or fix}")
+        raise UsageError(fault or f"git {words[0]}: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
@@ -126,7 +132,7 @@ class Sides:
 
 
 @contextmanager
-def build_sides(conf: Any, commits: Commits, bench: Sequence[str]) -> Iterator[Sides]:
+def build_sides(conf: Any, prepared: Prepared, commits: Commits, bench: Sequence[str]) -> Iterator[Sides]:
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run --bench`.
 
     Raises HpmlError where a commit does not build, and where nothing is selected.
@@ -136,10 +142,10 @@ def build_sides(conf: Any, commits: Commits, bench: Sequence[str]) -> Iterator[S
     from asv.repo import get_repo
     from asv.util import ProcessError, UserError
 
-    prepared = prepare(conf, Namespace(machine=None), writes=False)
     for left in end_leftovers():
         warn(left)
     environments = []
+    conf.repo = str(commits.top)  # asv.conf.json may name a remote one
     try:
         repository = get_repo(conf)
         for side, commit in zip(SIDES, (commits.base, commits.head), strict=True):
@@ -215,8 +221,3 @@ def _no_record(task: Task) -> Record:
 
 def _stopped(rounds: Rounds, number: int) -> bool:
     return any(each.status != "ok" for side in (BASE, HEAD) for each in rounds.get((number, side), ()))
-
-
-def measured(rounds: Iterable[Record]) -> list[Record]:
-    """Those that were measured."""
-    return [each for each in rounds if each.status == "ok"]

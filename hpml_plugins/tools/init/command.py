@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tomllib
@@ -76,11 +77,11 @@ class Writer:
     def append_lines(self, place: str, lines: list[str]) -> None:
         """Add lines that a text file does not have."""
         file = self.folder / place
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        text = os.fsdecode(file.read_bytes()) if file.exists() else ""  # in any encoding
         missing = [line for line in lines if line not in text.splitlines()]
         if missing:
             before = text if not text or text.endswith("\n") else f"{text}\n"
-            atomic_write(file, (before + "".join(f"{line}\n" for line in missing)).encode())
+            atomic_write(file, os.fsencode(before + "".join(f"{line}\n" for line in missing)))
             self.wrote.append(f"{place}: {' '.join(missing)}")
 
 
@@ -112,8 +113,11 @@ def extend_configuration(file: Path) -> str:
 
     Raises UsageError with the line to add where the file cannot be extended, or could not be read afterwards.
     """
-    text = file.read_text(encoding="utf-8")
     by_hand = UsageError(f'cannot be extended; add to it: "plugins": ["{PLUGIN}"]', str(file))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"is not UTF-8: {error}", str(file)) from None
     blanked = re.sub(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', _blank_comment, text, flags=re.DOTALL)
     if re.search(rf'"{re.escape(PLUGIN)}"', blanked):
         return text

@@ -6,19 +6,23 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from hpml_plugins.asv import facets
 from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.model import Node
 from hpml_plugins.store import (
     DECLARATIONS,
     MAX_RECORDS,
     decode_file,
     merge_results,
     open_result,
+    past_rounds,
     read_object,
     read_object_or_empty,
 )
@@ -51,9 +55,9 @@ class Import:
                     self._json(place, read_object(path))
             except HpmlError as error:
                 self.skipped.append(str(error))
-        for folder in sorted(self._scratch.glob("*/records")):
-            if not (folder.parent / MACHINE).exists():
-                self._facts(folder)
+        for machine, node in {each.machine: each.node for each in past_rounds(self._scratch)}.items():
+            if not (self._scratch / machine / MACHINE).exists():
+                self._facts(machine, node)
 
     def _records(self, path: Path, place: Path) -> None:
         """Lines that are JSON objects of this machine; whether they are Records is for the merge to say."""
@@ -86,19 +90,13 @@ class Import:
         new = {name: entry for name, entry in found.items() if name not in ours}
         self._write(Path(DECLARATIONS), json.dumps({**new, "version": 2}).encode())
 
-    def _facts(self, folder: Path) -> None:
-        """machine.json as the newest Record tells it, for a source without one."""
-        nodes: list[dict[str, Any]] = []
-        for path in sorted(folder.glob("*.jsonl")):
-            nodes += [node for _, node in decode_file(path, _node_of)]
-        node = nodes[-1] if nodes else {}
-        gpus = [str(gpu.get("name")) for gpu in node.get("gpus") or () if isinstance(gpu, dict)]
-        if "os" in node:
-            node = {**node, "os": str(node["os"]).partition(" ")[0]}  # as asv has it
-        facts = {"gpu": " + ".join(dict.fromkeys(gpus)) or "none", "num_gpu": str(len(gpus))} if node else {}
-        told = {key: str(node[key])[:200] for key in ("os", "arch", "cpu", "num_cpu") if key in node}
-        text = json.dumps({"machine": folder.parent.name, **told, **facts, "version": 1})
-        (folder.parent / MACHINE).write_text(text, encoding="utf-8")
+    def _facts(self, machine: str, node: Mapping[str, Any]) -> None:
+        """machine.json as the machine's newest Record tells it, for a source without one."""
+        facts = {"machine": machine}
+        with suppress(msgspec.ValidationError, IndexError):  # of another version, or made up
+            facts = facets(msgspec.convert(node, Node), machine, {})
+        text = json.dumps({**facts, "version": 1})
+        (self._scratch / machine / MACHINE).write_text(text, encoding="utf-8")
 
     def _renamed(self, machine: str) -> str:
         return f"{self._name}.{machine}"
@@ -108,13 +106,6 @@ class Import:
         target = self._scratch.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-
-
-def _node_of(line: bytes) -> dict[str, Any]:
-    node = msgspec.json.decode(line, type=dict[str, Any]).get("node")
-    if not isinstance(node, dict):
-        raise ValueError("no node")
-    return node
 
 
 @click.command("pull")
@@ -141,9 +132,6 @@ def command(address: str, name: str, into: Path, dry_run: bool) -> int:
         found.add(fetch_results(address, Path(scratch)))
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
-        warn(line)
-    for machine, count in sorted(report.records.items()):
-        say(f"{machine}  {count} new record{'s' * (count != 1)}")
-    files = dict.fromkeys(report.files)
-    say(f"{len(files)} file{'s' * (len(files) != 1)} {'would be ' * dry_run}written in {into}")
+        warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))  # names of this command's own copies
+    say(*report.describe())
     return 1 if found.skipped or report.skipped else 0

@@ -6,11 +6,11 @@ readers that every file of results goes through.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,7 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.store import DECLARATIONS, MAX_FILE, find_results
+from hpml_plugins.terminal import warn
 
 #: The places of a results folder that are read: declarations, facts and asv's results of machines, Records.
 PLACES = re.compile(rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl")
@@ -42,7 +43,7 @@ def fetch_results(address: str, scratch: Path) -> Path:
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(address, scratch)
+    return read_repository(str(folder.resolve()) if folder.exists() else address, scratch)
 
 
 def read_repository(address: str, scratch: Path) -> Path:
@@ -53,13 +54,16 @@ def read_repository(address: str, scratch: Path) -> Path:
     )
     listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
     names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
-    tops = [path.rpartition("results/")[0] for path in sorted(names) if re.search(r"(^|/)results/.*/records/", path)]
-    top = tops[0] if tops else ""
+    places = (re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names)
+    top = min((place[1] for place in places if place), key=len, default="")
     found = 0
     for path, (mode, _, digest, size) in names.items():
         place = path.removeprefix(f"{top}results/")
-        safe = place != path and PLACES.fullmatch(place) and ".." not in PurePosixPath(place).parts
-        if safe and mode.startswith("100") and int(size) <= MAX_FILE:
+        if place == path or not PLACES.fullmatch(place) or ".." in PurePosixPath(place).parts:
+            continue
+        if not mode.startswith("100") or int(size) > MAX_FILE:  # it is read into memory
+            warn(f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored")
+        else:
             target = results / place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(_git(clone, "cat-file", "blob", digest))
@@ -143,7 +147,7 @@ def _get(address: str, name: str) -> bytes:
     try:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise HpmlError(f"cannot be read: {describe(error)}", f"{address}/{name}") from None
     if len(found) > MAX_FILE:
         raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", f"{address}/{name}")

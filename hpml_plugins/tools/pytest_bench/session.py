@@ -113,13 +113,14 @@ class BenchSession:
 
 
 class TestBench:
-    """The fixture `bench`: measures in processes of their own, forked from this one, one for each round."""
+    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for each round."""
 
     __test__ = False
 
     def __init__(self, session: BenchSession, nodeid: str, params: Mapping[str, object]) -> None:
         self._session = session
         self._nodeid = nodeid
+        self._measured = False
         self._params = {
             name: value if isinstance(value, str | int | float | bool) else str(value) for name, value in params.items()
         }
@@ -142,8 +143,12 @@ class TestBench:
         metrics: name → unit, of which less is better, or a Metric.  gpus: that it needs; on a node without one it is
         measured on the CPU.  What uses CUDA must be made inside the function: a process that has opened CUDA cannot be
         forked.  version: another one when what is measured changes, not when it gets faster.
-        Fails the test where the function raises, crashes or takes longer than `timeout`, s.
+        Fails the test where the function raises, crashes or takes longer than `timeout`, s. A test is one benchmark:
+        raises UsageError when it has been measured already.
         """
+        if self._measured:
+            raise UsageError("a test is one benchmark: several metrics are one bench.measure, other steps other tests")
+        self._measured = True
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             raise UsageError("CUDA was opened in the process of the tests; make what needs it inside bench.measure")

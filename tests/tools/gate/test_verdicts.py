@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.random import Generator
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.model import Gpu, Node, Record
+from hpml_plugins.host import Declared
+from hpml_plugins.model import Gpu, Metric, Node, Record
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.registry import PluginEntry, PluginSource
 from hpml_plugins.tools.gate.command import Budgets
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import Commits
@@ -116,12 +119,28 @@ def test_budgets_are_of_all_of_a_benchmark_or_of_a_metric() -> None:
     budgets = Budgets(["7", "step=2%", "step.size=0.5"])
     record = one_round(1.0, 1, 0, size=3.0)
     assert budgets.of(record) == pytest.approx({"time": 0.02, "size": 0.005})
-    budgets.refuse_unknown({"step", "step.size"})
-    with pytest.raises(UsageError, match="no benchmark or metric 'step'"):
-        budgets.refuse_unknown({"step.size"})
+    metrics = [Metric("time", "s", "lower"), Metric("size", "B", "lower")]
+    step = Declared(PluginSource("p", path="p.py"), "step", "1", {}, 1.0, metrics)
+    budgets.refuse_unknown([step])
+    with pytest.raises(UsageError, match=r"no benchmark or metric 'step.sise'; did you mean 'step.size'\?"):
+        Budgets(["step.sise=3"]).refuse_unknown([step])
     for wrong in ("", "x", "-3", "0", "nan", "a=b", "inf"):
         with pytest.raises(UsageError, match="is not PERCENT or NAME=PERCENT"):
             Budgets([wrong])
+
+
+def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_same_name() -> None:
+    entries = [
+        PluginEntry("p", path="p.py", gate={"step": {"size": 1.0}}),
+        PluginEntry("q", path="q.py", gate={"other": 8.0}),
+    ]
+    record = one_round(1.0, 1, 0, size=3.0)
+    assert Budgets([], entries).of(record) == pytest.approx({"time": 0.05, "size": 0.01})
+    assert Budgets(["7", "step=2"], entries).of(record) == pytest.approx({"time": 0.02, "size": 0.01})
+    assert Budgets(["step.size=3"], entries).of(record) == pytest.approx({"time": 0.05, "size": 0.03})
+    other = replace(record, benchmark="other")
+    assert Budgets(["7"], entries).of(other) == pytest.approx({"time": 0.08, "size": 0.08})
+    Budgets([], entries).refuse_unknown([])  # the host has held it against its plugin
 
 
 def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:

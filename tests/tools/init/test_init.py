@@ -71,6 +71,17 @@ def test_a_second_init_writes_nothing_and_names_what_is_there(hpml: Hpml, tmp_pa
     assert files(tmp_path) == written
 
 
+def test_texts_of_another_encoding_are_kept_or_named(hpml: Hpml, tmp_path: Path) -> None:
+    repository(tmp_path)
+    (tmp_path / ".gitignore").write_bytes("Größe".encode("latin-1"))
+    assert hpml("init").returncode == 0
+    assert (tmp_path / ".gitignore").read_bytes().startswith("Größe\n/.asv/env/\n".encode("latin-1"))
+    (tmp_path / "asv.conf.json").write_bytes('{"project": "Größe"}'.encode("latin-1"))
+    done = hpml("init")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "asv.conf.json: is not UTF-8" in done.stderr
+
+
 def test_outside_a_git_repository_it_says_what_to_do(hpml: Hpml, tmp_path: Path) -> None:
     done = hpml("init")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

@@ -27,7 +27,8 @@ DECLARED = {
 
 
 def record(size: int = 1, machine: str = "h200-x1", **more: object) -> Record:
-    facts = {"os": "Linux 6", "arch": "x86_64", "cpu": "C", "gpus": [{"name": "NVIDIA H200", "uuid": "u"}]}
+    gpus = [{"name": "NVIDIA H200", "uuid": "u", "memory": 141e9}]
+    facts = {"os": "Linux 6", "arch": "x86_64", "cpu": "C", "num_cpu": 2, "ram": 1e9, "python": "3", "gpus": gpus}
     found = {
         "benchmark": "step", "plugin": "theirs", "version": "1", "params": {"size": size}, "status": "ok",
         "started": 5.0 + size,
@@ -106,13 +107,45 @@ def test_of_a_repository_the_newest_commit_counts_and_nothing_of_it_runs(
     hook = theirs / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
     hook.chmod(0o755)
-    pull(f"file://{theirs}")
+    assert (
+        "results/h200-x1/machine-2.json: not a file, or larger than 268 MB; ignored" in pull(f"file://{theirs}").stderr
+    )
     assert pulled() == BOTH
     assert not marker.exists()
     assert sorted(path.name for path in Path("results/lab.h200-x1").glob("*.json"))[-1] == "machine.json"
     for address in (f"ext::touch {marker}", "--upload-pack=touch", str(tmp_path / "nowhere")):
         done = CliRunner().invoke(group, ["pull", "--as", "lab", "--", address], standalone_mode=False)
         assert "git clone" in str(done.exception) and not marker.exists()
+
+
+def test_of_several_folders_of_results_the_topmost_counts_and_a_bare_repository_may_be_relative(
+    pull: Callable[..., Result], theirs: Path
+) -> None:
+    for name in ("docs/example/results/h200-x1", "results/my-results"):
+        (theirs / name / "records").mkdir(parents=True)
+        (theirs / name / "records" / "cccccccc.jsonl").write_bytes(encode(record(9, Path(name).name)) + b"\n")
+    commit(theirs)
+    subprocess.run(["git", "clone", "-q", "--bare", str(theirs), "../bare"], check=True)
+    pull("../bare")
+    assert pulled() == [*BOTH, ("lab.my-results", 9)]
+
+
+@pytest.mark.parametrize("facts", [{"gpus": 5}, {"os": ""}, {}, {"gpus": [3]}])
+def test_facts_of_a_node_that_are_none_leave_the_machine_without(
+    pull: Callable[..., Result], theirs: Path, facts: dict[str, object]
+) -> None:
+    (theirs / "results" / "h200-x1" / "machine.json").unlink()
+    file = record_file(theirs / "results", "h200-x1", COMMIT)
+    node = {**record().node, **facts} if facts else {}
+    file.write_bytes(encode(record(1, node=node)) + b"\n")
+    pull(theirs)
+    assert json.loads(Path("results/lab.h200-x1/machine.json").read_text()) == {"machine": "lab.h200-x1", "version": 1}
+
+
+def test_an_address_that_is_none_ends_in_one_line(pull: Callable[..., Result]) -> None:
+    for address in ("https://a b/", "http://127.0.0.1:1", "http://[::1"):
+        done = CliRunner().invoke(group, ["pull", address, "--as", "lab"], standalone_mode=False)
+        assert type(done.exception).__name__ == "HpmlError" and "summary.json: cannot be read" in str(done.exception)
 
 
 @pytest.fixture
@@ -199,6 +232,7 @@ def test_lines_that_are_no_records_and_records_of_another_machine_are_left_out_a
     done = pull(theirs, status=1)
     assert pulled() == BOTH
     assert done.stderr.count("not a complete Record") == 3
+    assert "/hpml-pull-" not in done.stderr
     assert "not an asv result file" in done.stderr
 
 

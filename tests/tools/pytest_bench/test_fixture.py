@@ -37,6 +37,10 @@ TESTS = """
     def test_wrong(bench):
         bench.measure(lambda bench: {"time": 1 / 0}, {"time": "s"})
 
+    def test_twice(bench):
+        bench.measure(lambda bench: {"size": 7}, {"size": "B"})
+        bench.measure(lambda bench: {"size": 8}, {"size": "B"})
+
     def test_plain():
         import sys
         assert not {"torch", "numpy", "scipy", "asv", "msgspec", "jinja2"} & set(sys.modules)
@@ -65,11 +69,12 @@ def test_a_test_is_measured_stored_and_compared(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     first = run("--hpml-save", "-k", "not plain")
-    assert "1 failed, 2 passed" in first.stdout, first.stdout
+    assert "2 failed, 2 passed" in first.stdout, first.stdout
+    assert "UsageError: a test is one benchmark" in first.stdout
     assert "ZeroDivisionError: division by zero (test_steps.py:" in first.stdout
     assert "test_wait[10]: time 1" in first.stdout and "nothing stored to compare with" in first.stdout
     found: dict[str, Record] = {each.benchmark: each for each in read_records(tmp_path / "results")}
-    assert found.keys() == {"steps_wait", "steps_several"}
+    assert found.keys() == {"steps_wait", "steps_several", "steps_twice"}
     wait = found["steps_wait"]
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -91,7 +96,7 @@ def test_a_test_is_measured_stored_and_compared(
     assert re.search(
         r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: (WORSE|AMBIGUOUS)", worse.stdout
     )
-    assert len(list(read_records(tmp_path / "results"))) == 2  # nothing was stored without --hpml-save
+    assert len(list(read_records(tmp_path / "results"))) == 3  # nothing was stored without --hpml-save
 
 
 def test_a_test_that_does_not_ask_for_it_loads_nothing(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -140,7 +140,8 @@
     function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
 
     /* lines: {name, colour, marker, dash, at, values, low, high, failed, changes, cards}.  columns: [[label, second line], …]: commits or software
-       stacks.       unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
+       stacks.
+       unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
        the first and last column that a reader chose, with nothing for all. */
     function draw(container, lines, columns, unit, options, on) {
         var narrow = container.clientWidth < 620;
