@@ -28,7 +28,7 @@ from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.site.regressions import Shift, find_changes, find_shifts
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import read_records
+from hpml_plugins.store import read_records, record_file
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -310,8 +310,9 @@ def _histories(results: Path, commits: Sequence[str], folder: Path) -> Iterator[
         (folder / machine.parent.name / "records").mkdir(parents=True)
         shutil.copy(machine, folder / machine.parent.name)
     for number, commit in enumerate(commits):
-        for file in results.glob(f"*/records/{commit}.jsonl"):
-            shutil.copy(file, folder / file.relative_to(results))
+        for machine in folder.iterdir():
+            if (file := record_file(results, machine.name, commit)).is_file():
+                shutil.copy(file, machine / "records")
         if number:
             revisions = {each: place for place, each in enumerate(commits[: number + 1])}
             yield read_history(folder, None, declarations, revisions, dates, print)
