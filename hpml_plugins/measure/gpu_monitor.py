@@ -28,7 +28,7 @@ from hpml_plugins.node.nvml import Card, open_cards, open_others
 
 #: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
 INTERVAL = 0.05
-MOST_ROWS = 300
+MOST_ROWS = 100
 #: s between two readings of the telemetry: the power regulator's own period is about a second.
 TELEMETRY_INTERVAL = 0.02
 #: And while a process wants to know when the energy counter moves, which it does about every 0.1 s.

@@ -22,6 +22,8 @@ SCHEMA = 1
 STACK = "stack-"
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 THROTTLED = "the GPU held its clocks down"
+#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows is noise.
+DIGITS = 9
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with others: on two CPUs,
 #: which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
@@ -249,6 +251,16 @@ def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
     """A short stable key of a point: the same on every node and in every run."""
     encoded = msgspec.json.encode([benchmark, version, sorted(params.items())])
     return hashlib.sha256(encoded).hexdigest()[:20]
+
+
+def shorten(record: Record) -> Record:
+    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they are."""
+    metrics = dict(record.metrics)
+    for name, each in metrics.items():
+        if each.unit in UNITS and not UNITS[each.unit].count:
+            samples, boost = ([float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost))
+            metrics[name] = msgspec.structs.replace(each, samples=samples, boost=boost)
+    return msgspec.structs.replace(record, metrics=metrics)
 
 
 def encode(record: Record) -> bytes:

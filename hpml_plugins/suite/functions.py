@@ -20,7 +20,7 @@ from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, meas
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.data_source import use_sources
-from hpml_plugins.model.record import Record, encode
+from hpml_plugins.model.record import Record, encode, shorten
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
@@ -127,7 +127,8 @@ def record_of(suite: Suite, declared: Declared, params: Params, progress: Progre
     if before and before.is_complete:
         record = before
     else:
-        record = _measure(suite, declared, params, replace(context, run=before.run) if before else context, progress)
+        again = replace(context, run=before.run) if before else context
+        record = shorten(_measure(suite, declared, params, again, progress))
         if suite.keep:
             try:
                 append_record(file, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
 
 FOLDER = "history"
+#: Characters that are shown of why a point failed or was skipped; its Record has the rest.
+MOST_REASON = 200
 
 
 def write_history(
@@ -136,7 +139,12 @@ def _lines(
         line = metric.line(label, machine.name)
         measured = [(history.columns[outcome.revision], each) for outcome, each in line if each]
         warnings = [outcome.warnings for outcome, each in line if each]
-        failed = [history.columns[outcome.revision] for outcome, _ in line if outcome.status == "failed"]
+        missed: dict[str, dict[str, list[int]]] = {"failed": {}, "skipped": {}}
+        for outcome, _ in line:
+            if outcome.status in missed:
+                at = missed[outcome.status].setdefault(outcome.reason[:MOST_REASON], [])
+                at.append(history.columns[outcome.revision])
+        failed, skipped = (list(itertools.chain(*each.values())) for each in missed.values())
         if measured or failed:
             numbers = [each.estimate for _, each in measured]
             newest = measured[-1][1] if measured else None
@@ -152,6 +160,8 @@ def _lines(
                 "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
+                "skipped": skipped,
+                "missed": [[f"{status}: {why}", at] for status, found in missed.items() for why, at in found.items()],
                 "cards": list(_other_cards(history, metric, label, machine.name)),
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
@@ -181,7 +191,7 @@ def _stacks(history: History, metric: TrackedMetric, label: str) -> dict[str, An
         lines.append({
             "place": number, "at": at, "values": [_rounded(each.value) for each in shown],
             "low": [_rounded(each.low) for each in shown], "high": [_rounded(each.high) for each in shown],
-            "failed": [], "cards": [], "changes": [],
+            "failed": [], "skipped": [], "missed": [], "cards": [], "changes": [],
         })  # fmt: skip
     return {"names": [_stack_name(name)[1:] for name in environments], "lines": lines}
 

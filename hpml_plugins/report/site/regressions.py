@@ -360,7 +360,7 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
     """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes.
 
     shown: see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to measure
-    points, is an entry of the day of the last measurement.
+    points, is an entry of the day of the last measurement; a machine with failed points one of its newest commit's day.
     """
     from asv import feed
 
@@ -388,10 +388,15 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
                 number = len(gap.dropped.get(benchmark, ()))
                 what = f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer" if number else "not"
                 title = f"{machine}: {what} measured since {day(date)}"
-                when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
-                text = f'<a href="{link}">{escape(title)}</a>'
-                identity = ["missing", machine, printable(benchmark)]
-                yield feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
+                yield missing_entry(title, link, date, ["missing", machine, printable(benchmark)])
+            if gap.failed:
+                title = f"{machine}: {gap.failed} point{'s' * (gap.failed != 1)} failed"
+                yield missing_entry(title, link, gap.last, ["failed", machine])
+
+    def missing_entry(title: str, link: str, date: float, identity: list[str]) -> Any:
+        when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
+        text = f'<a href="{link}">{escape(title)}</a>'
+        return feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
 
     project = printable(project)
     title = f"{project} performance regressions"

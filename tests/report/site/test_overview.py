@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Site, served
+from browsing import Site, read_data, served
 from msgspec.structs import replace
-from site_history import A100, BANDWIDTH, BENCHMARKS, FLOP, H200, LAPTOP, TIME, around, ours, read, records_of
+from site_history import (
+    A100,
+    BANDWIDTH,
+    BENCHMARKS,
+    FLOP,
+    H200,
+    LAPTOP,
+    SKIPPED,
+    TIME,
+    around,
+    ours,
+    read,
+    records_of,
+)
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import decode
@@ -18,6 +32,7 @@ from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build, judge
+from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.overview import MOST_ROWS, describe_verdicts, headline_rows
 from hpml_plugins.report.site.regressions import find_suspected, write_feed
@@ -161,6 +176,8 @@ def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Pa
         results.add(H200, day, times(1e-5, 2e-5) if day < 4 else times(1e-5))
         if day < 2:
             results.add(A100, day, times(1e-5))
+        if day in (0, 11):
+            results.add(LAPTOP, day, {TIME["name"]: [1.0, None if day else 1.0]})
     history = results.read()
     write_feed(tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history)))
     atom = "{http://www.w3.org/2005/Atom}"
@@ -169,7 +186,20 @@ def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Pa
     assert found == {
         ("node2: not measured since 1970-01-02", "1970-01-02"),
         ("node1: 1 point of vector_add no longer measured since 1970-01-04", "1970-01-04"),
+        ("laptop: 1 point failed", "1970-01-12"),
     }
+
+
+def test_failures_and_skips_have_their_history_with_reasons(results: Results, tmp_path: Path) -> None:
+    for day in range(6):
+        results.add(LAPTOP, day, {TIME["name"]: [1.0, (1.0, None, math.nan)[day // 2]]})
+    write_history(results.read(), [], tmp_path, "p")
+    listed = read_data(tmp_path, "history/index.js")["benchmarks"]
+    ((place, points),) = ((n, each["points"]) for n, each in enumerate(listed) if each["name"] == TIME["name"])
+    (steady,), (broken,) = (read_data(tmp_path, f"history/{place}/{n}.js")["lines"] for n, _ in points)
+    assert (steady["failed"], steady["skipped"], steady["missed"]) == ([], [], [])
+    assert (broken["at"], broken["failed"], broken["skipped"]) == ([0, 1], [2, 3], [4, 5])
+    assert broken["missed"] == [["failed: it broke", [2, 3]], [f"skipped: {SKIPPED}", [4, 5]]]
 
 
 def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(results: Results) -> None:

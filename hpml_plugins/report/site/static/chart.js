@@ -139,8 +139,8 @@
 
     function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
 
-    /* lines: {name, colour, marker, dash, at, values, low, high, failed, changes, cards}.  columns: [[label, second line], …]: commits or software
-       stacks.
+    /* lines: {name, colour, marker, dash, at, values, low, high, failed, skipped, changes, cards}.  columns: [[label, second line], …]:
+       commits or software stacks.
        unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
        the first and last column that a reader chose, with nothing for all. */
     function draw(container, lines, columns, unit, options, on) {
@@ -243,6 +243,9 @@
             });
             line.failed.forEach(function (column) {
                 element('text', {x: x(column), y: height - bottom - 4, 'text-anchor': 'middle', 'class': 'failed'}, group, '×');
+            });
+            line.skipped.forEach(function (column) {
+                element('text', {x: x(column), y: height - bottom - 4, 'text-anchor': 'middle', 'class': 'skipped'}, group, '–');
             });
         });
         react(svg, {count: count, top: top, bottom: height - bottom, x: x, column_at: column_at}, on);

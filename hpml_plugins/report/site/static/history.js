@@ -208,6 +208,7 @@
             at: line.at.filter(inside).map(function (column) { return column - first; }),
             values: kept(line.values), low: kept(line.low), high: kept(line.high),
             failed: line.failed.filter(inside).map(function (column) { return column - first; }),
+            skipped: line.skipped.filter(inside).map(function (column) { return column - first; }),
             cards: line.cards.filter(function (card) { return inside(card[0]); }).map(moved),
             changes: line.changes.filter(function (change) { return inside(change[0]); }).map(moved)
         });
@@ -268,7 +269,8 @@
         var texts = lines.map(function (line) {
             var i = line.at.indexOf(column);
             if (i < 0) {
-                return line.failed.indexOf(column) >= 0 ? line.name + ' failed' : null;
+                var missed = line.missed.find(function (each) { return each[1].indexOf(column) >= 0; });
+                return missed ? line.name + ' ' + missed[0] : null;
             }
             var others = line.cards.filter(function (card) { return card[0] === column; });
             return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (others.length ? ' (' + others.map(function (card) {

@@ -1,0 +1,188 @@
+"""What a history costs as it grows: `python tests/growth.py 10x10x40 40x10x40` (commits × machines × points).
+
+Each size is made in a temporary folder of Records of this repository (the newest ones of points of h200-x1 in three
+rounds, so that their size is real) whose values are varied by 1 %, then projected, published, and packed by git. CPU
+times are of the process and its children. `--as-stored` keeps the Records as they are; otherwise they are written as
+new ones are (`Record` rounds and thins its numbers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+from support import ROOT
+
+from hpml_plugins.model.figure import Table
+from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.model.rounds import combine, group_rounds
+from hpml_plugins.plugins.harness import processes
+from hpml_plugins.plugins.harness.publish import CARDS, configure
+from hpml_plugins.report.tables import as_markdown
+from hpml_plugins.store import commit_order, current_records, decode_file, project, record_file, record_files
+
+MACHINE = "h200-x1"
+BYTES = (
+    "stored", "in git", "memory", "site", "largest file of a point", "gpus.html", "index.html", "projection files",
+    "asv's graphs", "newest Records",
+)  # fmt: skip
+
+
+def templates(count: int) -> list[list[Record]]:
+    """The rounds of `count` points of MACHINE, of as many benchmarks as there are."""
+    order = commit_order(ROOT, ROOT / "results")
+    rounds: dict[tuple[str, float], list[Record]] = {}
+    for path in record_files(ROOT / "results"):
+        if path.parent.parent.name == MACHINE:
+            for group in group_rounds(decode_file(path, decode)):
+                found = [record for _, record in group]
+                rounds[found[0].point, found[0].started] = found
+    whole = [combine(each) for each in rounds.values()]
+    current = [each for each in current_records(whole, order) if each.measured_rounds >= 3]
+    by_benchmark: dict[str, list[Record]] = {}
+    for each in current:
+        by_benchmark.setdefault(each.benchmark, []).append(each)
+    ranked = sorted(
+        ((place, name, each) for name, found in by_benchmark.items() for place, each in enumerate(found)),
+        key=lambda row: row[:2],
+    )
+    return [rounds[each.point, each.started] for _, _, each in ranked[:count]]
+
+
+def make(folder: Path, commits: int, machines: int, points: int) -> None:
+    """Write a repository and its results."""
+    fast_commits(folder, commits)
+    hashes = processes.run(["git", "rev-list", "--reverse", "main"], folder).output.split()
+    chosen = templates(points)
+    names = {each[0].benchmark for each in chosen}
+    declared = json.loads((ROOT / "results" / "benchmarks.json").read_text())
+    kept = {name: each for name, each in declared.items() if name == "version" or each.get("benchmark") in names}
+    results = folder / "results"
+    results.mkdir()
+    (results / "benchmarks.json").write_text(json.dumps(kept))
+    dice = random.Random(1)
+    for number in range(machines):
+        name, gpu, count = f"node{number}", CARDS[number % len(CARDS)], 1 + number // len(CARDS)
+        facts = {"machine": name, "gpu": gpu, "num_gpu": str(count), "os": "Linux", "arch": "x86_64", "version": 1}
+        (results / name / "records").mkdir(parents=True)
+        (results / name / "machine.json").write_text(json.dumps(facts))
+        for place, commit in enumerate(hashes):
+            lines = []
+            for rounds in chosen:
+                level = math.exp(dice.gauss(0, 0.01))
+                for turn, each in enumerate(rounds):
+                    lines.append(encode(_varied(each, name, commit, place, turn, level)) + b"\n")
+            record_file(results, name, commit).write_bytes(b"".join(lines))
+
+
+def _varied(record: Record, machine: str, commit: str, place: int, turn: int, level: float) -> Record:
+    started = processes.STARTED + place * processes.DAY + turn * 60 + record.started % 60
+    metrics = {
+        name: replace(metric, samples=_scaled(metric.samples, level), boost=_scaled(metric.boost, level))
+        for name, metric in record.metrics.items()
+    }
+    return replace(
+        record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics, environment="node"
+    )
+
+
+def _scaled(samples: Sequence[float], level: float) -> list[float]:
+    return [each if float(each).is_integer() else float(f"{each * level:.{DIGITS}g}") for each in samples]
+
+
+DIGITS = 9
+
+
+def fast_commits(folder: Path, count: int) -> None:
+    """Commits a day apart, by one process."""
+    processes.run(["git", "init", "-q", "-b", "main"], folder)
+    made = "".join(
+        f"commit refs/heads/main\ncommitter made <made@example.invalid> {processes.STARTED + place * processes.DAY} "
+        f"+0000\ndata 1\n.\n"
+        for place in range(count)
+    )
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=made, text=True, check=True)
+
+
+def publish(folder: Path) -> dict[str, float]:
+    """`asv publish`: CPU time, s, that of our pages, s, and peak memory, B."""
+    env = {**os.environ, "HOME": str(folder)}
+    with (folder / "said.txt").open("w+") as said:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "asv", "publish"], cwd=folder, env=env, stdout=said, stderr=said
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = status
+        said.seek(0)
+        text = said.read()
+    assert not status, text[-2000:]
+    ours = float(text.rpartition("(")[2].partition(" s of one CPU")[0])
+    return {"CPU": used.ru_utime + used.ru_stime, "our pages' CPU": ours, "memory": used.ru_maxrss * 1024.0}
+
+
+def size(folder: Path, pattern: str = "*") -> float:
+    """B of all files."""
+    return float(sum(each.stat().st_size for each in folder.rglob(pattern) if each.is_file()))
+
+
+def grow(commits: int, machines: int, points: int) -> dict[str, float]:
+    """One size, in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="hpml-growth-") as name:
+        folder = Path(name)
+        make(folder, commits, machines, points)
+        records = size(folder / "results", "*.jsonl")
+        configure(folder)
+        started = time.process_time()
+        project(folder / "results")
+        projected = time.process_time() - started
+        found = publish(folder)
+        html = folder / "html"
+        largest = max((each.stat().st_size for each in (html / "history").glob("*/*.js")), default=0)
+        site = size(html)
+        packed = sum(
+            len(zlib.compress(each.read_bytes())) for each in (folder / "results").rglob("*") if each.is_file()
+        )
+        return {
+            "commits": commits,
+            "machines": machines,
+            "points": points,
+            "Records": commits * machines * points,
+            "stored": records,
+            "projection files": size(folder / "results", "*.json"),
+            "in git": float(packed),
+            "projection": projected,
+            **found,
+            "site": site,
+            "largest file of a point": float(largest),
+            "gpus.html": float((html / "gpus.html").stat().st_size),
+            "index.html": float((html / "index.html").stat().st_size),
+            "asv's graphs": size(html / "graphs") if (html / "graphs").is_dir() else 0.0,
+            "newest Records": size(html / "records") if (html / "records").is_dir() else 0.0,
+        }
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sizes", nargs="+", help="COMMITSxMACHINESxPOINTS")
+    units = dict.fromkeys(BYTES, "B") | dict.fromkeys(("projection", "CPU", "our pages' CPU"), "s")
+    rows = []
+    for each in parser.parse_args().sizes:
+        rows.append(grow(*map(int, each.split("x"))))
+        print(as_markdown(Table.of(rows[-1:], units)), flush=True)
+    print(as_markdown(Table.of(rows, units)))
+
+
+if __name__ == "__main__":
+    main()
