@@ -23,7 +23,7 @@ from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, PluginSource, Registry
-from hpml_plugins.registry.reader import ProfileChoice, is_one_of
+from hpml_plugins.registry.reader import OTHERS, ProfileChoice, is_one_of
 
 #: Values that a hook may return: an iterator without end would otherwise fill the memory.
 MOST_OFFERED = 10_000
@@ -180,6 +180,8 @@ def _check_profile(
     what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
 ) -> None:
     for name, values in choice.items():
+        if name == OTHERS and isinstance(values, bool):
+            continue
         if name not in benchmarks:
             raise RegistryError(f"{what} {plugin!r}: no benchmark {name!r}; {nearest(name, benchmarks)}", at(name))
         grid = benchmarks[name].grid
