@@ -23,7 +23,7 @@ from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.locating import GROUP, check_pins, entry_points, locate
 from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, PluginSource, Registry
-from hpml_plugins.registry.reader import ProfileChoice, is_one_of
+from hpml_plugins.registry.reader import OTHERS, ProfileChoice, is_one_of
 
 #: Values that a hook may return: an iterator without end would otherwise fill the memory.
 MOST_OFFERED = 10_000
@@ -179,6 +179,8 @@ def _check_profile(
     what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
 ) -> None:
     for name, values in choice.items():
+        if name == OTHERS and isinstance(values, bool):
+            continue
         _refuse_unknown(name, benchmarks, f"{what} {plugin!r}: no benchmark", at(name))
         grid = benchmarks[name].grid
         for key, chosen in values.items() if isinstance(values, dict) else ():

@@ -20,6 +20,8 @@ from hpml_plugins.registry.lines import YamlLines, read_yaml
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
+#: The profile of the same few points at every commit, where a registry has it: the default of `hpml submit`.
+CORE = "core"
 # Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
 Version = Annotated[
@@ -35,11 +37,16 @@ Percent = Annotated[float, Meta(gt=0, lt=1000, description="%")]
 Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
+#: In a profile: every benchmark of the plugin that the profile does not name.
+OTHERS = "*"
 #: The same of a profile, or false for none of a benchmark's points.
 ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
-    Meta(description="profile → benchmark → parameter → the values that the profile measures; false: none of them"),
+    Meta(
+        description="profile → benchmark (*: all that are not named) → parameter → the values that the profile measures; "
+        "false: none of them"
+    ),
 ]
 
 GateBudgets = Annotated[
@@ -93,7 +100,8 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
         """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""
-        chosen = self.profiles.get(profile, {}).get(benchmark, True)
+        choice = self.profiles.get(profile, {})
+        chosen = choice.get(benchmark, choice.get(OTHERS, True))
         if isinstance(chosen, bool):
             return {} if chosen else None
         return chosen

@@ -126,6 +126,7 @@ WRONG = {
     "gate: {toy: {tme: 5}}": "gate of 'toy': no metric with a direction 'tme'; did you mean 'time'?",
     "gate: {tey: 5}": "gate of 'toy': no benchmark 'tey'; did you mean 'toy'?",
     "profiles: {quick: {tey: false}}": "no benchmark 'tey'; did you mean 'toy'?",
+    "profiles: {quick: {'*': {size: [10]}}}": "no benchmark '*'; ",
 }
 
 
@@ -169,6 +170,16 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
     declared = [declare(each, node, "here", "").benchmarks[0] for each in hosts]
     assert [len(each.chosen_points()) for each in declared] == [0, 2, 2]
     assert [{"size": 10} in each.chosen_points().values() for each in declared] == [False, True, True]
+
+
+def test_a_profile_may_leave_out_all_benchmarks_that_it_does_not_name(host_of: HostOf) -> None:
+    text = TOY.replace("return [TOY]", "import dataclasses; return [TOY, dataclasses.replace(TOY, name='other')]")
+    host = host_of(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {few: {'*': false, toy: {size: [10]}}}}\n",
+        toy=text,
+    )
+    chosen = {each.name: len(each.chosen_points()) for each in make_host(host.registry, profile="few").benchmarks()}
+    assert chosen == {"toy": 1, "other": 0}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:

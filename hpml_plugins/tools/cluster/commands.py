@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ _CLUSTER = click.option(
 @click.option(
     "--commits", default="", metavar="NEW|ALL|RANGE", help="Commits to measure; default: the newest of each branch."
 )
-@click.option("--profile", default="", help="Only the points of this profile.")
+@click.option("--profile", help="The profile to measure; default: HPML_PROFILE, else core, else full.")
 @click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
 @click.option("--skip-existing", is_flag=True, help="Continue after a job that was cancelled or lost: keep its points.")
 @click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing.")
@@ -37,7 +38,7 @@ def submit(
     names: tuple[str, ...],
     file: Path | None,
     commits: str,
-    profile: str,
+    profile: str | None,
     bench: tuple[str, ...],
     skip_existing: bool,
     dry_run: bool,
@@ -52,14 +53,16 @@ def submit(
     """
     from hpml_plugins.asv import read_configuration
     from hpml_plugins.errors import UsageError
-    from hpml_plugins.registry import read_registry
+    from hpml_plugins.registry import CORE, EVERYTHING, read_registry
+    from hpml_plugins.suite import PROFILE_VARIABLE
     from hpml_plugins.tools.cluster import submit as submitting
     from hpml_plugins.tools.cluster.config import find_cluster
     from hpml_plugins.tools.cluster.job import RunRequest
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
-    if profile and profile not in registry.profiles:
+    profile = profile or os.environ.get(PROFILE_VARIABLE) or (CORE if CORE in registry.profiles else EVERYTHING)
+    if profile not in registry.profiles:
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)

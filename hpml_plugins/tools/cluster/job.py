@@ -18,6 +18,7 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.isolation import end_with_parent
+from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.store import lock_machine
 from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
@@ -39,7 +40,7 @@ class RunRequest:
 
     project: str
     results: str
-    profile: str = ""
+    profile: str = EVERYTHING
     bench: tuple[str, ...] = ()
     keep: bool = False
 
@@ -100,9 +101,7 @@ class AsvRun:
         return status, refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
     def _start(self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any) -> subprocess.Popen[bytes]:
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
-        if self.request.profile:
-            env["HPML_PROFILE"] = self.request.profile
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", "HPML_PROFILE": self.request.profile, **variables}
         process = subprocess.Popen(command, cwd=self.request.project, env=env, preexec_fn=_prepare_asv, **streams)
         self._running.append(process)
         return process

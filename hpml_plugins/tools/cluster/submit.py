@@ -21,8 +21,6 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model import counted
-from hpml_plugins.registry import EVERYTHING
-from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
@@ -76,10 +74,9 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     title = f"{target.name}  machine {target.machine_name}, {counted(commits, 'commit')}"
     if not commits:
         return f"{title}: nothing to do"
-    profile = request.profile or os.environ.get(PROFILE_VARIABLE) or EVERYTHING
     benchmarks = f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
     where = "in this terminal, until it is done" if target.executor == "local" else "a Slurm job"
-    return f"{title}, {benchmarks}, profile {profile}: {where}"
+    return f"{title}, {benchmarks}, profile {request.profile}: {where}"
 
 
 def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
@@ -210,9 +207,7 @@ def script(target: Target, request: RunRequest, folder: Path) -> str:
     if target.executor == "slurm":
         executor = slurm_executor(target, request, folder)
         return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
-    words = asv_run(target, request, folder).command()
-    if request.profile:
-        words = ["env", f"HPML_PROFILE={request.profile}", *words]
+    words = ["env", f"HPML_PROFILE={request.profile}", *asv_run(target, request, folder).command()]
     lines = ["# here, one after the other, by submitit's local executor"]
     if target.side_by_side:
         lines.append("# one such process for each GPU, side by side, each with a part of the work")

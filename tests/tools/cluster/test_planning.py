@@ -94,3 +94,26 @@ def test_a_dry_run_prints_the_scripts_and_submits_nothing(site: Site) -> None:
     assert done.output.count("#!/bin/bash") == 2
     assert "# t2  machine t2, 2 commits" in done.output
     assert not (site.project.path / "cluster-jobs").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "variable", "in_registry", "chosen"),
+    [
+        ((), "", "core", "core"),
+        ((), "", "quick", "full"),
+        ((), "quick", "core: {}, quick", "quick"),
+        (("--profile", "full"), "quick", "core: {}, quick", "full"),
+    ],
+)
+def test_the_profile_is_core_unless_another_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...], variable: str, in_registry: str, chosen: str
+) -> None:
+    registry = site.project.path / "registry.yaml"
+    entry = f"{{name: slow, path: slow.py, profiles: {{{in_registry}: {{}}}}}}"
+    registry.write_text(f"version: 1\nplugins:\n  - {entry}\n")
+    site.cluster("version: 1\ntargets:\n  - {name: h100, partition: p}\n  - {name: desk, executor: local}\n")
+    monkeypatch.setenv("HPML_PROFILE", variable)
+    done = CliRunner().invoke(submit, ["--dry-run", *named, "h100", "desk"], obj=Settings(registry))
+    assert done.exit_code == 0, done.output
+    assert done.output.count(f"all benchmarks, profile {chosen}: ") == 2
+    assert f"\nenv HPML_PROFILE={chosen} " in done.output
