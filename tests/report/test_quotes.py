@@ -71,6 +71,10 @@ def known(history: History) -> Quotable:
          "\n| size | speed |\n| --: | --: |\n| 1 | 2.000 GB/s |\n| 2 | 3.000 GB/s |\n"),
         ("figure p.rates", "\nChart: Rates | by size (`hpml plot p.rates`)\n"),
         ("benchmark copy", "`copy`"),
+        ("value copy.time machine=n show=value otherwise=unknown", "unknown"),
+        ("value copy.time machine=m size=1 show=value otherwise=unknown", "2.000 ms"),
+        ("cell p.rates column=rate size=3 otherwise='not measured'", "not measured"),
+        ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
     ],
 )  # fmt: skip
 def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(known: Quotable, quote: str, text: str) -> None:
