@@ -98,11 +98,12 @@ class Quotable:
         options = dict(quote.options)
         otherwise = options.pop("otherwise", None)
         try:
-            return answers[quote.kind](replace(quote, options=options))
+            answer = answers[quote.kind](replace(quote, options=options))
         except NotMeasured:
             if otherwise is None:
                 raise
             return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
+        return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)

@@ -26,7 +26,7 @@ MEASURED, PUBLISHED = "measured", "published, not measured"
 SEEN = "share outside tensor cores"
 SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
 THEORY, ACTUAL = "theoretical FLOP", "actual / theoretical"
-#: The cards of the report whose points are drawn (key "001" in published.yaml), by their full names: published peaks only.
+#: The cards of the report ("001" in published.yaml) whose points are drawn, by their full names: published peaks only.
 EARLIER = ("Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB")
 #: Metrics of a point: column → metric, and the columns' units.
 METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
