@@ -165,6 +165,8 @@ class Quotable:
         """The rows of the figure's table whose columns have the values that the options name."""
         wanted = {key: value for key, value in quote.options.items() if key not in ("column", "columns")}
         table = self._drawable(quote).table
+        if not len(table):
+            raise NotMeasured(f"{quote.name} has no rows", quote.where)
         if unknown := [key for key in wanted if key not in table.columns]:
             raise HpmlError(f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where)
 
