@@ -246,7 +246,7 @@ STATISTICS = Benchmark(
 )  # fmt: skip
 STATISTICS_CPU = replace(
     STATISTICS, name="scaling_statistics_cpu",
-    grid={"ranks": (2, 4), "data": ("digits", "cifar10-jpeg"), "batch": (64, 512)},
+    grid={"ranks": (4,), "data": ("digits", "cifar10-jpeg"), "batch": (64, 512)},
     requires=LARGE_BATCH_CPU.requires, timeout=900,
     description="Drift of the ranks' running statistics in five epochs of a small model over gloo.",
 )  # fmt: skip
