@@ -16,6 +16,7 @@ A quote is a pair of comments with generated text between them:
 - `benchmark NAME`: the name of a benchmark, on the site with a link to its history.
 
 A share is written in per cent where `%` stands behind the column's name (`column=share%`), and by `show=percent`.
+`otherwise=TEXT` stands where no Record has the values that the quote names; without it that is an error.
 
 A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and charts stand alone.
 """
@@ -37,6 +38,10 @@ from hpml_plugins.report.tables import as_markdown, formatted
 #: Begins the options that hold for the divisor of a ratio alone.
 _OVER = "over."
 _QUOTE = re.compile(r"<!--= (?P<words>[^\n]*?) -->(?P<text>.*?)<!--/-->", re.DOTALL)
+
+
+class NotMeasured(HpmlError):
+    """No Record has the values that a quote names."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,15 @@ class Quotable:
         }  # fmt: skip
         if quote.kind not in answers:
             raise HpmlError(f"no kind of quote {quote.kind!r}; {nearest(quote.kind, list(answers))}", quote.where)
-        return answers[quote.kind](quote)
+        options = dict(quote.options)
+        otherwise = options.pop("otherwise", None)
+        try:
+            answer = answers[quote.kind](replace(quote, options=options))
+        except NotMeasured:
+            if otherwise is None:
+                raise
+            return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
+        return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
@@ -131,9 +144,13 @@ class Quotable:
                 known = outcome.revision >= 0 and metric.metric in outcome.readings
                 if known and self.history.commits[self.history.columns[outcome.revision]].startswith(commit):
                     found[label] = outcome
-        if len(found) != 1:
-            points = f"{len(found)} points match, for example {'; '.join(list(found)[:3])}" if found else "no Record"
-            raise HpmlError(f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where)
+        asked = f"{quote.name} machine={machine} {format_point(params)}"
+        if not found:
+            raise NotMeasured(f"{asked}: no Record", quote.where)
+        if len(found) > 1:
+            raise HpmlError(
+                f"{asked}: {len(found)} points match, for example {'; '.join(list(found)[:3])}", quote.where
+            )
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
@@ -148,6 +165,8 @@ class Quotable:
         """The rows of the figure's table whose columns have the values that the options name."""
         wanted = {key: value for key, value in quote.options.items() if key not in ("column", "columns")}
         table = self._drawable(quote).table
+        if not len(table):
+            raise NotMeasured(f"{quote.name} has no rows", quote.where)
         if unknown := [key for key in wanted if key not in table.columns]:
             raise HpmlError(f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where)
 
@@ -156,7 +175,7 @@ class Quotable:
 
         found = table.filtered(matches)
         if not len(found):
-            raise HpmlError(f"no row of {quote.name} has {format_point(wanted)}", quote.where)
+            raise NotMeasured(f"no row of {quote.name} has {format_point(wanted)}", quote.where)
         return found
 
     def _only(self, quote: Quote) -> Table:

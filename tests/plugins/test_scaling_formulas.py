@@ -21,7 +21,7 @@ from hpml_plugins.plugins.scaling.jobs import (
     ring_bandwidth,
     single_metrics,
 )
-from hpml_plugins.plugins.scaling.large_batch import learning_rate
+from hpml_plugins.plugins.scaling.large_batch import learning_rate, statistics_drift
 from hpml_plugins.plugins.scaling.profiling import (
     Activity,
     Interval,
@@ -205,3 +205,13 @@ def test_an_epoch_measured_whole_is_called_so() -> None:
     found = single_metrics(Job(CIFAR, 12_500, "float32"), Samples.of([0.5, 0.5], "s", steps=2))
     assert found["epoch"].median == pytest.approx(2.0)  # 4 steps
     assert found["epoch"].info["epoch"] == "measured whole"
+
+
+def test_drift_is_in_standard_deviations_and_relative() -> None:
+    import torch
+
+    mean, variance = torch.tensor([1.0, 3.0]), torch.tensor([4.0, 1.5])
+    centre, width = torch.tensor([3.0, 3.0]), torch.tensor([4.0, 1.0])
+    found = statistics_drift(mean, variance, centre, width)
+    # Means: −2 in deviations of 2, and 0. Variances: 1 and 1.5 times.
+    assert found == pytest.approx({"mean_drift": 0.5**0.5, "variance_drift": 0.125**0.5})

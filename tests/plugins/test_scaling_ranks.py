@@ -216,6 +216,20 @@ def test_a_small_batch_learns_the_digits(node: Node) -> None:
     assert record.metrics["train_loss"].samples[0] < record.series["epochs"].columns["train_loss"][0]
 
 
+def test_ranks_that_keep_their_own_statistics_drift_apart(node: Node) -> None:
+    record = measured("scaling_statistics_cpu", node, ranks=2, data="digits", batch=64)
+    assert (record.status, record.reason) == ("ok", "")
+    ranks = record.series["ranks"].columns
+    assert ranks["rank"] == [0, 1]
+    # Two ranks are equally far from their mean, on either side of it.
+    assert ranks["mean_drift"][0] == pytest.approx(ranks["mean_drift"][1]) and ranks["mean_drift"][0] > 0
+    assert ranks["variance_drift"][0] == pytest.approx(ranks["variance_drift"][1]) and ranks["variance_drift"][0] > 0
+    assert min(ranks["test_accuracy"]) > 0.8
+    assert record.metrics["spread"].samples[0] == max(ranks["test_accuracy"]) - min(ranks["test_accuracy"])
+    record = measured("scaling_statistics_cpu", node, ranks=4, data="digits", batch=512)
+    assert record.reason == "4 ranks with 512 images each need 2048 images, digits has 1442"
+
+
 def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -> None:
     record = measured("scaling_ddp", node, gpus=2, batch=128, dtype="float32")
     assert record.reason == "needs 2 GPUs, this node has no GPU"

@@ -11,6 +11,7 @@ import msgspec
 import numpy
 import pytest
 import torch
+import yaml
 from charted import picture
 from PIL import Image
 
@@ -297,6 +298,34 @@ def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path
         out_of_distribution.read_folder(tmp_path, data)
     with pytest.raises(HpmlError, match="No such file or directory"):
         out_of_distribution.read_folder(tmp_path / "none", data)
+
+
+def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Node) -> None:
+    from dataclasses import replace
+
+    folder = out_of_distribution.PHOTOGRAPHS
+    credits = yaml.safe_load((folder / "credits.yaml").read_text())
+    pictures = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
+    assert sorted(each["file"] for each in credits) == pictures
+    assert all(each["licence"] and each["author"] and each["package"] for each in credits)
+    classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    assert {Path(name).parent.name for name in pictures} == set(classes)
+
+    digits = load_data("digits").take(20, 20)
+    coloured = [
+        replace(part, images=part.images.repeat(1, 3, 4, 4)) for part in (digits.train, digits.test)
+    ]  # fmt: skip
+    mean, std = digits.mean * 3, digits.std * 3
+    bench = Bench(node, {})
+    data = replace(
+        digits, name="cifar10-jpeg", classes=classes, train=coloured[0], test=coloured[1], mean=mean, std=std
+    )
+    found = out_of_distribution.other_images(bench, data)
+    images, labels = found["photographs"]
+    assert images.shape == (len(pictures), 3, 32, 32) and bench.collected.warnings == []
+    assert [classes[label] for label in labels] == [Path(name).parent.name for name in pictures]
+    assert bench.collected.data["photographs"]["test"] == len(pictures)
+    assert "photographs" not in out_of_distribution.other_images(bench, digits)  # they are of other classes
 
 
 def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:

@@ -71,6 +71,10 @@ def known(history: History) -> Quotable:
          "\n| size | speed |\n| --: | --: |\n| 1 | 2.000 GB/s |\n| 2 | 3.000 GB/s |\n"),
         ("figure p.rates", "\nChart: Rates | by size (`hpml plot p.rates`)\n"),
         ("benchmark copy", "`copy`"),
+        ("value copy.time machine=n show=value otherwise=unknown", "unknown"),
+        ("value copy.time machine=m size=1 show=value otherwise=unknown", "2.000 ms"),
+        ("cell p.rates column=rate size=3 otherwise='not measured'", "not measured"),
+        ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
     ],
 )  # fmt: skip
 def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(known: Quotable, quote: str, text: str) -> None:
@@ -125,7 +129,8 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
         "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value copy.time machine=m "
         "show=value --><!--/-->, at <!--= cell p.rates column=rate size=2 --><!--/-->, which is "
         "<!--= ratio p.rates column=rate size=2 over.size=1 --><!--/--> times as fast; and <!--= value copy.time "
-        "machine=z --><!--/-->.\n\n<!--= table p.rates columns=size,rate --><!--/-->\n\n"
+        "machine=z --><!--/-->, <!--= value copy.time machine=z otherwise=unknown --><!--/-->.\n\n"
+        "<!--= table p.rates columns=size,rate --><!--/-->\n\n"
         "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->.\n"
     )
     (questions / "001.md").write_text("# Wrong\n\n<!--= value -->7<!--/-->\n")
@@ -144,7 +149,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
     assert '<h2 id="how-fast">How fast?</h2>' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "style=" not in html
-    assert "<em>not measured: copy.time</em>" in html
+    assert "<em>not measured: copy.time</em>, unknown.</p>" in html
     assert [problem.partition(": ")[2] for problem in problems] == [
         "copy.time machine=z : no Record",
         f"{questions / '001.md'}:3: 'value' is no quote; write KIND NAME KEY=VALUE …",

@@ -47,6 +47,12 @@ def of_series(series: str, *params: str) -> MakeTable:
     return lambda records: Table.of_series(records, series, *params, more=_device)
 
 
+def errors(records: Sequence[Record]) -> Table:
+    """The series, also of old Records, which lack NumPy's weights that were rounded to float32."""
+    table = of_series("errors", "data", "dtype", "product")(records)
+    return table.extended(lambda row: {name: row.get(name) for name in ("perturbed", "perturbed_error")})
+
+
 def over(sweep: str) -> MakeTable:
     """Accuracy and loss over a sweep; NumPy's accuracy where it was trained too.
 
@@ -200,7 +206,7 @@ def make_figures() -> list[Figure]:
     )
     return [
         Figure("errors", "Weights compared with NumPy's in float64", weights,
-               of_series("errors", "data", "dtype", "product"), ERRORS,
+               errors, ERRORS,
                "Relative error of the weights after the last step. Where it is large, training is chaotic: accuracies "
                "(precision, and reference for NumPy) differ too, as do those of NumPy itself from weights rounded to "
                "float32 (perturbed)."),

@@ -10,7 +10,7 @@ from hpml_plugins.plugins.paleo.formulas import default_ppp, find_precision, lay
 
 #: The GPU type of the metrics: one CUDA device of it, half of the board.
 REFERENCE = "Tesla K80"
-MODELS = ("vgg16", "googlenet", "resnet50")
+MODELS = ("alexnet", "vgg16", "googlenet", "resnet50")
 
 
 def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:

@@ -26,7 +26,7 @@ MEASURED, PUBLISHED = "measured", "published, not measured"
 SEEN = "share outside tensor cores"
 SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
 THEORY, ACTUAL = "theoretical FLOP", "actual / theoretical"
-#: The cards of the report whose points are drawn (document 001), by their full names: published peaks only.
+#: The cards of the report ("001" in published.yaml) whose points are drawn, by their full names: published peaks only.
 EARLIER = ("Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB")
 #: Metrics of a point: column → metric, and the columns' units.
 METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
@@ -83,7 +83,7 @@ def points(records: Sequence[Record]) -> Table:
 
 
 def cards(records: Sequence[Record]) -> Table:
-    """Published peaks and bandwidth of document 001's cards and of those measured here, with their best samples."""
+    """Published peaks and bandwidth of the report's cards and of those measured here, with their best samples."""
     rows: list[Row] = []
     for row in roofs(records).rows():
         if row["GPU"] != "CPU":

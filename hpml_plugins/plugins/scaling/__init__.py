@@ -8,11 +8,12 @@ from hpml_plugins.plugins.scaling import ddp, dp, large_batch, single, wire
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """One GPU, each way of training on several, what crosses the wire, and large batches."""
+    """One GPU, each way of training on several, what crosses the wire, large batches, and the ranks' statistics."""
     return [
         single.SINGLE, ddp.DDP, ddp.DDP_GRAPH, ddp.DDP_STRONG, dp.DP, dp.DP_STRONG, ddp.VGG16, wire.WIRE_DDP,
         wire.WIRE_DP, large_batch.SMALL_BATCH, large_batch.LARGE_BATCH, single.SINGLE_CPU, ddp.DDP_CPU,
-        large_batch.LARGE_BATCH_CPU, ddp.DDP_NODES_NCCL, ddp.DDP_NODES_GLOO,
+        large_batch.LARGE_BATCH_CPU, large_batch.STATISTICS, large_batch.STATISTICS_CPU, ddp.DDP_NODES_NCCL,
+        ddp.DDP_NODES_GLOO,
     ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ METHODS = {
 }
 SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
 ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
+STATISTICS = ("scaling_statistics", "scaling_statistics_cpu")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
 #: What tells the points apart.
@@ -154,6 +155,15 @@ def large_batch(records: Sequence[Record]) -> Table:
     return table.select(*columns).sorted("machine", "data", "gpus", "batch")
 
 
+def statistics(records: Sequence[Record]) -> Table:
+    """Five epochs in which only gradients are exchanged. mean_drift: of a rank's running means from those of all, in
+    standard deviations, root mean square over channels; variance_drift: the same of variances, relative.
+    """
+    table = Table.of_series(records, "ranks", "data", "batch", more=lambda record: {"gpus": _ranks(record)})
+    columns = ("rank", "mean_drift", "variance_drift", "test_accuracy")
+    return table.select("machine", "data", "gpus", "batch", *columns).sorted("machine", "data", "gpus", "batch", "rank")
+
+
 def _ranks(record: Record) -> int:
     return int(record.params.get("gpus", record.params.get("ranks", 1)))
 
@@ -210,4 +220,5 @@ FIGURES = (
     Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
     Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
     Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
+    Figure("statistics", "Running statistics of the ranks after five epochs", STATISTICS, statistics),
 )

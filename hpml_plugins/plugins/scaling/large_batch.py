@@ -1,4 +1,6 @@
-"""Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on real images."""
+"""Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on real images; and
+how far the ranks' running statistics drift apart where each keeps its own.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +40,59 @@ def measure(
     reached = [metric.name for metric in LARGE_METRICS]
     bench.series("epochs", columns, dict.fromkeys(("lr", *reached), "1"))
     return {name: epochs[-1][name] for name in reached}
+
+
+def measure_statistics(bench: Bench, *, data: str, batch: int, gpus: int = 1, ranks: int = 0) -> Mapping[str, float]:
+    """The same training with gradients as all that is exchanged: each rank keeps its own running statistics.
+
+    Metrics are the largest of the ranks'; `spread` is that of their test accuracies.
+    """
+    count, images = ranks or gpus, len(bench.data(data).train)
+    if batch * count > images:
+        bench.skip(f"{count} ranks with {batch} images each need {batch * count} images, {data} has {images}")
+    found = bench.ranks(train_apart, count, "resnet18" if bench.gpus else "small", data, batch)[0]
+    bench.series("ranks", {"rank": list(range(count)), **found}, dict.fromkeys(found, "1"))
+    accuracies = found["test_accuracy"]
+    drifts = {name: max(found[name]) for name in ("mean_drift", "variance_drift")}
+    return {**drifts, "test_accuracy": accuracies[0], "spread": max(accuracies) - min(accuracies)}
+
+
+def train_apart(rank: Rank, model: str, data: str, batch: int) -> dict[str, list[float]]:
+    """For each rank its drift from the ranks' mean, and its test accuracy by its own statistics.
+
+    batch: on each rank.
+    """
+    import torch
+    from torch import distributed as dist
+
+    from hpml_plugins.plugins.scaling import training
+
+    module, _ = _trained(rank, model, data, batch, "plain", lean=True)
+    buffers = dict(module.named_buffers())
+    kinds = ("running_mean", "running_var")
+    mean, variance = (torch.cat([buffers[name] for name in buffers if name.endswith(kind)]).double() for kind in kinds)
+    centre, width = mean.clone(), variance.clone()
+    for total in (centre, width):
+        dist.all_reduce(total)
+        total /= rank.count
+    test = rank.bench.data(data).to(rank.device).normalized().test
+    mine = {
+        **statistics_drift(mean, variance, centre, width),
+        "test_accuracy": _accuracy(module, test, training.layout(rank.device)),
+    }
+    return {name: [each[name] for each in rank.gather(mine)] for name in mine}
+
+
+def statistics_drift(mean: Any, variance: Any, centre: Any, width: Any) -> dict[str, float]:
+    """How far one rank's running statistics are from the mean of all ranks', root mean square over the channels.
+
+    mean, variance: (channels) of one rank.  centre, width: the means of these over the ranks.  mean_drift: in standard
+    deviations, √width.  variance_drift: relative.
+    """
+    return {
+        "mean_drift": float(((mean - centre).square() / width).mean().sqrt()),
+        "variance_drift": float((variance / width - 1).square().mean().sqrt()),
+    }
 
 
 def learning_rate(epoch: float, *, base: float, factor: float, warm_up: float) -> float:
@@ -82,6 +137,13 @@ class Draws:
 
 def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list[dict[str, float]]:
     """What each epoch reached. batch: on each rank."""
+    return _trained(rank, model, data, batch, recipe)[1]
+
+
+def _trained(
+    rank: Rank, model: str, data: str, batch: int, recipe: Recipe, *, lean: bool = False
+) -> tuple[Any, list[dict[str, float]]]:
+    """The trained module, and what each epoch reached. lean: running statistics are not broadcast."""
     import torch
 
     from hpml_plugins.plugins.scaling import training
@@ -95,7 +157,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
     torch.manual_seed(bench.seed)
     module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
     module = module.to(rank.device, memory_format=layout)
-    parallel = ddp.wrapped(rank, module) if rank.count > 1 else module
+    parallel = ddp.wrapped(rank, module, lean=lean) if rank.count > 1 else module
     trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # is given its batches
     sgd = trainer.optimizer.param_groups[0]
     factor = batch * rank.count / BASE_BATCH
@@ -131,7 +193,7 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
             )
             bench.progress(f"epoch {epoch + 1}, accuracy {accuracy:.3f}", (epoch + 1) / EPOCHS)
     ddp.check_same_everywhere(rank, module)
-    return epochs
+    return module, epochs
 
 
 def _accuracy(model: Any, split: Split, layout: Any) -> float:
@@ -168,4 +230,23 @@ LARGE_BATCH_CPU = replace(
     grid={"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
     requires=Requires(data="data", modules=TORCH), timeout=120,
     description="Five epochs of a small model on the digits over gloo, with and without Goyal's remedies.",
+)  # fmt: skip
+STATISTICS = Benchmark(
+    "scaling_statistics", measure_statistics,
+    (
+        Metric("mean_drift", "1", "lower", "of a rank's running means from those of all, in standard deviations"),
+        Metric("variance_drift", "1", "lower", "of a rank's running variances from those of all, relative"),
+        Metric("test_accuracy", "1", "higher", "after five epochs, by the statistics of rank 0", (0, 1)),
+        Metric("spread", "1", "lower", "largest less smallest test accuracy by the statistics of the ranks", (0, 1)),
+    ),
+    {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512,)},
+    LARGE_BATCH.requires, timeout=300,
+    description="Drift of the ranks' running statistics in five epochs of ResNet18 where only gradients are exchanged.",
+    rounds=1,
+)  # fmt: skip
+STATISTICS_CPU = replace(
+    STATISTICS, name="scaling_statistics_cpu",
+    grid={"ranks": (4,), "data": ("digits", "cifar10-jpeg"), "batch": (64, 512)},
+    requires=LARGE_BATCH_CPU.requires, timeout=900,
+    description="Drift of the ranks' running statistics in five epochs of a small model over gloo.",
 )  # fmt: skip

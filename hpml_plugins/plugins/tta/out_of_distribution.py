@@ -1,4 +1,5 @@
-"""Other images on which each trained network is judged: a user's own, CIFAR-10.1, and modified test images."""
+"""Other images on which each trained network is judged: photographs from elsewhere, a user's own, CIFAR-10.1, and
+modified test images."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from hpml_plugins import Bench, DataSet, HpmlError
 
 #: A folder with one folder of pictures a class.
 OWN = "HPML_TTA_IMAGES"
+#: One folder per class of CIFAR-10; credits.yaml has the origin and the licence of each picture.
+PHOTOGRAPHS = Path(__file__).with_name("photographs")
 #: The folder `datasets` of github.com/modestyachts/CIFAR-10.1.
 CIFAR101 = "HPML_TTA_CIFAR10_1"
 #: Shares of the full range of values; sides and deviations in pixels of the images as they are.
@@ -21,8 +24,13 @@ SEED = 20190711
 def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
     """Name → normalised images (N, C, H, W) and labels, of all that there is; a warning for what cannot be used."""
     found = {name: (data.normalize(images), data.test.labels) for name, images in shifted(data).items()}
-    for name, variable, read in (("own images", OWN, read_folder), ("CIFAR-10.1", CIFAR101, read_cifar101)):
-        if folder := os.environ.get(variable):
+    photographs = PHOTOGRAPHS if data.name.startswith("cifar10") else None
+    for name, folder, read in (
+        ("photographs", photographs, read_folder),
+        ("own images", os.environ.get(OWN), read_folder),
+        ("CIFAR-10.1", os.environ.get(CIFAR101), read_cifar101),
+    ):
+        if folder:
             try:
                 images, labels = read(Path(folder), data)
             except HpmlError as error:
