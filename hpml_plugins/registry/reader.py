@@ -43,8 +43,8 @@ ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
     Meta(
-        description="profile → benchmark (*: all that are not named) → parameter → the values that the profile measures; "
-        "false: none of them"
+        description="profile → benchmark (*: all that are not named) → parameter → the values that the profile "
+        "measures; false: none of them"
     ),
 ]
 

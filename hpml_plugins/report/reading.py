@@ -97,7 +97,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
-    result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.  duration: s, of all rounds.
+    result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.
+    duration: s, of all rounds.
     """
 
     revision: int

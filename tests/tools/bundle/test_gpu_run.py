@@ -1,4 +1,4 @@
-"""`.ci/gpu-run`: what `asv run` is called with on the node. The bundle's `asv` and `pack-results` stand in for the real."""
+"""`.ci/gpu-run`: what `asv run` is called with. Scripts stand in for the bundle's `asv` and `pack-results`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / ".ci" / "gpu-run"
 
 
-@pytest.mark.parametrize(("file", "found"), [("lists/commits.txt", "{here}/lists/commits.txt"), ("/x/c.txt", "/x/c.txt")])
+@pytest.mark.parametrize(
+    ("file", "found"), [("lists/commits.txt", "{here}/lists/commits.txt"), ("/lists/c.txt", "/lists/c.txt")]
+)
 def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(tmp_path: Path, file: str, found: str) -> None:
     node = tmp_path / "node"
     (node / "hpml-plugins").mkdir(parents=True)
