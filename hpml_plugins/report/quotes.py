@@ -5,7 +5,8 @@ A quote is a pair of comments with generated text between them:
     <!--= value roof_copy.bandwidth machine=h200-x1 mebibytes=4096 -->4.282 TB/s ± 0.18 %<!--/-->
 
 - `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval. `show=value` leaves
-  the interval out, `show=boost` gives the regime boost; `commit=C` takes the Record of that commit.
+  the interval out, `show=boost` gives the regime boost, `show=duration` what measuring the point took, all rounds
+  together; `commit=C` takes the Record of that commit.
 - `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's table whose columns
   have these values. `KEY=A|B`: one of these.
 - `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by the one in the row
@@ -116,6 +117,7 @@ class Quotable:
             "estimate": f"{estimate(reading.estimate, metric.unit)} {reading.regime}".rstrip(),
             "value": quantity(reading.value, metric.unit),
             "boost": "" if reading.boost is None else quantity(reading.boost, metric.unit),
+            "duration": quantity(outcome.duration, "s"),
             "percent": str(_in_percent(reading.value)) if metric.unit == "1" else "",
         }
         if not texts.get(show):

@@ -98,6 +98,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
     result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.
+    duration: s, of all rounds.
     """
 
     revision: int
@@ -110,6 +111,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     offsets: tuple[int, ...]
     code: str = ""
     environment: str = ""
+    duration: float = 0.0
 
     @property
     def rank(self) -> tuple[bool, int, bool, float]:
@@ -365,7 +367,8 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
-    return Outcome(revision, record.status, record.started, reason, warnings, finite, file, offsets, code, stack)
+    told = record.status, record.started, reason, warnings, finite
+    return Outcome(revision, *told, file, offsets, code, stack, record.duration)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -44,6 +44,7 @@ def history(tmp_path: Path) -> History:
         record = Record(
             benchmark="copy", plugin="p", version="1", params={"size": 1, "cold": True}, status="ok", metrics=metrics,
             machine="m", commit=commit, started=1.0, node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},
+            duration=1.5,
         )  # fmt: skip
         append_record(record_file(tmp_path, "m", commit), record)
     return read_history(tmp_path, None, DECLARED, {OLD: 1, NEW: 2}, {}, print)
@@ -60,6 +61,7 @@ def known(history: History) -> Quotable:
         ("value copy.time machine=m size=1 show=value", "2.000 ms"),
         (f"value copy.time machine=m size=1 cold=True commit={OLD[:8]} show=value", "1.000 ms"),
         ("value copy.time machine=m show=boost", "1.000 ms"),
+        ("value copy.time machine=m show=duration", "1.500 s"),
         ("value copy.bytes machine=m size=1", "4.096 kB"),
         ("cell p.rates column=rate size=2", "3.000 GB/s"),
         ("cell p.rates column=share% size=1", "27.65 %"),
@@ -98,11 +100,11 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("value copy.tim machine=m", "no metric 'copy.tim'; did you mean 'copy.time'?"),
         ("value copy.time machine=n", "copy.time machine=n : no Record"),
         ("value copy.time machine=m size=2", "no Record"),
-        ("value copy.time machine=m show=all", "show=all: known: estimate, value, boost"),
+        ("value copy.time machine=m show=all", "show=all: known: estimate, value, boost, duration"),
         ("cell p.rates column=rate", "2 rows of p.rates match; name more columns: KEY=VALUE"),
         ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and None"),
         ("ratio p.rates column=rate size=1 over.siz=2", "no column 'siz'"),
-        ("value copy.time machine=m show=percent", "show=percent: known: estimate, value, boost"),
+        ("value copy.time machine=m show=percent", "show=percent: known: estimate, value, boost, duration"),
         ("cell p.rates column=rat size=1", "no column 'rat'; did you mean 'rate'?"),
         ("table p.rates columns=size,speed", "no column 'speed'"),
         ("table p.rates colour=red", "no column 'colour'"),
