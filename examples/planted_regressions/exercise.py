@@ -1,7 +1,7 @@
 """Plants slow-downs on commits of a small repository, measures all commits, and counts what was found.
 
-    python examples/planted_regressions/exercise.py            # measures, keeps the Records here, the tables in README.md
-    python examples/planted_regressions/exercise.py --report   # the tables from the Records that are stored here
+    python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes README.md
+    python examples/planted_regressions/exercise.py --report   # prints the tables from the Records that are kept
 
 The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it; the verdicts are
 those of `hpml compare` and of the page of regressions, on the Records that there were after each commit.
@@ -125,7 +125,8 @@ class Step:
     package: bool = False
 
 
-#: Three plant a slow-down. Of the others after the first, five change only a text beside the package, three a comment in it.
+#: Three plant a slow-down. Of the others after the first, five change only a text beside the package, three a comment
+#: in it.
 PLAN = (
     Step("first", package=True),
     Step("README"),
