@@ -1,9 +1,11 @@
-"""What a history costs as it grows: `python tests/growth.py 10x10x40 40x10x40` (commits × machines × points).
+"""What a history costs as it grows: `python tests/growth.py 10x5x40 40x5x40` (commits × machines × points).
 
-Each size is made in a temporary folder of Records of this repository (the newest ones of points of h200-x1 in three
-rounds, so that their size is real) whose values are varied by 1 %, then projected, published, and packed by git. CPU
-times are of the process and its children. `--as-stored` keeps the Records as they are; otherwise they are written as
-new ones are (`Record` rounds and thins its numbers).
+Each size is made in a temporary folder of Records of this repository (the newest ones in three rounds of points of
+h200-x1, so that their size is real), whose values are varied by 1 % and written as new ones are. It is then projected
+and published. "in git" is the sum of the files as zlib compresses each: git's packs of results/ are of that size. CPU
+times are of the process and its children; memory is the peak of `asv publish`.
+
+`python tests/growth.py --stored` prints what results/ would take if all its Records were written as new ones are.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from pathlib import Path
 from msgspec.structs import replace
 from support import ROOT
 
+from hpml_plugins.measure.gpu_monitor import MOST_ROWS
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.model.record import Record, Series, decode, encode, shorten
 from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.plugins.harness import processes
 from hpml_plugins.plugins.harness.publish import CARDS, configure
@@ -92,16 +95,42 @@ def _varied(record: Record, machine: str, commit: str, place: int, turn: int, le
         name: replace(metric, samples=_scaled(metric.samples, level), boost=_scaled(metric.boost, level))
         for name, metric in record.metrics.items()
     }
-    return replace(
-        record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics, environment="node"
-    )
+    made = replace(record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics)
+    return thinned(shorten(replace(made, environment="node")))
 
 
 def _scaled(samples: Sequence[float], level: float) -> list[float]:
-    return [each if float(each).is_integer() else float(f"{each * level:.{DIGITS}g}") for each in samples]
+    return [each if float(each).is_integer() else each * level for each in samples]
 
 
-DIGITS = 9
+def thinned(record: Record) -> Record:
+    """With the GPUs' series at as many rows as are kept of new ones."""
+
+    def halved(found: Series) -> Series:
+        while len(next(iter(found.columns.values()))) >= MOST_ROWS:
+            found = Series({name: values[::2] for name, values in found.columns.items()}, found.units)
+        return found
+
+    series = {name: halved(each) if name.startswith("gpu") else each for name, each in record.series.items()}
+    return replace(record, series=series)
+
+
+def stored() -> list[dict[str, str | float]]:
+    """What results/ takes as it is, with shorter samples, and with thinned series too, B."""
+    ways = {
+        "as stored": lambda record: record,
+        "samples at nine digits": shorten,
+        f"and series below {MOST_ROWS} rows": lambda record: thinned(shorten(record)),
+    }
+    rows = []
+    for name, way in ways.items():
+        texts = [
+            b"".join(encode(way(record)) + b"\n" for _, record in decode_file(path, decode))
+            for path in record_files(ROOT / "results")
+        ]
+        packed = sum(len(zlib.compress(text)) for text in texts)
+        rows.append({"Records": name, "stored": float(sum(map(len, texts))), "in git": float(packed)})
+    return rows
 
 
 def fast_commits(folder: Path, count: int) -> None:
@@ -175,13 +204,16 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("sizes", nargs="+", help="COMMITSxMACHINESxPOINTS")
+    parser.add_argument("sizes", nargs="*", help="COMMITSxMACHINESxPOINTS")
+    parser.add_argument("--stored", action="store_true", help="what the Records of this repository take")
+    chosen = parser.parse_args()
     units = dict.fromkeys(BYTES, "B") | dict.fromkeys(("projection", "CPU", "our pages' CPU"), "s")
     rows = []
-    for each in parser.parse_args().sizes:
+    for each in chosen.sizes:
         rows.append(grow(*map(int, each.split("x"))))
         print(as_markdown(Table.of(rows[-1:], units)), flush=True)
-    print(as_markdown(Table.of(rows, units)))
+    if chosen.stored:
+        print(as_markdown(Table.of(stored(), {"stored": "B", "in git": "B"})))
 
 
 if __name__ == "__main__":

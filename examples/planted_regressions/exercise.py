@@ -1,7 +1,7 @@
 """Plants slow-downs on commits of a small repository, measures all commits, and counts what was found.
 
-    python examples/planted_regressions/exercise.py            # measures, stores the Records here, prints the tables
-    python examples/planted_regressions/exercise.py --report   # the tables from the Records that are stored here
+    python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes README.md
+    python examples/planted_regressions/exercise.py --report   # prints the tables from the Records that are kept
 
 The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it; the verdicts are
 those of `hpml compare` and of the page of regressions, on the Records that there were after each commit.
@@ -125,7 +125,7 @@ class Step:
     package: bool = False
 
 
-#: Nine of the twelve commits change nothing that is measured: five only a text beside the package, the others a comment
+#: Three plant a slow-down. Of the others after the first, five change only a text beside the package, three a comment
 #: in it.
 PLAN = (
     Step("first", package=True),
@@ -397,6 +397,13 @@ def _count(readings: int | None) -> str:
     return "never" if readings is None else f"{readings} reading{'s' * (readings != 1)}"
 
 
+def write_readme(tables: str) -> None:
+    """Put the tables at the end of the README."""
+    readme = HERE / "README.md"
+    head, mark, _ = readme.read_text().partition("<!-- written by exercise.py -->\n")
+    readme.write_text(f"{head}{mark}\n{tables.rstrip()}\n")
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -415,7 +422,10 @@ def main(words: Sequence[str] | None = None) -> int:
             results = measure(Path(folder) / "repository", chosen.budget, chosen.rounds, *more)
             chosen.results.mkdir(parents=True, exist_ok=True)
             keep(results, chosen.results)
-        print(spell(analyse(chosen.results, commits, plan), plan))
+        tables = spell(analyse(chosen.results, commits, plan), plan)
+        print(tables)
+        if not chosen.report and chosen.results == RESULTS:
+            write_readme(tables)
     return 0
 
 

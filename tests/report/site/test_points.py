@@ -139,6 +139,12 @@ def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(s
     assert tab.get_by_role("link", name="plugin toy").get_attribute("href") == "plugin-toy.html"
 
 
+def test_the_range_of_a_chart_is_found_among_any_number_of_values(site: Site) -> None:
+    """Chromium refuses a call with 130,000 arguments: 10,000 commits on 5 machines, with their intervals."""
+    found = site.open(POINT).evaluate("hpml_chart.extent(new Array(600000).fill(2).concat(1, 3))")
+    assert found == [1, 3]
+
+
 def test_the_terms_of_a_point_are_explained_beside_its_name(site: Site) -> None:
     terms = site.open(POINT).locator("#terms .term")
     assert terms.all_inner_texts() == TERMS

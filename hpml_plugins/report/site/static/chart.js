@@ -116,9 +116,16 @@
         };
     }
 
+    /* The smallest and the largest; a function takes at most some 100,000 arguments, so not Math.min.apply. */
+    function extent(values) {
+        return values.reduce(function (ends, value) {
+            return [value < ends[0] ? value : ends[0], value > ends[1] ? value : ends[1]];
+        }, [Infinity, -Infinity]);
+    }
+
     function bounds(values, logarithmic, from_zero) {
         var drawn = values.filter(function (each) { return each !== null && (!logarithmic || each > 0); });
-        var low = Math.min.apply(null, drawn), high = Math.max.apply(null, drawn);
+        var low = extent(drawn)[0], high = extent(drawn)[1];
         if (!drawn.length) {
             return [0.5, 1];
         }
@@ -350,5 +357,5 @@
         container.replaceChildren(svg);
     }
 
-    window.hpml_chart = {draw: draw, strip: strip, quantity: quantity, element: element, marker: marker, day: day, DASHES: DASHES};
+    window.hpml_chart = {draw: draw, strip: strip, extent: extent, quantity: quantity, element: element, marker: marker, day: day, DASHES: DASHES};
 })();

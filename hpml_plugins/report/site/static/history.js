@@ -85,7 +85,7 @@
 
     function spread(lines) {
         var all = [].concat.apply([], lines.map(function (line) { return line.values; }));
-        var low = Math.min.apply(null, all), high = Math.max.apply(null, all);
+        var low = chart.extent(all)[0], high = chart.extent(all)[1];
         return low > 0 ? high / low : 0;
     }
 
