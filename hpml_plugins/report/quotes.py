@@ -97,14 +97,14 @@ class Quotable:
         if quote.kind not in answers:
             raise HpmlError(f"no kind of quote {quote.kind!r}; {nearest(quote.kind, list(answers))}", quote.where)
         options = dict(quote.options)
-        otherwise = options.pop("otherwise", None)
+        otherwise = options.pop("otherwise", "")
         try:
             answer = answers[quote.kind](replace(quote, options=options))
+            return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
         except NotMeasured:
-            if otherwise is None:
+            if not otherwise:
                 raise
             return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
-        return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
@@ -146,13 +146,10 @@ class Quotable:
                 known = outcome.revision >= 0 and metric.metric in outcome.readings
                 if known and self.history.commits[self.history.columns[outcome.revision]].startswith(commit):
                     found[label] = outcome
-        asked = f"{quote.name} machine={machine} {format_point(params)}"
-        if not found:
-            raise NotMeasured(f"{asked}: no Record", quote.where)
-        if len(found) > 1:
-            raise HpmlError(
-                f"{asked}: {len(found)} points match, for example {'; '.join(list(found)[:3])}", quote.where
-            )
+        if len(found) != 1:
+            points = f"{len(found)} points match, for example {'; '.join(list(found)[:3])}" if found else "no Record"
+            error = HpmlError if found else NotMeasured
+            raise error(f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where)
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
@@ -167,9 +164,7 @@ class Quotable:
         """The rows of the figure's table whose columns have the values that the options name."""
         wanted = {key: value for key, value in quote.options.items() if key not in ("column", "columns")}
         table = self._drawable(quote).table
-        if not len(table):
-            raise NotMeasured(f"{quote.name} has no rows", quote.where)
-        if unknown := [key for key in wanted if key not in table.columns]:
+        if len(table) and (unknown := [key for key in wanted if key not in table.columns]):
             raise HpmlError(f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where)
 
         def matches(row: Row) -> bool:

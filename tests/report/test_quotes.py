@@ -76,6 +76,7 @@ def known(history: History) -> Quotable:
         ("value copy.time machine=n show=value otherwise=unknown", "unknown"),
         ("value copy.time machine=m size=1 show=value otherwise=unknown", "2.000 ms"),
         ("cell p.rates column=rate size=3 otherwise='not measured'", "not measured"),
+        ("cell p.rates column=share size=2 otherwise='no share'", "no share"),
         ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
     ],
 )  # fmt: skip
