@@ -10,8 +10,5 @@ from hpml_plugins.suite.declaration import (
     PROFILE_VARIABLE,
     REFUSAL_VARIABLE,
     SHARD_VARIABLE,
-    Suite,
-    declare,
-    load_suite,
 )
 from hpml_plugins.suite.functions import track_functions
