@@ -2,7 +2,6 @@
 
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 from hpml_plugins.registry.reader import (
-    CORE,
     EVERYTHING,
     PluginEntry,
     PluginSource,

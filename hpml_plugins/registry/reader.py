@@ -20,8 +20,6 @@ from hpml_plugins.registry.lines import YamlLines, read_yaml
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
-#: The profile of the same few points at every commit, where a registry has it: the default of `hpml submit`.
-CORE = "core"
 # Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
 Version = Annotated[
@@ -43,10 +41,7 @@ OTHERS = "*"
 ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
-    Meta(
-        description="profile → benchmark (*: all that are not named) → parameter → the values that the profile "
-        "measures; false: none of them"
-    ),
+    Meta(description="profile → benchmark (*: the others) → parameter → the values that are measured; false: none"),
 ]
 
 GateBudgets = Annotated[

@@ -367,8 +367,8 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
-    told = record.status, record.started, reason, warnings, finite
-    return Outcome(revision, *told, file, offsets, code, stack, record.duration)
+    first = revision, record.status, record.started, reason, warnings, finite, file, offsets
+    return Outcome(*first, code, stack, record.duration)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpml_plugins.host import Host, make_host
-from hpml_plugins.registry import CORE, read_registry
+from hpml_plugins.registry import read_registry
+from hpml_plugins.tools.cluster.commands import CORE
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
     stacks = [
         record(10, 1.0, OLD, 1.0, **own),
         record(10, 2.0, NEW, 2.0, **own),
-        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1"),
+        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1-numpy2.4.0"),
         record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1"),
         record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1"),  # never with the node's own
     ]
@@ -202,9 +202,9 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
 
     shown = history_page._stacks(found, found.metrics["toy.track_time"], "size=10")
     assert shown["names"] == [
-        ("torch 2.9.1", "py3.11 (installed)"),
-        ("torch 2.12.1", "py3.11 (installed)"),
-        ("torch 2.15.0", "py3.11 cuda13.2"),
+        ("torch 2.9.1", "Python 3.11, numpy2.4.0, installed for it"),
+        ("torch 2.12.1", "Python 3.11, installed for it"),
+        ("torch 2.15.0", "Python 3.11, CUDA 13.2"),
     ]
     assert [(line["at"], line["values"]) for line in shown["lines"]] == [([0, 1, 2], [3.0, 4.0, 2.0])]
     assert history_page._stacks(found, found.metrics["toy.track_time"], "size=20") == {}

@@ -201,8 +201,9 @@ def _stack_name(environment: str) -> tuple[Any, str, str]:
     kind, _, rest = environment.partition("-")
     parts = rest.split("-")
     torch = next((part for part in parts if part.startswith("torch")), "")
-    others = " ".join(part for part in parts if part != torch)
-    installed = " (installed)" if environment.startswith(STACK) else ""
+    others = ", ".join(part for part in parts if part != torch)
+    others = re.sub(r"\bcuda", "CUDA ", re.sub(r"\bpy", "Python ", others))
+    installed = ", installed for it" if environment.startswith(STACK) else ""
     version = torch.removeprefix("torch")
     title = f"torch {version}" if torch else rest
     try:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hpml_plugins.tools.cluster.config import Target
     from hpml_plugins.tools.cluster.job import RunRequest
 
+#: The profile of the same few points at every commit: the default where a registry has it.
+CORE = "core"
 _CLUSTER = click.option(
     "--cluster", "file", type=click.Path(path_type=Path), help="The file of targets; default: cluster.yaml."
 )
@@ -53,7 +55,7 @@ def submit(
     """
     from hpml_plugins.asv import read_configuration
     from hpml_plugins.errors import UsageError
-    from hpml_plugins.registry import CORE, EVERYTHING, read_registry
+    from hpml_plugins.registry import EVERYTHING, read_registry
     from hpml_plugins.suite import PROFILE_VARIABLE
     from hpml_plugins.tools.cluster import submit as submitting
     from hpml_plugins.tools.cluster.config import find_cluster

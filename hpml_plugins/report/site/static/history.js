@@ -121,11 +121,11 @@
             ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
             ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
         by_id('terms').replaceChildren.apply(by_id('terms'), hpml.glossary(shown.found.terms));
-        by_id('reading').textContent = 'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
         show_links();
         var several = Boolean(shown.found.stacks.names);
         by_id('axis').parentNode.hidden = !several;
         by_id('axis').value = several ? by_id('axis').value : 'commits';
+        show_hint();
         show_types(lines);
         show_legend(lines);
         show_numbers(lines);
@@ -243,6 +243,11 @@
                 point: function (column) { read(visible, first + column); },
                 zoom: function (from, to) { return from === undefined ? zoom() : zoom(first + from, first + to); }
             });
+    }
+
+    function show_hint() {
+        by_id('reading').textContent = by_id('axis').value === 'stacks' ? 'Point at a software stack to read it.' :
+            'Point at a commit to read it. Drag over commits to zoom; with the keyboard: + and −.';
     }
 
     /* The current value with each software stack. */
@@ -556,7 +561,7 @@
             fill_choices(shown.benchmark, shown.point);
         }
     });
-    by_id('axis').addEventListener('change', function () { show_chart(styled()); });
+    by_id('axis').addEventListener('change', function () { show_chart(styled()); show_hint(); });
     ['log', 'zero'].forEach(function (id) {
         by_id(id).addEventListener('change', function () {
             if (shown) {
