@@ -64,7 +64,7 @@ def kernel(more, device):
 
 def copy(more, device):
     on_gpu = device.type == "cuda"
-    x = torch.ones(1 << (28 if on_gpu else 20), device=device)
+    x = torch.ones(1 << (27 if on_gpu else 20), device=device)
     y = torch.empty_like(x)
     # A byte crosses the link to the host about 80 times more slowly than it passes the GPU's own memory twice.
     count = round(len(x) * more / (80 if on_gpu else 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Literal
 
 import msgspec
@@ -62,12 +62,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         """Of a metric of a Record, without its spread."""
         metric = record.metrics[name]
         own = metric.estimate
-        # a million values have few such texts: one copy of each is kept
-        kind, code, card = map(sys.intern, (kind_of(record, metric), code_of(record), card_of(record)))
-        return cls(
+        return cls(  # a million values have few such texts: one copy of each is kept
             value=own.value, low=own.low, high=own.high, count=own.count, direction=metric.direction,
-            boost=metric.boost_median, kind=kind, code=code, card=card, started=record.started,
-            regime=metric.regime, rounds=_variance_by_rounds(metric),
+            boost=metric.boost_median, kind=intern(kind_of(record, metric)), code=intern(code_of(record)),
+            card=intern(card_of(record)), started=record.started, regime=metric.regime,
+            rounds=_variance_by_rounds(metric),
         )  # fmt: skip
 
     @property
