@@ -153,8 +153,8 @@ class Quotable:
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
-        if quote.name not in self.figures:
-            raise HpmlError(f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where)
+        if quote.name not in self.figures:  # the site leaves out figures without rows
+            raise NotMeasured(f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where)
         drawable = self.figures[quote.name]
         if drawable.error:
             raise drawable.error

@@ -132,7 +132,8 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
         "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value copy.time machine=m "
         "show=value --><!--/-->, at <!--= cell p.rates column=rate size=2 --><!--/-->, which is "
         "<!--= ratio p.rates column=rate size=2 over.size=1 --><!--/--> times as fast; and <!--= value copy.time "
-        "machine=z --><!--/-->, <!--= value copy.time machine=z otherwise=unknown --><!--/-->.\n\n"
+        "machine=z --><!--/-->, <!--= value copy.time machine=z otherwise=unknown --><!--/-->, "
+        "<!--= cell p.none column=rate otherwise=neither --><!--/-->.\n\n"
         "<!--= table p.rates columns=size,rate --><!--/-->\n\n"
         "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->.\n"
     )
@@ -152,7 +153,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
     assert '<h2 id="how-fast">How fast?</h2>' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "style=" not in html
-    assert "<em>not measured: copy.time</em>, unknown.</p>" in html
+    assert "<em>not measured: copy.time</em>, unknown, neither.</p>" in html
     assert [problem.partition(": ")[2] for problem in problems] == [
         "copy.time machine=z : no Record",
         f"{questions / '001.md'}:3: 'value' is no quote; write KIND NAME KEY=VALUE …",

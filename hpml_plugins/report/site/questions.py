@@ -87,7 +87,7 @@ def _linked(quote: Quote, quotable: Quotable, shown: Mapping[str, tuple[PluginPa
     if answer.point:
         origin = f' "{answer.origin}"' if answer.origin else ""
         return f"[{answer.text}]({history_link(*answer.point)}{origin})"
-    if quote.kind == "value":  # not measured: there is no history
+    if quote.name not in shown:  # not measured
         return answer.text
     link = f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}"
     if quote.kind in ("cell", "ratio"):
