@@ -22,8 +22,8 @@ print(hpml_plugins.__file__)
 print([name for name in ("torch", "numpy", "matplotlib", "scipy", "asv", "pytest") if name in sys.modules])
 """
 
-#: What the credits of photographs call pictures without a licence's conditions.
-PUBLIC = {"public domain", "released for unrestricted usage"}
+#: What the credits call photographs without any condition.
+PUBLIC = {"public domain"}
 
 
 @pytest.fixture(scope="module")
