@@ -112,7 +112,7 @@ packages = ["planted_work"]
 REGISTRY = """
 version: 1
 plugins:
-  - {{name: planted, path: planted.py, sampling: {{budget: {budget}, rounds: {rounds}}}}}
+  - {{name: planted, path: planted.py, sampling: {{precision: 0.01, budget: {budget}, rounds: {rounds}}}}}
 """
 
 

@@ -130,3 +130,14 @@ def test_the_stored_records_are_of_this_repository(exercise: ModuleType, commits
     if records:  # a table is quoted in the README, and is what the Records give
         report = exercise.spell(exercise.analyse(exercise.RESULTS, commits))
         assert report.strip() in (FOLDER / "README.md").read_text()
+
+
+def test_the_tables_replace_the_older_ones_in_the_readme(
+    exercise: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "README.md").write_text((FOLDER / "README.md").read_text())
+    monkeypatch.setattr(exercise, "HERE", tmp_path)
+    for tables in ("| a |\n\n", "| b |\n"):
+        exercise.write_readme(tables)
+    head, _, found = (tmp_path / "README.md").read_text().partition("<!-- written by exercise.py -->\n")
+    assert "## What was found" in head and found == "\n| b |\n"
