@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 INSTALL ?= ask
+TEST_PROCESSES ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
@@ -49,8 +50,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Two at a time. The tests of one file are in one process, since they share what was measured and published for them; files
+# are in the order of their names, since what a test starts in its process (threads of OpenMP) is there for the next.
 test: lint tools
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 test-all: lint tools
 	$(BIN)/python -m pytest

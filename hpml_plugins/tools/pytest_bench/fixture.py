@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
 _SESSION = "_hpml_session"
+#: Property of a test: a line of the summary. A process of pytest-xdist sends it with the test's report.
+_LINE = "hpml"
 
 
 @pytest.fixture
@@ -24,18 +26,20 @@ def bench(request: Any) -> TestBench:
     """
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
-    config = request.config
+    config, node = request.config, request.node
     if not hasattr(config, _SESSION):
         setattr(config, _SESSION, BenchSession.of(config))
     session: BenchSession = getattr(config, _SESSION)
-    callspec = getattr(request.node, "callspec", None)
-    return TestBench(session, request.node.nodeid, dict(callspec.params) if callspec else {})
+    callspec = getattr(node, "callspec", None)
+    params = dict(callspec.params) if callspec else {}
+    return TestBench(session, node.nodeid, params, lambda line: node.user_properties.append((_LINE, line)))
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Called by pytest: a line for each metric that was measured."""
-    session: BenchSession | None = getattr(config, _SESSION, None)
-    if session and session.lines:
+    reports = [each for found in terminalreporter.stats.values() for each in found]
+    called = [each for each in reports if getattr(each, "when", "") == "call"]
+    if lines := [text for each in called for name, text in each.user_properties if name == _LINE]:
         terminalreporter.section("hpml benchmarks")
-        for line in session.lines:
+        for line in lines:
             terminalreporter.write_line(line)

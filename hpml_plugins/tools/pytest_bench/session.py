@@ -42,13 +42,12 @@ PATIENCE = 60.0
 
 @dataclass
 class BenchSession:
-    """What the tests of one run of pytest share. root: of the tests.  lines: of the summary."""
+    """What the tests of one run of pytest share. root: of the tests."""
 
     root: Path
     results: Path
     save: bool
     fail: bool
-    lines: list[str] = field(default_factory=list)
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -113,12 +112,18 @@ class BenchSession:
 
 
 class TestBench:
-    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for each round."""
+    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for each round.
+
+    report: called with a line for each metric.
+    """
 
     __test__ = False
 
-    def __init__(self, session: BenchSession, nodeid: str, params: Mapping[str, object]) -> None:
+    def __init__(
+        self, session: BenchSession, nodeid: str, params: Mapping[str, object], report: Callable[[str], object]
+    ) -> None:
         self._session = session
+        self._report = report
         self._nodeid = nodeid
         self._measured = False
         self._params = {
@@ -171,7 +176,8 @@ class TestBench:
         if record.status != "ok":
             pytest.fail(f"{record.reason}\n{record.output}", pytrace=False)
         compared = self._session.compare(record)
-        self._session.lines += [f"{self._nodeid}: {line}" for line, _ in compared]
+        for line, _ in compared:
+            self._report(f"{self._nodeid}: {line}")
         if self._session.save:
             self._session.store(benchmark, rounds)
         worse = [line for line, verdict in compared if verdict == "WORSE"]

@@ -99,6 +99,11 @@ def test_a_test_is_measured_stored_and_compared(
     assert len(list(read_records(tmp_path / "results"))) == 3  # nothing was stored without --hpml-save
 
 
+def test_lines_come_from_the_processes_of_xdist_too(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run("-p", "xdist", "-n", "1", "-k", "several")
+    assert re.search(r"hpml benchmarks.*test_several: size 7 B", done.stdout, re.DOTALL), done.stdout
+
+
 def test_a_test_that_does_not_ask_for_it_loads_nothing(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = run("-k", "plain")
     assert "1 passed" in done.stdout and "hpml benchmarks" not in done.stdout
