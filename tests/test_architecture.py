@@ -19,7 +19,7 @@ from support import ROOT
 #: packages, a pytest plugin that imports nothing; 31: software stacks, samples shortened when stored, history of skips,
 #: profiles that leave out what they do not name; one order of commits for asv's pages, commands and quotes.
 CORE, WORKLOADS_AND_TOOLS = 16_565, 4_000
-#: Issue 29: init, gate, pull and the pytest fixture; then budgets in the registry, and lines of the fixture under xdist.
+#: Issue 29: init, gate, pull and the pytest fixture; then budgets in the registry, and the fixture under xdist.
 OWN_REPOSITORY = 1_510
 #: Without `machine` and `kernels` (issues 30 and 32) 13,300, on the way to 11,000.
 PLUGINS = 17_640
