@@ -349,7 +349,7 @@ def _key(shift: Shift) -> tuple[str, str, str]:
     return shift.series.machine.name, shift.series.metric.benchmark.name, shift.series.label
 
 
-def spell(report: Report, plan: Sequence[Step] = PLAN) -> str:
+def format_report(report: Report, plan: Sequence[Step] = PLAN) -> str:
     """The report as Markdown."""
     rows: list[Mapping[str, str | float | None]] = []
     for _, each in sorted(report.series.items(), key=lambda item: (item[0][0], item[0][1], item[1].point.zfill(12))):
@@ -422,7 +422,7 @@ def main(words: Sequence[str] | None = None) -> int:
             results = measure(Path(folder) / "repository", chosen.budget, chosen.rounds, *more)
             chosen.results.mkdir(parents=True, exist_ok=True)
             keep(results, chosen.results)
-        tables = spell(analyse(chosen.results, commits, plan), plan)
+        tables = format_report(analyse(chosen.results, commits, plan), plan)
         print(tables)
         if not chosen.report and chosen.results == RESULTS:
             write_readme(tables)

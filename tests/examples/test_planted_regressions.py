@@ -86,7 +86,7 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     assert sum(report.equal["made"].values()) == 11 * 4 - 3
     assert report.looks["made"] == 11 * 4
     assert "open regression" not in report.false.get("made", {})
-    text = exercise.spell(report)
+    text = exercise.format_report(report)
     assert "| made | kernel: longer loop | cpu | +30 % | +" in text and "2 readings" in text and "never" in text
 
 
@@ -103,7 +103,7 @@ def test_a_busy_machine_gives_no_verdict(exercise: ModuleType, commits: list[str
     write_results(exercise, tmp_path / "results", commits, noise=0.01, busy=True)
     report = exercise.analyse(tmp_path / "results", commits)
     assert report.equal["made"] == {"not judged": 41} and not report.false
-    assert "not judged: busy" in exercise.spell(report)
+    assert "not judged: busy" in exercise.format_report(report)
 
 
 @pytest.mark.slow  # 15 s of CPU time, of which asv's processes and torch take most
@@ -128,7 +128,7 @@ def test_the_stored_records_are_of_this_repository(exercise: ModuleType, commits
     records = list(read_records(exercise.RESULTS)) if exercise.RESULTS.is_dir() else []
     assert {each.commit for each in records} <= set(commits)
     if records:  # a table is quoted in the README, and is what the Records give
-        report = exercise.spell(exercise.analyse(exercise.RESULTS, commits))
+        report = exercise.format_report(exercise.analyse(exercise.RESULTS, commits))
         assert report.strip() in (FOLDER / "README.md").read_text()
 
 
