@@ -152,14 +152,19 @@ def test_a_benchmark_that_needs_no_gpu_says_nothing_about_gpus(results: Results)
     assert [matrix.columns[number].hardware.kind for number in row.cells] == [1, 1]
 
 
-def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results) -> None:
+def with_gaps(results: Results) -> History:
+    """A machine that is stale, one with a failed point, and one that no longer measures a point."""
     for day in range(12):
         results.add(H200, day, times(1e-5, 2e-5) if day < 4 else times(1e-5))
         if day < 2:
             results.add(A100, day, times(1e-5))
         if day in (0, 11):
             results.add(LAPTOP, day, {TIME["name"]: [1.0, None if day else 1.0]})
-    history = results.read()
+    return results.read()
+
+
+def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results) -> None:
+    history = with_gaps(results)
     found = {each.name: each for each in find_gaps(history, find_nodes(history))}
     assert list(found) == ["node2", "laptop", "node1"]  # the stale one first
     stale, broken, less = found.values()
@@ -172,13 +177,7 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
 
 
 def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Path) -> None:
-    for day in range(12):
-        results.add(H200, day, times(1e-5, 2e-5) if day < 4 else times(1e-5))
-        if day < 2:
-            results.add(A100, day, times(1e-5))
-        if day in (0, 11):
-            results.add(LAPTOP, day, {TIME["name"]: [1.0, None if day else 1.0]})
-    history = results.read()
+    history = with_gaps(results)
     write_feed(tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history)))
     atom = "{http://www.w3.org/2005/Atom}"
     entries = ET.parse(tmp_path / "feed.xml").getroot().findall(f"{atom}entry")
