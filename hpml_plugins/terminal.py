@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 
+#: Between groups of three digits: a narrow no-break space, which Python does not count among the printable characters.
+THIN_SPACE = "\u202f"
+
 
 def printable(text: str) -> str:
     """The text with each character that is not printable, line breaks among them, as its escape sequence in Python."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(each if each.isprintable() or each == THIN_SPACE else repr(each)[1:-1] for each in text)
 
 
 def printable_json(text: str) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from hpml_plugins.model.units import UNITS, Unit
+from hpml_plugins.terminal import THIN_SPACE as THIN_SPACE
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Estimate
 
 DIGITS: Final = 4
 MINUS: Final = "\u2212"
-THIN_SPACE: Final = "\u202f"
 
 #: A number with the prefix of a unit, or what stands between numbers.
 _PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import STACK, Record
-from hpml_plugins.model.variability import MeasuredValue
+from hpml_plugins.model.variability import MeasuredValue, why_not_judged
 from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
@@ -148,6 +148,7 @@ def _lines(
         if measured or failed:
             numbers = [each.estimate for _, each in measured]
             newest = measured[-1][1] if measured else None
+            quiet = next((each for _, each in reversed(measured) if not each.is_busy), newest)
             current = metric.benchmark.current.get((label, machine.name))
             yield {
                 "place": number,
@@ -155,6 +156,7 @@ def _lines(
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
+                "apart": [(at, why) for at, each in measured if quiet and (why := why_not_judged(each, quiet))],
                 "newest": spell_samples(newest, metric.unit) if newest else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
                 "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
@@ -191,7 +193,7 @@ def _stacks(history: History, metric: TrackedMetric, label: str) -> dict[str, An
         lines.append({
             "place": number, "at": at, "values": [_rounded(each.value) for each in shown],
             "low": [_rounded(each.low) for each in shown], "high": [_rounded(each.high) for each in shown],
-            "failed": [], "skipped": [], "missed": [], "cards": [], "changes": [],
+            "apart": [], "failed": [], "skipped": [], "missed": [], "cards": [], "changes": [],
         })  # fmt: skip
     return {"names": [_stack_name(name)[1:] for name in environments], "lines": lines}
 

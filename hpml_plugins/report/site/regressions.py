@@ -49,6 +49,8 @@ PENALTY = 3.0
 LEAST_NOISE = 0.001
 #: How many readings before the newest say what was usual.
 USUAL = 5
+#: Largest share of what the page suspects that may be chance, corrected for all series.
+SUSPICION_RATE = 0.2
 #: How many of each kind the page lists, newest first.
 LISTED = 500
 
@@ -242,7 +244,7 @@ def find_shifts(history: History, series: Sequence[MeasuredSeries]) -> dict[str,
 
 
 def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> list[Shift]:
-    """Newest values that differ from what was usual by more than THRESHOLD and the 95 % interval of the ratio.
+    """Newest values that differ from what was usual by more than THRESHOLD and than runs and cards explain.
 
     Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before.
     known: `MeasuredSeries.place` of what is more than suspected.
@@ -263,10 +265,12 @@ def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> 
             asked.append((usual, newest, metric.metric))
             verdict = _verdict(old, new, metric.direction)
             shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
+    compared = compare_values(asked)
+    chances = iter(correct([each.p for each in compared if each.p is not None]))
     return [
         shift
-        for shift, each in zip(shifts, compare_values(asked), strict=True)
-        if each.ratio and abs(each.ratio - 1) > THRESHOLD and each.low and each.high and not each.low <= 1 <= each.high
+        for shift, each in zip(shifts, compared, strict=True)
+        if each.p is not None and next(chances) < SUSPICION_RATE and each.ratio and abs(each.ratio - 1) > THRESHOLD
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -210,6 +211,18 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
     assert (found.series.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
     assert (found.change.first, found.change.wording) == (5, "50 % higher")
     assert find_suspected(history, {found.series.place}) == []
+
+
+def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(results: Results) -> None:
+    generator = random.Random(1)
+    newest = []
+    for day in range(6):
+        for node in range(100):
+            newest = [*newest[-199:], *(math.exp(generator.gauss(0, 0.3)) for _ in range(2))]
+            values = {TIME["name"]: [around(1e-3 * factor) for factor in newest[-2:]]}
+            results.add({**H200, "machine": f"node{node}"}, day, values)
+    assert max(newest) > 2 and min(newest) < 0.5  # of two hundred series that tremble, some stand out
+    assert find_suspected(results.read(), set()) == []
 
 
 def test_a_card_counts_nodes_and_distinct_cards_and_names_the_source_of_its_peaks(results: Results) -> None:

@@ -18,7 +18,7 @@ from support import DRAWN, ROOT, TOY, unavailable
 
 from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import append_record, record_file
@@ -306,3 +306,52 @@ def test_the_page_s_script_spells_numbers_as_python_does(site: Site) -> None:
         ],
     )
     assert told == [formatting.quantity(*each) for each in asked]
+
+
+def test_values_that_get_no_verdict_against_the_newest_are_told_apart(host_of: Any, tmp_path: Path) -> None:
+    host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n", toy=TOY)
+    commits = [letter * 40 for letter in "abcd"]
+    for day, commit in enumerate(commits):
+        made = record(commit, float(day), [2e-6, 2.1e-6])
+        timed = replace(made.metrics["time"], info={"timer": "cuda events"})
+        warnings = [f"{THROTTLED} while this was measured: power cap"] if day < 2 else []
+        append_record(record_file(tmp_path, "node1", commit), replace(made, metrics={"time": timed}, warnings=warnings))
+    history = read_history(tmp_path, host, {}, {commit: day for day, commit in enumerate(commits)}, {}, print)
+    write_history(history, [], tmp_path, "p")
+    (line,) = read_data(tmp_path, "history/0/0.js")["lines"]
+    assert line["apart"] == [[0, "one side throttled"], [1, "one side throttled"]]
+
+
+def test_no_line_joins_values_that_are_not_compared_and_wide_intervals_end_at_the_edge(site: Site) -> None:
+    tab = site.open(POINT)
+    line = {
+        "name": "H200", "colour": "red", "marker": "circle", "dash": "", "at": [0, 1, 2, 3],
+        "values": [2.0, 2.1, 3.0, 3.1], "low": [1.9, 2.0, 2.9, 0.1], "high": [2.1, 2.2, 3.1, 90.0],
+        "apart": [[0, "one side throttled"], [1, "one side throttled"]],
+        "failed": [], "skipped": [], "changes": [], "cards": [],
+    }  # fmt: skip
+    draw = """line => {
+        const box = document.createElement('div');
+        const unit = {label: 's', lowest: -9, highest: 3, count: false};
+        const on = {point: () => 0, zoom: () => 0};
+        const columns = [['a', ''], ['b', ''], ['c', ''], ['d', '']];
+        const svg = hpml_chart.draw(box, [line], columns, unit, {logarithmic: false, from_zero: false, label: ''}, on);
+        return {
+            lines: [...svg.querySelectorAll('.line')].map(each => each.getAttribute('class')),
+            markers: svg.querySelectorAll('.marker.value.apart').length,
+            ticks: [...svg.querySelectorAll('.tick')].map(each => Number(each.textContent)),
+            bottom: [...svg.querySelectorAll('.band')].map(each => each.getAttribute('points')).join(' '),
+            cut: svg.dataset.cut || '',
+        };
+    }"""
+    drawn = tab.evaluate(draw, line)
+    assert (drawn["lines"], drawn["markers"]) == (["line apart", "line"], 2)
+    assert max(drawn["ticks"]) < 6 and drawn["cut"] == "true"
+    heights = [float(place.split(",")[1]) for place in drawn["bottom"].split()]
+    assert min(heights) >= 28 and max(heights) <= 400  # within the axes
+    whole = tab.evaluate(draw, {**line, "low": [1.9, 2.0, 2.9, 2.8], "high": [2.1, 2.2, 3.1, 3.3], "apart": []})
+    assert (whole["lines"], whole["cut"]) == (["line"], "")
+
+
+def test_a_benchmark_without_a_metric_is_an_address(site: Site) -> None:
+    assert "toy" in site.open("history.html#toy").locator("#title").inner_text()

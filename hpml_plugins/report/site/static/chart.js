@@ -144,9 +144,27 @@
         return function (value) { return start + (end - start) * (scale(value) - scale(range[0])) / span; };
     }
 
+    /* Why the number of a column gets no verdict against the newest; '' where it does.  apart: [[column, reason], …]. */
+    function reason_of(apart, column) {
+        var found = apart.find(function (each) { return each[0] === column; });
+        return found ? found[1] : '';
+    }
+
     function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
 
-    /* lines: {name, colour, marker, dash, at, values, low, high, failed, skipped, changes, cards}.  columns: [[label, second line], …]:
+    /* The ends of an axis that shows every value, and of the intervals what lies near them: one interval of more than 100 %
+       would make a line of all values. */
+    function bounds_near(values, limits, logarithmic, from_zero) {
+        var drawn = values.filter(function (each) { return each !== null && (!logarithmic || each > 0); });
+        var low = extent(drawn)[0], high = extent(drawn)[1];
+        var room = logarithmic ? Math.max(high / low, 1.5) : Math.max(high - low, 0.25 * Math.abs(high));
+        var near = limits.filter(function (each) { return each !== null; }).map(function (each) {
+            return logarithmic ? Math.max(low / room, Math.min(high * room, each)) : Math.max(low - room, Math.min(high + room, each));
+        });
+        return bounds(drawn.concat(near), logarithmic, from_zero);
+    }
+
+    /* lines: {name, colour, marker, dash, at, values, low, high, apart, failed, skipped, changes, cards}.  columns: [[label, second line], …]:
        commits or software stacks.
        unit: {label, lowest, highest, count}.  on.point: called with a column whenever the cursor moves.  on.zoom: with
        the first and last column that a reader chose, with nothing for all. */
@@ -157,9 +175,10 @@
         var left = 56, right = 40, top = 28, bottom = 40;
         var count = columns.length;
         var all = [].concat.apply([], lines.map(function (line) {
-            return line.values.concat(line.low, line.high, line.cards.map(function (card) { return card[1]; }));
+            return line.values.concat(line.cards.map(function (card) { return card[1]; }));
         }));
-        var range = bounds(all, options.logarithmic, options.from_zero);
+        var limits = [].concat.apply([], lines.map(function (line) { return line.low.concat(line.high); }));
+        var range = bounds_near(all, limits, options.logarithmic, options.from_zero);
         var y = scaled(range, options.logarithmic, height - bottom, top);
         function x(column) {
             return left + (width - left - right) * (count > 1 ? (column + 0.3) / (count - 0.4) : 0.5);
@@ -170,8 +189,9 @@
             var found = count > 1 ? Math.round((at - left) / (width - left - right) * (count - 0.4) - 0.3) : 0;
             return Math.max(0, Math.min(count - 1, found));
         }
+        /* Of an interval: what leaves the axis ends at its edge. */
         function place(column, value) {
-            return x(column).toFixed(1) + ',' + y(value).toFixed(1);
+            return x(column).toFixed(1) + ',' + y(Math.max(range[0], Math.min(range[1], value))).toFixed(1);
         }
         function drawable(value) {
             return value !== null && (!options.logarithmic || value > 0);
@@ -198,22 +218,29 @@
         lines.forEach(function (line) {
             var group = element('g', {}, svg);
             group.style.color = line.colour;
-            var upper = [], lower = [];
+            var upper = [], lower = [], points = [], parts = [], why = null;
             function close_band() {
+                var pale = why ? ' apart' : '';
                 if (upper.length > 1) {
-                    element('polygon', {points: upper.concat(lower.reverse()).join(' '), 'class': 'band'}, group);
+                    element('polygon', {points: upper.concat(lower.reverse()).join(' '), 'class': 'band' + pale}, group);
                 } else if (upper.length === 1) {
-                    element('polyline', {points: upper.concat(lower).join(' '), 'class': 'whisker'}, group);
+                    element('polyline', {points: upper.concat(lower).join(' '), 'class': 'whisker' + pale}, group);
                 }
                 upper = [];
                 lower = [];
             }
-            var points = [];
             line.at.forEach(function (column, i) {
                 if (!drawable(line.values[i])) {
                     return;
                 }
-                points.push([x(column), y(line.values[i])]);
+                var reason = reason_of(line.apart, column);
+                if (!parts.length || reason !== why) {  // no line joins values that are not compared
+                    close_band();
+                    why = reason;
+                    parts.push({pale: why ? ' apart' : '', points: []});
+                }
+                points.push([x(column), y(line.values[i]), parts[parts.length - 1].pale]);
+                parts[parts.length - 1].points.push(x(column).toFixed(1) + ',' + y(line.values[i]).toFixed(1));
                 if (drawable(line.low[i]) && drawable(line.high[i])) {
                     upper.push(place(column, line.high[i]));
                     lower.push(place(column, line.low[i]));
@@ -222,15 +249,14 @@
                 }
             });
             close_band();
-            element('polyline', {
-                points: points.map(function (point) { return point[0].toFixed(1) + ',' + point[1].toFixed(1); }).join(' '),
-                'class': 'line', 'stroke-dasharray': line.dash
-            }, group);
+            parts.forEach(function (part) {
+                element('polyline', {points: part.points.join(' '), 'class': 'line' + part.pale, 'stroke-dasharray': line.dash}, group);
+            });
             // Of many commits some markers tell the lines apart.
             var step = Math.ceil(points.length / 60);
             points.forEach(function (point, i) {
                 if (i % step === 0) {
-                    marker(line.marker, point[0], point[1], 3.4, 'value', group);
+                    marker(line.marker, point[0], point[1], 3.4, 'value' + point[2], group);
                 }
             });
             line.cards.forEach(function (card) {
@@ -255,6 +281,9 @@
                 element('text', {x: x(column), y: height - bottom - 4, 'text-anchor': 'middle', 'class': 'skipped'}, group, '–');
             });
         });
+        if (extent(limits.filter(drawable))[0] < range[0] || extent(limits.filter(drawable))[1] > range[1]) {
+            svg.dataset.cut = 'true';
+        }
         react(svg, {count: count, top: top, bottom: height - bottom, x: x, column_at: column_at}, on);
         var focused = container.contains(document.activeElement);
         container.replaceChildren(svg);
@@ -357,5 +386,5 @@
         container.replaceChildren(svg);
     }
 
-    window.hpml_chart = {draw: draw, strip: strip, extent: extent, quantity: quantity, element: element, marker: marker, day: day, DASHES: DASHES};
+    window.hpml_chart = {draw: draw, strip: strip, extent: extent, quantity: quantity, element: element, marker: marker, day: day, reason_of: reason_of, DASHES: DASHES};
 })();

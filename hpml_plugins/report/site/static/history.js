@@ -20,6 +20,9 @@
             label = decodeURIComponent(parts.slice(1).join('?'));
         } catch (error) { /* not an address of ours: shown like one that names nothing */ }
         var number = index.benchmarks.findIndex(function (each) { return each.name === name; });
+        if (number < 0) {  // a benchmark without a metric: its first
+            number = index.benchmarks.findIndex(function (each) { return each.name.split('.')[0] === name; });
+        }
         if (name && number < 0) {
             return say('No benchmark ' + name + ' has results. It may have been renamed or removed.');
         }
@@ -42,7 +45,7 @@
         by_id('title').textContent = 'History';
         by_id('facts').textContent = text;
         ['chart', 'terms', 'legend', 'links', 'numbers', 'changes', 'retracted'].forEach(function (id) { by_id(id).replaceChildren(); });
-        ['choice', 'zoom', 'repeat', 'runs'].forEach(function (id) { by_id(id).hidden = true; });
+        ['choice', 'zoom', 'cut', 'repeat', 'runs'].forEach(function (id) { by_id(id).hidden = true; });
         shown = null;
         ['numbers', 'changes', 'retracted'].forEach(function (id) { show_table(id, false); });
         by_id('reading').textContent = '';
@@ -116,7 +119,7 @@
         by_id('facts').textContent = [benchmark.unit && 'In ' + benchmark.unit,
             benchmark.direction && benchmark.direction + ' is better'].filter(Boolean).join(', ').replace(/^l|^h/,
             function (letter) { return letter.toUpperCase(); }).replace(/$/, '. ').replace(/^\. /, '') +
-            'Bands are 95 % intervals for the next run on another card of the type. ' + (benchmark.direction ?
+            'Bands are 95 % intervals for the next run on another card of the type. ' + reasons(lines) + (benchmark.direction ?
             '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.') + (shown.found.elsewhere ?
             ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
             ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
@@ -134,6 +137,13 @@
         show_repeat();
         show_chart(lines);
         show_runs();
+    }
+
+    /* What the pale values are. */
+    function reasons(lines) {
+        var all = [].concat.apply([], lines.map(function (line) { return line.apart.map(function (each) { return each[1]; }); }));
+        var each_once = all.filter(function (why, i) { return all.indexOf(why) === i; });
+        return each_once.length ? 'Pale: not compared with the newest, because ' + each_once.join(', or ') + '. ' : '';
     }
 
     function show_links() {
@@ -207,6 +217,7 @@
         return Object.assign({}, line, {
             at: line.at.filter(inside).map(function (column) { return column - first; }),
             values: kept(line.values), low: kept(line.low), high: kept(line.high),
+            apart: line.apart.filter(function (each) { return inside(each[0]); }).map(moved),
             failed: line.failed.filter(inside).map(function (column) { return column - first; }),
             skipped: line.skipped.filter(inside).map(function (column) { return column - first; }),
             cards: line.cards.filter(function (card) { return inside(card[0]); }).map(moved),
@@ -235,7 +246,7 @@
         var columns = index.commits.slice(first, last + 1).map(function (commit) {
             return [commit[0].slice(0, 8), chart.day(commit[1])];
         });
-        return chart.draw(by_id('chart'), visible.map(function (line) { return within(line, first, last); }), columns, shown.benchmark, {
+        var drawn = chart.draw(by_id('chart'), visible.map(function (line) { return within(line, first, last); }), columns, shown.benchmark, {
                 logarithmic: by_id('log').checked,
                 from_zero: by_id('zero').checked,
                 label: 'Chart: ' + by_id('title').textContent + ' over ' + (last - first + 1) + ' commits'
@@ -243,6 +254,8 @@
                 point: function (column) { read(visible, first + column); },
                 zoom: function (from, to) { return from === undefined ? zoom() : zoom(first + from, first + to); }
             });
+        by_id('cut').hidden = !drawn.dataset.cut;
+        return drawn;
     }
 
     function show_hint() {
@@ -278,7 +291,8 @@
                 return missed ? line.name + ' ' + missed[0] : null;
             }
             var others = line.cards.filter(function (card) { return card[0] === column; });
-            return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (others.length ? ' (' + others.map(function (card) {
+            var why = chart.reason_of(line.apart, column);
+            return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (why ? ' (no verdict: ' + why + ')' : '') + (others.length ? ' (' + others.map(function (card) {
                 return 'card ' + card[2] + ' ' + chart.quantity(card[1], shown.benchmark);
             }).join(', ') + ')' : '');
         }).filter(Boolean);
