@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import statistics
@@ -15,7 +16,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
-from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
@@ -24,7 +25,7 @@ MOST_WARNINGS = 6
 MOST_CARDS, MOST_RUNS = 8, 5
 #: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
 STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point counts as no longer measured if none of the machine's newest commits, as many as this, has it.
+#: A point of several commits is no longer measured if so many of the newest, and as many as ever before, lack it.
 NEWEST_COMMITS = 5
 _MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
@@ -237,8 +238,8 @@ class Gaps:
     """What is missing or stale on a machine.
 
     behind, days: commits and days between its newest commit and the newest of all.  stale: whether that is much.
-    dropped: benchmark → points that were measured before, and at none of the newest commits: point, its page, the date
-    of its last commit, ms since 1970, how many commits ago that is.  failed: points whose newest Record failed.  last:
+    dropped: benchmark → points that used to be measured: point, its page, the date of its last commit, ms since 1970,
+    how many commits ago that is.  failed: points whose newest Record failed.  last:
     the date of the machine's newest commit.
     """
 
@@ -255,23 +256,24 @@ class Gaps:
 def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
     """The machines on which something is missing or stale, those that are most commits behind first."""
     last = len(history.commits) - 1
-    measured: dict[str, list[tuple[TrackedBenchmark, str, Outcome]]] = {}
+    measured: dict[str, list[tuple[TrackedBenchmark, str, list[int]]]] = {}
     for benchmark in history.benchmarks:
         for (label, machine), line in benchmark.lines.items():
-            newest = next((outcome for outcome in reversed(line) if outcome.status == "ok"), None)
-            if newest and line[-1].status != "failed":  # failures are counted as such
-                measured.setdefault(machine, []).append((benchmark, label, newest))
+            columns = [history.columns[outcome.revision] for outcome in line if outcome.status == "ok"]
+            if columns and line[-1].status != "failed":  # failures are counted as such
+                measured.setdefault(machine, []).append((benchmark, label, columns))
     found = []
     for node in nodes:
         if not (seen := sorted(history.seen.get(node.name, ()))):
             continue
         behind, days = last - seen[-1], int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
         dropped: dict[str, list[tuple[str, str, float, int]]] = {}
-        for benchmark, label, outcome in measured.get(node.name, ()):
-            at = history.columns[outcome.revision]
-            if at < seen[-NEWEST_COMMITS:][0]:
+        for benchmark, label, columns in measured.get(node.name, ()):
+            at = [bisect.bisect(seen, column) for column in columns]
+            since = len(seen) - at[-1]
+            if NEWEST_COMMITS <= since >= max((b - a for a, b in itertools.pairwise(at)), default=since + 1):
                 link = history_link(benchmark.first_metric, label)
-                point = label or "one point", link, history.dates[at], seen[-1] - at
+                point = label or "one point", link, history.dates[columns[-1]], seen[-1] - columns[-1]
                 dropped.setdefault(benchmark.heading, []).append(point)
         stale = behind >= STALE_COMMITS or days >= STALE_DAYS
         each = Gaps(node.name, node.anchor, behind, days, stale, dropped, node.total["failed"], history.dates[seen[-1]])

@@ -177,6 +177,17 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, 3 * 86_400_000.0, 8))
 
 
+def test_what_is_measured_once_or_seldom_is_not_missed_sooner_than_ever(results: Results) -> None:
+    """Of a daily run of a profile: what only a run of everything measures is missed when that is overdue."""
+    for day in range(20):
+        values = times(1e-5, *([2e-5] if day in (0, 7) else []))
+        results.add(H200, day, {**values, **({FLOP["name"]: [1e9]} if not day else {})})
+        history = results.read()
+        dropped = [each.dropped for each in find_gaps(history, find_nodes(history))]
+        assert bool(dropped) == (day >= 7 + 7)
+    assert list(*dropped) == ["vector_add"]
+
+
 def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Path) -> None:
     history = with_gaps(results)
     write_feed(tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history)))
