@@ -6,6 +6,7 @@
     python tests/measurement_tables.py spread      over ten runs on one card, and between cards (harness_spread)
     python tests/measurement_tables.py energy      on several cards; counted against integrated (harness_energy)
     python tests/measurement_tables.py overhead    of a point, of watching it, of the clocks (harness_*)
+    python tests/measurement_tables.py hosts       what predicts a time that the host bounds, over hosts (machine_*)
 
 --commit PREFIX, once or more, takes only Records of these commits. The variances are estimated from all Records.
 """
@@ -24,9 +25,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from scipy.stats import binomtest, chi2
 
+from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
+from hpml_plugins.plugins.machine.charts import predictors
+from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import read_records
 
 Pair = tuple[Record, Record, str]
@@ -324,8 +328,23 @@ def overhead(_: Sequence[Record], chosen: Sequence[Record]) -> str:
     return markdown(["machine", "benchmark", "metric", "value", "commit"], rows)
 
 
+# ---- hosts
+
+
+def hosts(_: Sequence[Record], chosen: Sequence[Record]) -> str:
+    """`machine.predictors` over the starts of hosts with a GPU in place of machines: of each the newest Records."""
+    known = (record for record in sorted(chosen, key=lambda record: record.started) if record.status == "ok")
+    of_hosts = [
+        replace(record, machine=str(record.node["boot"]))
+        for record in known
+        if record.plugin == "machine" and record.gpus and record.node.get("boot")
+    ]
+    columns = {name.replace("machines", "hosts"): cells for name, cells in predictors(of_hosts).columns.items()}
+    return as_markdown(Table(columns))
+
+
 TABLES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {
-    table.__name__: table for table in (repeats, power, fidelity, spread, energy, overhead)
+    table.__name__: table for table in (repeats, power, fidelity, spread, energy, overhead, hosts)
 }
 
 

@@ -156,3 +156,17 @@ def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_powe
         ("2", "202.0 mJ", "100 of 650", "1 of 1"),
     ]
     assert [(row[2], row[5]) for row in validation] == [("1", "+1.00%"), ("2", "+0.00%")]
+
+
+def test_what_predicts_a_host_bound_time_is_told_over_hosts() -> None:
+    records = []
+    for boot, slower in (("a", 1.0), ("b", 1.5), ("c", 2.0)):
+        facts = {"node": {"gpus": [{"name": "NVIDIA H200"}], "boot": boot}, "plugin": "machine"}
+        core = record("machine_core", {}, {"python": timed(1e7 / slower), "page_fault": timed(1e-6)}, "A", boot)
+        launch = record("machine_launch", {}, {"eager": timed(8e-6 * slower)}, "A", boot)
+        records += [replace(each, **facts) for each in (core, launch)]
+    rows = {row[1]: row for row in cells(tables.hosts(records, records))}
+    assert rows["machine_core.python"][0] == "machine_launch.eager"
+    assert list(map(float, rows["machine_core.python"][2:])) == [3, 1, 2, 2]
+    assert rows["machine_core.page_fault"][3] == "–"  # the same everywhere
+    assert not cells(tables.hosts(records, [replace(each, node={}) for each in records]))
