@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from own_repository import PLUGIN, OwnRepository, build_wheel, dependencies, ins
 from support import link_packages, unavailable
 
 from hpml_plugins.model.record import Record
-from hpml_plugins.store import read_records
+from hpml_plugins.store import Lock, read_records
 
 
 def prepared(mine: OwnRepository) -> OwnRepository:
@@ -86,6 +87,9 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(t
     assert "unknown key 'gates'; did you mean 'gate'?" in refused("main")
     registry.write_text(f"{good}, gate: {{total: 1000}}}}\n")
     assert f"registry.yaml:{line}: " in refused("main")
+    registry.write_text(f"{good}}}\n")
+    with Lock(mine.path / ".asv" / "env" / "gate.lock"):  # another gate builds and measures there
+        assert f".asv/env/gate.lock: held by {socket.gethostname()} (process {os.getpid()}" in refused("main")
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Record, counted, format_point
 from hpml_plugins.registry import PluginEntry
-from hpml_plugins.store import append_record
+from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
@@ -130,7 +130,7 @@ def command(
         raise plugin.error or AssertionError
     allowed = Budgets(budgets, prepared.host.registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
-    with build_sides(conf, prepared, commits, bench) as sides:
+    with Lock(Path(conf.env_dir, "gate.lock")), build_sides(conf, prepared, commits, bench) as sides:
         say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {counted(len(sides.prepared.tasks), 'point')}")
         rounds = _measure(sides, allowed, most)
         result = _judge(

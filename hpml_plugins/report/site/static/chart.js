@@ -157,7 +157,7 @@
     function bounds_near(values, limits, logarithmic, from_zero) {
         var drawn = values.filter(function (each) { return each !== null && (!logarithmic || each > 0); });
         var low = extent(drawn)[0], high = extent(drawn)[1];
-        var room = logarithmic ? Math.max(high / low, 1.5) : Math.max(high - low, 0.25 * Math.abs(high));
+        var room = logarithmic ? Math.max(high / low, 1.5) : Math.max(high - low, 0.5 * Math.abs(high));
         var near = limits.filter(function (each) { return each !== null; }).map(function (each) {
             return logarithmic ? Math.max(low / room, Math.min(high * room, each)) : Math.max(low - room, Math.min(high + room, each));
         });
