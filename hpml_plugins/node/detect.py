@@ -18,11 +18,14 @@ _NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", 
 def detect_node() -> Node:
     """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
     found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
-    model = re.search(r"^model name\s*:\s*(.+)$", cpu_info, re.MULTILINE)
+    model = re.search(r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE)
+    cpu = model[3].strip() if model else platform.processor() or platform.machine()
+    if model and model[1] and not re.search(r"\d", cpu):  # a hypervisor's name, the same of many generations
+        cpu = f"{cpu}, family {model[1]} model {model[2]}"
     return Node(
         os=f"{platform.system()} {platform.release()}",
         arch=platform.machine(),
-        cpu=model[1].strip() if model else platform.processor() or platform.machine(),
+        cpu=cpu,
         num_cpu=len(os.sched_getaffinity(0)),  # in a container or a Slurm job fewer than the machine has
         ram=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         python=platform.python_version(),
@@ -57,10 +60,7 @@ def visible(gpus: tuple[Gpu, ...], choice: str | None) -> tuple[Gpu, ...]:
 
 
 def machine_name(node: Node) -> str:
-    """`h200-x2` for two of NVIDIA's H200, `cpu-amd-epyc-x2` for two CPUs without GPU.
-
-    A cloud node has another host name each time; its results still belong to one history.
-    """
+    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results are one history."""
     if node.gpus:
         return f"{_slug(node.gpu)}-x{node.num_gpu}"
     return f"cpu-{_slug(node.cpu)}-x{node.num_cpu}"

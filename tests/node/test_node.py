@@ -9,7 +9,7 @@ import pytest
 
 from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
-from hpml_plugins.node import detect_node, machine_name, read_gpus, visible
+from hpml_plugins.node import detect, detect_node, machine_name, read_gpus, visible
 from hpml_plugins.node.detect import _cpu_numa, _cpu_quota
 from hpml_plugins.node.nvml import Found
 
@@ -89,6 +89,27 @@ def test_a_gpu_machine_is_named_by_type_and_count(node: Node, gpu: str, count: i
 )
 def test_a_machine_without_gpu_is_named_by_its_cpu(node: Node, cpu: str, name: str) -> None:
     assert machine_name(Node(node.os, node.arch, cpu, 2, 1.0, "3")) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("AMD EPYC", "AMD EPYC, family 25 model 1"),
+        ("Intel(R) Xeon(R) Processor", "Intel(R) Xeon(R) Processor, family 25 model 1"),
+        ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core Processor"),
+    ],
+)
+def test_a_cpu_whose_name_tells_no_generation_has_its_family_and_model(
+    monkeypatch: pytest.MonkeyPatch, name: str, shown: str
+) -> None:
+    info = f"vendor_id\t: X\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: {name}\nflags\t\t: fpu hypervisor\n\n"
+    monkeypatch.setattr(detect, "_read", lambda path: info * 2 if path == "/proc/cpuinfo" else "")
+    assert detect_node().cpu == shown
+
+
+def test_a_cpu_without_a_family_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "_read", lambda path: "processor : 0\nmodel name : ARM thing\n")
+    assert detect_node().cpu == "ARM thing"
 
 
 def test_cuda_visible_devices_chooses_as_cuda_does() -> None:
