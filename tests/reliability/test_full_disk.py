@@ -97,6 +97,7 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
     assert refused.stdout == ""  # nothing was measured for nothing
 
 
+@pytest.mark.slow
 def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()

@@ -17,16 +17,18 @@ from hpml_plugins.store import Locked, lock_machine, merge_results
 
 
 def tree(folder: Path) -> dict[str, bytes]:
+    """Every file by its place; Records in one order: a retraction is appended, a merge sorts by time."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+    lines = {place: sorted(content.splitlines()) for place, content in found.items() if place.endswith(".jsonl")}
+    return found | {place: b"\n".join(each) for place, each in lines.items()}
 
 
-@pytest.fixture
-def parts(tmp_path: Path) -> list[Path]:
-    """The project's own results torn into three clones that overlap: no clone has all."""
-    clones = [tmp_path / f"clone{number}" for number in range(3)]
+def torn(source: Path, to: Path) -> list[Path]:
+    """A results folder torn into three clones that overlap: no clone has all."""
+    clones = [to / f"clone{number}" for number in range(3)]
     for number, clone in enumerate(clones):
-        shutil.copytree(ROOT / "results", clone, ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(source, clone, ignore=shutil.ignore_patterns(".*"))
         for place, path in enumerate(sorted(clone.glob("*/*-node-*.json"))):
             if place % 3 == number:
                 path.unlink()
@@ -44,7 +46,27 @@ def parts(tmp_path: Path) -> list[Path]:
     return clones
 
 
-def test_clones_come_together_to_the_whole_in_any_order_and_twice(parts: list[Path], tmp_path: Path) -> None:
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """Three commits of each machine of the project's own results, torn."""
+    results = ROOT / "results"
+    commits = {
+        machine.parent.name: {path.stem for path in sorted(machine.glob("*.jsonl"))[:3]}
+        for machine in results.glob("*/records")
+    }
+
+    def others(folder: str, names: list[str]) -> set[str]:
+        machine = Path(folder).relative_to(results).parts[:1]
+        known = commits[machine[0]] if machine else set()
+        return {name for name in names if machine and name[:8] not in (*known, "machine.", "records")}
+
+    some = tmp_path / "some"
+    shutil.copytree(results, some, ignore=others)
+    return torn(some, tmp_path)
+
+
+def test_clones_come_together_to_the_whole_in_any_order_and_twice(tmp_path: Path) -> None:
+    parts = torn(ROOT / "results", tmp_path)
     order, into = [parts[2], parts[0], parts[1], parts[0]], tmp_path / "into"
     assert merge_results(order, into).skipped == []
     assert tree(into) == tree(ROOT / "results")

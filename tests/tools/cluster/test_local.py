@@ -18,6 +18,7 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.tools.cluster.submit import wait_here
 
 
+@pytest.mark.slow
 def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
     done = site.hpml("submit", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
