@@ -20,7 +20,7 @@ def detect_node() -> Node:
     found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
     model = re.search(r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE)
     cpu = model[3].strip() if model else platform.processor() or platform.machine()
-    if model and model[1] and not re.search(r"\d", cpu):  # a hypervisor's name, the same of many generations
+    if model and model[1] and not re.search(r"\d", cpu):  # hypervisors use one name for many generations
         cpu = f"{cpu}, family {model[1]} model {model[2]}"
     return Node(
         os=f"{platform.system()} {platform.release()}",

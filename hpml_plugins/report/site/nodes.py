@@ -25,7 +25,7 @@ MOST_WARNINGS = 6
 MOST_CARDS, MOST_RUNS = 8, 5
 #: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
 STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point of several commits is no longer measured if so many of the newest, and as many as ever before, lack it.
+#: A point is no longer measured if at least this many of the newest commits lack it, and no earlier gap was longer.
 NEWEST_COMMITS = 5
 _MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.

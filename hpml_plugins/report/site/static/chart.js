@@ -152,8 +152,8 @@
 
     function day(ms) { return new Date(ms).toISOString().slice(0, 10); }
 
-    /* The ends of an axis that shows every value, and of the intervals what lies near them: one interval of more than 100 %
-       would make a line of all values. */
+    /* The ends of an axis that shows every value, and of the intervals what lies near the values: one interval of more than
+       100 % would flatten all of them. */
     function bounds_near(values, limits, logarithmic, from_zero) {
         var drawn = values.filter(function (each) { return each !== null && (!logarithmic || each > 0); });
         var low = extent(drawn)[0], high = extent(drawn)[1];
