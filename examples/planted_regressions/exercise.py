@@ -1,6 +1,7 @@
 """Plants slow-downs on commits of a small repository, measures all commits, and counts what was found.
 
     python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes README.md
+    python examples/planted_regressions/exercise.py --add DIR  # keeps the Records of another machine beside them
     python examples/planted_regressions/exercise.py --report   # prints the tables from the Records that are kept
 
 The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it; the verdicts are
@@ -410,15 +411,21 @@ def main(words: Sequence[str] | None = None) -> int:
         description=(__doc__ or "").partition("\n")[0], epilog="Other options are those of asv run, such as --bench."
     )
     parser.add_argument("--report", action="store_true", help="only print the tables of the stored Records")
+    parser.add_argument("--add", type=Path, metavar="DIR", help="store the Records of DIR, another machine's --results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where Records are stored")
     parser.add_argument("--budget", type=float, default=0.6, help="s of sampling per point, all rounds together")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each point")
     parser.add_argument("--commits", type=int, default=len(PLAN), help="measure only the first N commits")
     chosen, more = parser.parse_known_args(words)
+    if chosen.add and not any(chosen.add.glob("*/records")):
+        parser.error(f"--add {chosen.add}: no Records there; name the folder that --results named on the other machine")
     plan = PLAN[: chosen.commits]
     with tempfile.TemporaryDirectory(prefix="hpml-planted-") as folder:
         commits = make_repository(Path(folder) / "repository", plan)
-        if not chosen.report:
+        if chosen.add:
+            chosen.results.mkdir(parents=True, exist_ok=True)
+            keep(chosen.add, chosen.results)
+        elif not chosen.report:
             results = measure(Path(folder) / "repository", chosen.budget, chosen.rounds, *more)
             chosen.results.mkdir(parents=True, exist_ok=True)
             keep(results, chosen.results)

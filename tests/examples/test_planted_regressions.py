@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import random
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -130,6 +131,23 @@ def test_the_stored_records_are_of_this_repository(exercise: ModuleType, commits
     if records:  # a table is quoted in the README, and is what the Records give
         report = exercise.format_report(exercise.analyse(exercise.RESULTS, commits))
         assert report.strip() in (FOLDER / "README.md").read_text()
+
+
+def test_the_records_of_another_machine_are_stored_beside_the_others(
+    exercise: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = exercise.RESULTS
+    one = sorted(each.parent for each in kept.glob("*/records"))[-1]
+    shutil.copytree(one, tmp_path / "there" / one.name)
+    shutil.copy(kept / "benchmarks.json", tmp_path / "there")
+    (tmp_path / "here" / "another" / "records").mkdir(parents=True)
+    to = ["--commits", "2", "--results", str(tmp_path / "here")]
+    assert exercise.main([*to, "--add", str(tmp_path / "there")]) == 0
+    assert one.name in capsys.readouterr().out
+    assert {each.name for each in (tmp_path / "here").iterdir()} == {"another", one.name, "benchmarks.json"}
+    with pytest.raises(SystemExit) as stopped:
+        exercise.main([*to, "--add", str(tmp_path)])
+    assert stopped.value.code == 2 and "no Records there" in capsys.readouterr().err
 
 
 def test_the_tables_replace_the_older_ones_in_the_readme(
