@@ -7,6 +7,7 @@
     python tests/measurement_tables.py energy      on several cards; counted against integrated (harness_energy)
     python tests/measurement_tables.py overhead    of a point, of watching it, of the clocks (harness_*)
     python tests/measurement_tables.py hosts       what predicts a time that the host bounds, over hosts (machine_*)
+    python tests/measurement_tables.py core        how far the core's rate explains CPU times, over rounds
 
 --commit PREFIX, once or more, takes only Records of these commits. The variances are estimated from all Records.
 """
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 from scipy.stats import binomtest, chi2
 
@@ -31,7 +33,7 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.plugins.machine.charts import predictors
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import read_records
+from hpml_plugins.store import past_rounds, read_records
 
 Pair = tuple[Record, Record, str]
 #: Comparisons that `hpml compare` is asked for at once, in the second column of `power`.
@@ -343,8 +345,41 @@ def hosts(_: Sequence[Record], chosen: Sequence[Record]) -> str:
     return as_markdown(Table(columns))
 
 
+# ---- core
+
+#: Rounds of a point whose times and rates are told.
+FEWEST_ROUNDS = 8
+
+
+def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
+    """Of each CPU time how it follows the rate of the core that was sampled with it, over the rounds of equal points.
+
+    slope: of the logarithms; −1: the time is inversely proportional to the rate.  spread: the 90th percentile over the
+    10th; `left`: of what the line through the logarithms does not explain.
+    """
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    for record in rounds:
+        for name, metric in record.metrics.items():
+            rate = metric.info.get("core_rate")
+            if isinstance(rate, int | float) and metric.unit == "s":
+                point = f"{record.benchmark}.{name}", format_point(record.params)
+                groups[record.machine, *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
+    rows = []
+    for (machine, name, point, _code), pairs in sorted(groups.items()):
+        rates, times = zip(*pairs, strict=True)
+        if len(pairs) < FEWEST_ROUNDS or len(set(rates)) == 1:
+            continue
+        slope, start = statistics.linear_regression(rates, times)
+        left = [time - slope * rate - start for rate, time in pairs]
+        r = statistics.correlation(rates, times)
+        spreads = [f"{math.exp(float(np.ptp(np.quantile(each, [0.1, 0.9])))):.2f}" for each in (rates, times, left)]
+        rows.append([machine, f"`{name}` {point}".strip(), str(len(pairs)), f"{r:+.2f}", f"{slope:+.2f}", *spreads])
+    header = ["machine", "time", "rounds", "correlation", "slope", "spread of the rate", "of the time", "left"]
+    return markdown(header, rows)
+
+
 TABLES: dict[str, Callable[[Sequence[Record], Sequence[Record]], str]] = {
-    table.__name__: table for table in (repeats, power, fidelity, spread, energy, overhead, hosts)
+    table.__name__: table for table in (repeats, power, fidelity, spread, energy, overhead, hosts, core)
 }
 
 
@@ -355,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--commit", action="append", default=[], metavar="PREFIX")
     given = parser.parse_args(arguments)
-    records = list(read_records(given.results))
+    records = past_rounds(given.results) if given.table == "core" else list(read_records(given.results))
     chosen = [each for each in records if not given.commit or each.commit.startswith(tuple(given.commit))]
     print(TABLES[given.table](records, chosen))
 

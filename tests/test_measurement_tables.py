@@ -170,3 +170,22 @@ def test_what_predicts_a_host_bound_time_is_told_over_hosts() -> None:
     assert list(map(float, rows["machine_core.python"][2:])) == [3, 1, 2, 2]
     assert rows["machine_core.page_fault"][3] == "–"  # the same everywhere
     assert not cells(tables.hosts(records, [replace(each, node={}) for each in records]))
+
+
+def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> None:
+    """One time is inversely proportional to the rate, one does not depend on it, one has too few rounds."""
+    draw = random.Random(2)
+    rounds = []
+    for number in range(40):
+        rate = draw.choice([36e6, 71e6])
+        of_rate = {"launch": 500 / rate, "memory": 1e-3 * draw.gauss(1, 0.02), "few": 1.0}
+        metrics = {
+            name: MetricSamples("s", "lower", [value], {"timer": "perf_counter", "core_rate": rate})
+            for name, value in of_rate.items()
+            if name != "few" or number < 3
+        }
+        rounds.append(record("b", {"n": 1}, metrics, "A", str(number)))
+    launch, memory = cells(tables.core([], rounds))
+    assert launch == ["h200-x1", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
+    assert memory[1] == "`b.memory` n=1" and abs(float(memory[4])) < 0.05
+    assert float(memory[6]) == pytest.approx(float(memory[7]), abs=0.02)

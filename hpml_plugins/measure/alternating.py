@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -68,4 +69,6 @@ def _joined(turns: list[Samples]) -> Samples:
     for name in HOW:
         if found := list(dict.fromkeys(turn.info[name] for turn in turns if name in turn.info)):
             joined = joined.note(**{name: found[0] if len(found) == 1 else "; ".join(map(str, found))})
+    if rates := [float(turn.info["core_rate"]) for turn in turns if "core_rate" in turn.info]:
+        joined = joined.note(core_rate=statistics.median(rates))
     return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.work import DeclaredWork, Limit
-from hpml_plugins.node import CpuWatch, cpu_clock, gpus_used, unmet
+from hpml_plugins.node import CpuWatch, gpus_used, unmet
 from hpml_plugins.published import PRECISIONS
 
 #: A share of the published peak above which a number is doubted: peaks hold at the highest clock, and timers are noisy.
@@ -141,12 +140,10 @@ def _measure_here(
         status, reason = "skipped", skipped.what
     except Exception as error:
         reason = describe_failure(error)
-    clock = cpu_clock()  # before the CPU rests
     end_compilers()
     try:
         measured = replace(
             record,
-            conditions=record.conditions | ({"cpu_clock": clock} if clock else {}),
             status=status,
             reason=reason,
             metrics=metrics,
@@ -278,9 +275,6 @@ def unmeasured(
         run=context.run,
         node=msgspec.to_builtins(context.node),
         source=dict(context.source),
-        conditions={
-            "load": round(os.getloadavg()[0] / (os.cpu_count() or 1), 3),
-            "cores": float(context.node.num_cpu),
-        },
+        conditions={"cores": float(context.node.num_cpu)},
         planned_rounds=context.rounds,
     )

@@ -151,7 +151,9 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
             f"after {len(samples)} samples, {samples.effective_count} of them effective{stopped}"
         )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
-        found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}")
+        core = samples.info.get("core_variation", 0)
+        why = f", of the core's rate {core:.0%}" if isinstance(core, float) and core > UNSTABLE_VARIATION else ""
+        found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}{why}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
         found.append(f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)")
     return found

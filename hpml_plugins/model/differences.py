@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 
-#: CPU clocks that differ by more than this share are named.
-CLOCK_STEP = 0.1
-#: Load per core above which threads wait for a core. The load of a point's own run alone reaches it on few cores, so
-#: that two sides differ only where one lies above it, and LOAD_STEP above the other.
-FULL_LOAD, LOAD_STEP = 1.0, 0.5
+#: Rates of the core that differ by more than this share are named.
+RATE_STEP = 0.2
 #: The host's other GPUs are in use above this share of the time, or of the power limit: an H200 rests at 75 to 125 of
 #: 700 W. Both are asked only when a point begins and ends, and one moment of use shows in either.
 BUSY, BUSY_POWER = 0.1, 0.25
@@ -70,8 +68,6 @@ def describe_share(record: Record) -> str:
 def unusual_conditions(record: Record) -> list[str]:
     """What else the machine did while a Record was measured, in words, as far as it may have disturbed it."""
     found = []
-    if (load := record.conditions.get("load", 0.0)) > FULL_LOAD:
-        found.append(f"load per core {load:.1f}")
     if record.is_busy:
         found.append(f"other processes used {_other_cpus(record)}")
     if others := record.conditions.get("other_processes"):
@@ -96,19 +92,20 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
     shares = [describe_share(each) or "not known" for each in (a, b)]
     if shares[0] != shares[1]:
         yield Confounder("share of the host", *shares)
-    loads = [each.conditions.get("load") for each in (a, b)]
-    if None not in loads:
-        low, high = sorted(load for load in loads if load is not None)
-        if low <= FULL_LOAD < high and high - low >= LOAD_STEP:
-            yield Confounder("load per core", *(f"{load:.1f}" for load in loads))
     if a.is_busy != b.is_busy and all("other_cpus" in each.conditions for each in (a, b)):
         yield Confounder("CPUs used by other processes", _other_cpus(a), _other_cpus(b))
-    clocks = [each.conditions.get("cpu_clock", 0.0) for each in (a, b)]
-    if 0 < min(clocks) < max(clocks) / (1 + CLOCK_STEP):
-        yield Confounder("CPU clock", *(quantity(clock, "Hz") for clock in clocks))
+    rates = [_core_rate(each) for each in (a, b)]
+    if 0 < min(rates) < max(rates) / (1 + RATE_STEP):
+        yield Confounder("core's rate", *(quantity(rate, "1/s") for rate in rates))
     neighbours = [_neighbours(each) for each in (a, b)]
     if all(neighbours) and len({text.startswith("idle") for text in neighbours}) > 1:
         yield Confounder("other GPUs of the host", *neighbours)
+
+
+def _core_rate(record: Record) -> float:
+    """The median rate of the core while its CPU times were sampled, turns of a loop per s; 0: none was."""
+    found = [metric.info.get("core_rate") for metric in record.metrics.values()]
+    return statistics.median([each for each in found if isinstance(each, int | float)] or [0.0])
 
 
 def _other_cpus(record: Record) -> str:

@@ -167,10 +167,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy: J, of
     the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
     came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
-    else the machine did meanwhile: `load`, the load average over the number of cores when the point began; `cores` that
-    this process may use; `other_cpus`, how many of these other processes used on average while the
-    point was measured; `other_users`, how many other users' processes were among them; `cpu_clock`, of the fastest CPU
-    when the point ended, Hz; `other_processes`, how many processes of others were on the point's GPUs when it began or
+    else the machine did meanwhile: `cores` that this process may use; `other_cpus`, how many of these other processes
+    used on average while the point was measured; `other_users`, how many other users' processes were among them;
+    `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
     work: of one call of what a metric times, by the metric's name.

@@ -1,9 +1,8 @@
-"""What other processes do on this machine's CPUs while a point is measured: their CPU time, their users, the clock."""
+"""What other processes do on this machine's CPUs while a point is measured: their CPU time and their users."""
 
 from __future__ import annotations
 
 import os
-import re
 import resource
 import time
 from contextlib import suppress
@@ -84,18 +83,6 @@ def describe_load(watch: CpuWatch | None = None) -> str:
     if used <= BUSY_SHARE * cpus:
         return ""
     return f"load {os.getloadavg()[0]:.2g} on {cpus} CPUs: other processes use {used:.1f} of them"
-
-
-def cpu_clock(cpus: Path = Path("/sys/devices/system/cpu"), info: Path = Path("/proc/cpuinfo")) -> float | None:
-    """The highest clock of the CPUs that this process may use, Hz: that of the one that works. None if not known."""
-    found = []
-    for number in os.sched_getaffinity(0):
-        with suppress(OSError, ValueError):
-            found.append(1e3 * float((cpus / f"cpu{number}" / "cpufreq/scaling_cur_freq").read_text()))  # kHz
-    if not found:
-        with suppress(OSError):
-            found = [1e6 * float(clock) for clock in re.findall(r"(?m)^cpu MHz\s*:\s*([\d.]+)", info.read_text())]
-    return max(found, default=None)
 
 
 def _read(proc: Path) -> _Reading:

@@ -242,7 +242,7 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
 def list_confounders(compared: Iterable[Compared]) -> list[str]:
     """In which facts the sides differ and on how many points, of one machine after the other, most points first.
 
-    `h200-x1, 3 of 40 points: load per core 0.1 → 2.3`. Values that differ from point to point are shown by an example.
+    `h200-x1, 3 of 40 points: torch 2.11.0 → 2.15.0`. Values that differ from point to point are shown by an example.
     """
     machines: dict[str, dict[tuple[str, str], tuple[Confounder, ...]]] = {}
     for row in compared:

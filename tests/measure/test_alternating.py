@@ -46,6 +46,7 @@ def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
         bench = Bench(node, {}, plan=SamplingPlan().in_rounds(rounds))
         with monkeypatch.context() as patched:
             patched.setattr("time.perf_counter", lambda: machine.now)
+            patched.setattr("hpml_plugins.measure.cpu_timer.core_rate", lambda: 7e7)
             found = bench.time_alternately({name: partial(machine.prepare, name) for name in STEPS}, seconds=seconds)
         assert bench.collected.warnings == []
         return machine, found.samples["first"], found.samples["second"], found.ratio("first", "second")
@@ -64,7 +65,7 @@ def test_each_of_two_steps_goes_first_as_often(timed: Timed) -> None:
     assert machine.turns == ["first", "second", "second", "first"] * 3
     assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
     assert ratio.values == pytest.approx([1.2] * 6)
-    assert first.info["turns"] == 6
+    assert (first.info["turns"], first.info["core_rate"]) == (6, 7e7)
 
 
 def test_a_long_step_has_four_turns_of_one_sample(timed: Timed) -> None:

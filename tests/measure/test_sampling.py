@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpml_plugins.measure.cpu_timer import affinity, time_on_cpu
+from hpml_plugins import Samples
+from hpml_plugins.measure.cpu_timer import affinity, core_rate, time_on_cpu
 from hpml_plugins.measure.sampling import SHORTEST_WARM_UP, SamplingPlan, remarks, sample, warm_up
 
 
@@ -141,6 +142,37 @@ def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
     time_on_cpu(lambda: seen.append(gc.isenabled()), SamplingPlan(budget=0.05, warm_up=0.02))
     assert seen[-1] is False
     assert gc.isenabled()
+
+
+def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look every 20 ms, the first before the first sample; the samples' info has the median."""
+    order: list[str] = []
+    rates = iter([70e6, 30e6, 40e6, *[35e6] * 1000])
+
+    def look() -> float:
+        order.append("look")
+        return next(rates)
+
+    monkeypatch.setattr("hpml_plugins.measure.cpu_timer.core_rate", look)
+    plan = SamplingPlan(budget=0.2, warm_up=0.02, precision=0.0)
+    samples = time_on_cpu(lambda: order.append("step") or time.sleep(0.005), plan)
+    assert order[:3] == ["step", "look", "step"]  # the step's first call comes before everything
+    assert 3 <= order.count("look") <= order.count("step") / 2
+    assert samples.info["core_rate"] == 35e6
+    assert 0 < samples.info["core_variation"] < 0.5  # type: ignore[operator]
+    assert max(samples.values) < 0.1
+
+
+@pytest.mark.parametrize(("variation", "more"), [(0.33, ", of the core's rate 33%"), (0.02, "")])
+def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_either(variation: float, more: str) -> None:
+    samples = Samples.of([1.0, 2.0] * 20, "s", core_variation=variation)
+    assert remarks(samples, SamplingPlan(precision=1.0), "time") == [
+        f"time: unstable, coefficient of variation 34%{more}"
+    ]
+
+
+def test_the_rate_of_the_core_is_that_of_a_loop_in_python() -> None:
+    assert 1e6 < core_rate() < 1e10
 
 
 def test_the_affinity_is_recorded_as_linux_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ RECORD = Record(
     metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},
     node=NODE, packages={"torch": "2.11.0", "hpml-plugins": "0.1"}, source={"sha256": "801897ec4e04"},
     data={"cifar10": {"fingerprint": "sha256:e9e276a52837cd23", "train": 50000.0}},
-    conditions={"load": 0.1, "cores": 16.0, "other_cpus": 0.0, "cpu_clock": 3e9, "other_processes": 0.0,
+    conditions={"cores": 16.0, "other_cpus": 0.0, "other_processes": 0.0,
                 "other_gpus": 1.0, "other_gpus_power": 75.0,
                 "other_gpus_utilization": 0.0},
 )  # fmt: skip
@@ -30,6 +30,13 @@ def node(**changes: Any) -> Record:
 
 def conditions(**changes: float) -> Record:
     return replace(RECORD, conditions={**RECORD.conditions, **changes})
+
+
+def timed(rate: float | None) -> Record:
+    """RECORD with a time of the CPU, whose core had this rate; None: it was not looked at."""
+    info: dict[str, str | float] = {"timer": "perf_counter"} | ({"core_rate": rate} if rate else {})
+    time = MetricSamples("s", "lower", [1.0, 2.0], info)
+    return replace(RECORD, metrics={**RECORD.metrics, "host": time})
 
 
 def told(b: Record, a: Record = RECORD) -> list[str]:
@@ -54,9 +61,7 @@ def test_a_record_does_not_differ_from_itself() -> None:
         (replace(RECORD, source={"sha256": "ffff"}), "code of the plugin 801897ec → ffff"),
         (replace(RECORD, data={"cifar10": {"fingerprint": "sha256:0000"}}), "data set cifar10 e9e276a5 → 0000"),
         (conditions(other_processes=2.0), "other processes on the card 0 → 2"),
-        (conditions(load=2.3), "load per core 0.1 → 2.3"),
         (conditions(other_cpus=4.1), "CPUs used by other processes 0.0 of 16 CPUs → 4.1 of 16 CPUs"),
-        (conditions(cpu_clock=2.6e9), "CPU clock 3.000 GHz → 2.600 GHz"),
         (
             conditions(other_gpus_power=402.0, other_gpus_utilization=0.5),
             "other GPUs of the host idle (75 W, 0%) → in use (402 W, 50%)",
@@ -66,6 +71,12 @@ def test_a_record_does_not_differ_from_itself() -> None:
 )
 def test_each_confounder_is_named_once(b: Record, text: str) -> None:
     assert told(b) == [text]
+
+
+def test_a_core_that_was_slower_is_named_where_both_tell() -> None:
+    assert told(timed(36e6), timed(71e6)) == ["core's rate 71.00 M/s → 36.00 M/s"]
+    assert told(timed(65e6), timed(71e6)) == []
+    assert told(timed(36e6), timed(None)) == []
 
 
 def test_cores_and_the_share_of_the_host() -> None:
@@ -106,7 +117,7 @@ def test_what_one_side_does_not_tell_is_no_difference() -> None:
 
 
 def test_a_machine_is_busy_where_others_use_a_quarter_of_its_cpus() -> None:
-    quiet, busy = conditions(other_cpus=4.0, cpu_clock=2.8e9), conditions(other_cpus=4.1)
+    quiet, busy = conditions(other_cpus=4.0), conditions(other_cpus=4.1)
     assert (quiet.is_busy, busy.is_busy, replace(RECORD, conditions={"other_cpus": 4.1}).is_busy) == (
         False,
         True,
@@ -114,12 +125,6 @@ def test_a_machine_is_busy_where_others_use_a_quarter_of_its_cpus() -> None:
     )
     assert told(quiet) == unusual_conditions(quiet) == []
     assert unusual_conditions(busy) == ["other processes used 4.1 of 16 CPUs"]
-
-
-@pytest.mark.parametrize("low", [0.0, 0.9, 1.3])
-def test_a_load_differs_where_one_side_waits_for_cores(low: float) -> None:
-    # At most one thread per core on one side, and more on the other; 0.9 and 1.3 are about the same.
-    assert told(conditions(load=1.35), conditions(load=low)) == ([] if low else ["load per core 0.0 → 1.4"])
 
 
 def test_neighbours_of_a_record_without_any_are_idle_only_where_that_is_known() -> None:

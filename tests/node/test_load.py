@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.node import CpuWatch, cpu_clock, describe_load
+from hpml_plugins.node import CpuWatch, describe_load
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -72,14 +72,3 @@ def test_an_idle_machine_and_one_that_does_not_report_are_no_busy_ones(proc: Pro
     proc.advance(10, 0.0, 0.0, 1.0)  # a container that shows no CPU times
     assert silent.conditions() == {}
     assert describe_load(silent) == ""
-
-
-def test_the_clock_is_that_of_the_fastest_usable_cpu(proc: Proc, tmp_path: Path) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text("cpu MHz\t\t: 2000.5\nflags: x\ncpu MHz\t\t: 2600.0\n")
-    assert cpu_clock(tmp_path, info) == 2.6e9
-    for number, khz in enumerate((1_500_000, 3_100_000, 9_900_000)):
-        (tmp_path / f"cpu{number}" / "cpufreq").mkdir(parents=True)
-        (tmp_path / f"cpu{number}" / "cpufreq" / "scaling_cur_freq").write_text(f"{khz}\n")
-    assert cpu_clock(tmp_path, info) == 3.1e9
-    assert cpu_clock(tmp_path / "none", tmp_path / "none") is None

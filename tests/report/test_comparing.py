@@ -155,28 +155,28 @@ def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:
 
 
 def test_what_else_differs_is_listed_once_for_each_machine() -> None:
-    def both(number: int, machine: str = "one", torch: str = "2.15.0", load: float = 0.1) -> list[Record]:
+    def both(number: int, machine: str = "one", torch: str = "2.15.0", others: float = 0.0) -> list[Record]:
         old, new = record(machine, OLD, 1.0), record(machine, NEW, 1.0)
         old = msgspec.structs.replace(
-            old, params={"size": number}, packages={"torch": "2.11.0"}, conditions={"load": 0.1}
+            old, params={"size": number}, packages={"torch": "2.11.0"}, conditions={"other_processes": 0.0}
         )
         new = msgspec.structs.replace(
-            new, params={"size": number}, packages={"torch": torch}, conditions={"load": load}
+            new, params={"size": number}, packages={"torch": torch}, conditions={"other_processes": others}
         )
         return [old, new]
 
-    records = [*both(1), *both(2, load=2.3), *both(3, load=1.8), *both(1, "two", torch="2.11.0"), *both(2, "two")]
+    records = [*both(1), *both(2, others=2.0), *both(3, others=3.0), *both(1, "two", torch="2.11.0"), *both(2, "two")]
     rows = compared(Side("commit", OLD), Side("commit", NEW), records)
     assert list_confounders(rows) == [
         "one, all points: torch 2.11.0 → 2.15.0",
-        "one, 2 of 3 points: load per core, for example 0.1 → 2.3",
+        "one, 2 of 3 points: other processes on the card, for example 0 → 2",
         "two, 1 of 2 points: torch 2.11.0 → 2.15.0",
     ]
     told = {(row["machine"], row["point"]): row["differences"] for row in as_table(rows, formatted=False).rows()}
     assert told == {
         ("one", "size=1"): "torch 2.11.0 → 2.15.0",
-        ("one", "size=2"): "torch 2.11.0 → 2.15.0; load per core 0.1 → 2.3",
-        ("one", "size=3"): "torch 2.11.0 → 2.15.0; load per core 0.1 → 1.8",
+        ("one", "size=2"): "other processes on the card 0 → 2; torch 2.11.0 → 2.15.0",
+        ("one", "size=3"): "other processes on the card 0 → 3; torch 2.11.0 → 2.15.0",
         ("two", "size=1"): "",
         ("two", "size=2"): "torch 2.11.0 → 2.15.0",
     }

@@ -56,7 +56,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commits = [commit for commit, _ in made.commits]
     stored = [record(commit, day, [2e-6, 2e-6, 2.1e-6, 2.1e-6]) for day, commit in enumerate(commits)]
     stored.append(record(commits[3], 2.5, [2.5e-6, 2.5e-6], "GPU-bbbbbbbb-2"))
-    busy = {"load": 3.0, "other_processes": 2.0}
+    busy = {"other_processes": 2.0}
     stored.append(record(commits[11], 99.0, [2.25e-6, 2.376e-6], "GPU-bbbbbbbb-2", conditions=busy))
     stored.append(record(ELSEWHERE, 50.0, [3e-6, 3e-6]))
     stored.append(record(commits[0], -1e300, [3e-6, 3e-6], status="failed", metrics={}, reason="the clock was wrong"))
@@ -184,7 +184,7 @@ def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk
     assert (rows[-1][0], rows[-1][4], rows[-1][7]) == ("unknown", "failed", "the clock was wrong")
     newest, elsewhere = rows[:2]
     assert newest[:3] == ["1970-01-01 00:01", "NVIDIA H200 ×1", "bbbbbbbb"]
-    assert (newest[4], newest[7]) == ("2.313 µs ± 2.7 %", "load per core 3.0; processes of others on the GPU: 2")
+    assert (newest[4], newest[7]) == ("2.313 µs ± 2.7 %", "processes of others on the GPU: 2")
     assert elsewhere[3] == "ffffffff (not published)"
     link = from_disk.locator("#records tbody a").nth(1)
     assert link.get_attribute("href") == f"https://git.example/commit/{ELSEWHERE}"
