@@ -47,8 +47,8 @@ def torn(source: Path, to: Path) -> list[Path]:
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> list[Path]:
-    """Three commits of each machine of the project's own results, torn."""
+def some(tmp_path: Path) -> Path:
+    """Three commits of each machine of the project's own results."""
     results = ROOT / "results"
     commits = {
         machine.parent.name: {path.stem for path in sorted(machine.glob("*.jsonl"))[:3]}
@@ -60,16 +60,22 @@ def parts(tmp_path: Path) -> list[Path]:
         known = commits[machine[0]] if machine else set()
         return {name for name in names if machine and name[:8] not in (*known, "machine.", "records")}
 
-    some = tmp_path / "some"
-    shutil.copytree(results, some, ignore=others)
+    return Path(shutil.copytree(results, tmp_path / "some", ignore=others))
+
+
+@pytest.fixture
+def parts(some: Path, tmp_path: Path) -> list[Path]:
+    """The same, torn."""
     return torn(some, tmp_path)
 
 
-def test_clones_come_together_to_the_whole_in_any_order_and_twice(tmp_path: Path) -> None:
-    parts = torn(ROOT / "results", tmp_path)
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_clones_come_together_to_the_whole_in_any_order_and_twice(some: Path, tmp_path: Path, whole: bool) -> None:
+    source = ROOT / "results" if whole else some
+    parts = torn(source, tmp_path)
     order, into = [parts[2], parts[0], parts[1], parts[0]], tmp_path / "into"
     assert merge_results(order, into).skipped == []
-    assert tree(into) == tree(ROOT / "results")
+    assert tree(into) == tree(source)
     assert merge_results(order, into).files == []
 
 
