@@ -86,10 +86,16 @@ def test_the_diagram_has_a_panel_per_machine_with_its_numbers() -> None:
     table = diagram.quantities([copy("1GiB", 55.4e9), latency, copy("1GiB", 26e9, machine="h100-x1")])
     FIGURES["node"].draw(sheet, table)  # type: ignore[misc]
     sheet.savefig(io.BytesIO(), format="svg")
-    assert [panel.get_title() for panel in sheet.axes] == ["h200-x4", "h100-x1"]  # more numbers first
+    assert [panel.get_title(loc="left") for panel in sheet.axes] == ["h200-x4", "h100-x1"]  # more numbers first
     texts = "\n".join(text.get_text() for text in sheet.axes[0].texts)
     assert "to the GPU: 55.4 GB/s\nfrom the GPU: 55.4 GB/s\nboth at once: 99.7 GB/s" in texts
     assert "copy, read + written: not measured\nload: 340 ns" in texts
+    assert "GPU\nmemory" in texts and "GPU" in texts.splitlines()
+    assert "storage" not in texts and "launch" not in texts  # nothing was measured between them
+    page_fault = record("machine_core", {"page_fault": 2e-6}, machine="cpu")
+    diagram.draw(host := Sheet(), diagram.quantities([page_fault]))
+    drawn = {text.get_text() for text in host.axes[0].texts}
+    assert drawn == {"CPU", "host\nmemory", "triad, all threads: not measured\npage fault: 2.00 µs"}
     assert diagram.draw(empty := Sheet(), diagram.quantities([])) is None
     assert empty.axes == []
 
@@ -176,6 +182,12 @@ def test_the_predictor_of_a_host_bound_time() -> None:
     assert best["correlation"] == pytest.approx(1.0)
     assert rows["machine_launch.eager", "machine_core.multiply_add"]["correlation"] is None  # the same everywhere
     assert abs(rows["machine_launch.eager", "machine_core.page_fault"]["correlation"]) < 0.5
+    for each in records[1::2]:  # the launches: their core was as fast as they were
+        each.metrics["eager"].info["core_rate"] = 500.0 / each.metrics["eager"].median
+    known = {row["predictor"]: row for row in FIGURES["predictors"].table(records).rows()}
+    assert known["machine_launch.core's rate of eager"]["correlation"] == pytest.approx(1.0)
+    assert not any("of numba" in predictor for predictor in known)  # which was not looked at
     two = FIGURES["predictors"].table(records[:4])
     assert {row["correlation"] for row in two.rows()} == {None}
     assert {row["machines"] for row in two.rows()} == {2}
+    assert len(FIGURES["predictors"].table(records[:2])) == 0  # of one machine there is nothing to tell

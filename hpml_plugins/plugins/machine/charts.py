@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -117,29 +116,30 @@ def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 
     Of y = x² it is 1, of y = 1 / x it is −1.
     """
-    if len(xs) < FEWEST_MACHINES:
+    if len(xs) < FEWEST_MACHINES or min(len(set(xs)), len(set(ys))) == 1:
         return None
-    logs = [[math.log(value) for value in values] for values in (xs, ys)]
-    means = [sum(values) / len(values) for values in logs]
-    (x, y) = ([value - mean for value in values] for values, mean in zip(logs, means, strict=True))
-    scale = math.sqrt(sum(value**2 for value in x) * sum(value**2 for value in y))
-    return sum(a * b for a, b in zip(x, y, strict=True)) / scale if scale > 1e-12 else None
+    return statistics.correlation(*([math.log(value) for value in values] for values in (xs, ys)))
 
 
 def predictors(records: Sequence[Record]) -> Table:
     """Which number of the host predicts a time that the host bounds: correlation of the logarithms over machines, +1
     where a machine that is k times better has a time that falls with k. At least 3 machines; empty: too few yet.
-    largest / smallest: over the machines that have both.
+    largest / smallest: over the machines that have both. core's rate: while that time was sampled.
     """
     values: dict[tuple[str, str, str], float] = {}
     for record in records:
         for name, metric in record.metrics.items():
             values[record.benchmark, name, record.machine] = metric.median
+            if isinstance(rate := metric.info.get("core_rate"), float):
+                values[record.benchmark, f"core's rate of {name}", record.machine] = rate
     machines = sorted({record.machine for record in records})
     rows: list[dict[str, Any]] = []
-    for (of, time), (benchmark, predictor, faster) in itertools.product(HOST_BOUND, PREDICTORS):
+    pairs = [
+        (each, other) for each in HOST_BOUND for other in (*PREDICTORS, (each[0], f"core's rate of {each[1]}", True))
+    ]
+    for (of, time), (benchmark, predictor, faster) in pairs:
         known = [each for each in machines if (of, time, each) in values and (benchmark, predictor, each) in values]
-        if not known:
+        if len(known) < 2:
             continue
         times = [values[of, time, each] for each in known]
         numbers = [values[benchmark, predictor, each] for each in known]

@@ -135,7 +135,7 @@ def scaled(number: float, unit: str) -> str:
 
 
 def draw(sheet: Any, table: Table) -> None:
-    """One panel per machine, those with the most numbers first."""
+    """One panel per machine, those with the most numbers first: the parts between which anything was measured."""
     groups = table.groups("machine")
     if not groups:
         return
@@ -143,32 +143,33 @@ def draw(sheet: Any, table: Table) -> None:
     sheet.set_size_inches(0.8 * WIDTH, 0.9 * HEIGHT * len(order))
     for number, machine in enumerate(order):
         panel = sheet.add_subplot(len(order), 1, number + 1)
-        panel.set(xlim=(0, WIDTH), ylim=(0, HEIGHT), aspect="equal", title=str(machine[0]))
+        panel.set(xlim=(0, WIDTH), ylim=(0, HEIGHT), aspect="equal")
+        panel.set_title(str(machine[0]), loc="left")
         panel.axis("off")
         panel.grid(False)
-        _draw_boxes(panel)
-        for arrow, (_, _, (x, y)) in ARROWS.items():
-            lines = [text_of(row) for row in groups[machine] if row["arrow"] == arrow]
-            known = any(NOT_MEASURED not in line for line in lines)
-            panel.text(
-                x, y, "\n".join(lines), fontsize=8, va="bottom" if arrow in ABOVE else "center", ha="left",
-                color="black" if known else "0.5", linespacing=1.25,
-            )  # fmt: skip
+        texts = {arrow: [text_of(row) for row in groups[machine] if row["arrow"] == arrow] for arrow in ARROWS}
+        known = [arrow for arrow, lines in texts.items() if any(NOT_MEASURED not in line for line in lines)]
+        _draw_boxes(panel, known)
+        for arrow in known:
+            align, text = "bottom" if arrow in ABOVE else "center", "\n".join(texts[arrow])
+            panel.text(*ARROWS[arrow][2], text, fontsize=8, va=align, ha="left", linespacing=1.25)
 
 
-def _draw_boxes(panel: Any) -> None:
+def _draw_boxes(panel: Any, arrows: Sequence[str]) -> None:
     from matplotlib.patches import FancyArrowPatch, Rectangle
 
-    panel.add_patch(Rectangle((4.75, 0.05), 6.2, 5.05, facecolor="0.96", edgecolor="0.7", zorder=0))
-    panel.text(10.8, 2.6, "GPU", fontsize=10, ha="right", va="center", color="0.4")
-    places: dict[str, tuple[float, float, float, float]] = {}
-    for name, (label, place) in BOXES.items():
-        x, y, wide, high = places[name] = place
+    ends = [ARROWS[arrow][:2] for arrow in arrows]
+    shown = {box for pair in ends for box in pair}
+    if shown - {"storage", "ram", "cpu"}:
+        panel.add_patch(Rectangle((4.75, 0.05), 6.2, 5.05, facecolor="0.96", edgecolor="0.7", zorder=0))
+        panel.text(10.8, 2.6, "GPU", fontsize=10, ha="right", va="center", color="0.4")
+    for name in shown:
+        label, (x, y, wide, high) = BOXES[name]
         panel.add_patch(Rectangle((x - wide, y - high), 2 * wide, 2 * high, facecolor="white", edgecolor="0.3"))
         panel.text(x, y, label.replace(" memory", "\nmemory"), fontsize=9, ha="center", va="center")
-    for first, second, _ in ARROWS.values():
-        ends = facing(places[first], places[second])
-        panel.add_patch(FancyArrowPatch(*ends, arrowstyle="<->", mutation_scale=11, color="0.3", shrinkA=0, shrinkB=0))
+    for first, second in ends:
+        line = facing(BOXES[first][1], BOXES[second][1])
+        panel.add_patch(FancyArrowPatch(*line, arrowstyle="<->", mutation_scale=11, color="0.3", shrinkA=0, shrinkB=0))
 
 
 def facing(first: Sequence[float], second: Sequence[float]) -> tuple[tuple[float, float], tuple[float, float]]:
