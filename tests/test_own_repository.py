@@ -39,6 +39,7 @@ def measured(mine: OwnRepository, benchmark: str) -> dict[str, Record]:
     return {each.commit: each for each in found}
 
 
+@pytest.mark.slow
 def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     """The short version, with this Python and a pure Python comment as the harmless change."""
     mine = prepared(OwnRepository.make(tmp_path))

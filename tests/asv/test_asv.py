@@ -194,6 +194,7 @@ def test_a_dry_run_stores_nothing(ran: Project) -> None:
     assert len(records(ran)) == before
 
 
+@pytest.mark.slow
 def test_spawned_processes_give_the_same_as_forked_ones(ran: Project) -> None:
     before = len(records(ran))
     done = ran.asv("run", "main^!", "--bench", "toy", "--launch-method", "spawn")

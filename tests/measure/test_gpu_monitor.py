@@ -345,7 +345,6 @@ def test_the_record_tells_what_the_machine_did_beside_the_point(nvml: Callable[.
     assert (conditions["other_gpus"], conditions["other_gpus_utilization"]) == (2.0, 0.9)
     assert "other_gpus_power" not in conditions  # these cards do not tell
     assert conditions["cores"] == 2.0
-    assert 0.0 <= conditions["load"] < 1000.0
     nvml()
     assert "other_gpus" not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
 

@@ -72,6 +72,7 @@ def test_a_product_of_matrices_has_two_flop_a_multiply_add() -> None:
     assert formulas.matmul_flop(2048) == 17_179_869_184  # 2 · 2048³
 
 
+@pytest.mark.slow
 @in_new_process
 def test_a_resnet_has_the_flop_that_torch_counts() -> None:
     import torch

@@ -53,6 +53,7 @@ def one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.slow
 def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(project: Project, tmp_path: Path) -> None:
     results, kept = project.path / "results", tmp_path / "kept"
     shutil.rmtree(results, ignore_errors=True)
