@@ -26,7 +26,8 @@ def test_a_command_that_is_terminated_leaves_no_folder_and_no_program(
         "cli.group.main = work\n"
         "cli.main()\n"
     )
-    command = subprocess.Popen([sys.executable, "-c", code])
+    # below nohup the tests ignore SIGHUP, and what they start would too
+    command = subprocess.Popen([sys.executable, "-c", code], preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     patience = time.monotonic() + 20
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert time.monotonic() < patience
