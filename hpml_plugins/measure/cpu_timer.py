@@ -15,21 +15,21 @@ from hpml_plugins.model.samples import Samples
 #: A sample lasts at least this long, s: far above the clock's resolution (about 50 ns) and the loop's own cost.
 SHORTEST_SAMPLE = 1e-4
 LARGEST_BATCH = 1 << 20
-#: The core's rate is looked at before the first sample and after so many seconds again; its turns take 1 % of them.
-LOOK_EVERY, TURNS = 0.02, 10_000
+#: s between two measurements of the core's rate, and iterations of the loop that measures it: 1 % of that time.
+RATE_EVERY, ITERATIONS = 0.02, 10_000
 
 
 def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
     """Samples of the wall time of one call of `step`, s."""
     step()  # first call: lazy imports, compilation, first touch
     rates: list[float] = []
-    look_at = 0.0
+    due = 0.0
 
     def run(batch: int) -> float:
-        nonlocal look_at
-        if time.perf_counter() >= look_at:
+        nonlocal due
+        if time.perf_counter() >= due:
             rates.append(core_rate())
-            look_at = time.perf_counter() + LOOK_EVERY
+            due = time.perf_counter() + RATE_EVERY
         started = time.perf_counter()
         for _ in range(batch):
             step()
@@ -39,20 +39,20 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
         samples = sample_wall_clock(
             run, plan, shortest=SHORTEST_SAMPLE, largest=LARGEST_BATCH, timer="perf_counter", affinity=affinity()
         )
-    looks = Samples.of(rates, "1/s")
-    return samples.note(core_rate=looks.median, core_variation=looks.coefficient_of_variation)
+    found = Samples.of(rates, "1/s")
+    return samples.note(core_rate=found.median, core_variation=found.coefficient_of_variation)
 
 
 def core_rate() -> float:
-    """Turns of an empty loop in Python over the time they take now, 1/s.
+    """Iterations of an empty Python loop per second, measured now.
 
-    About half while another program runs on the core's other hyperthread. In a virtual machine that may be another
-    tenant's, which no counter of the machine shows. A chain of dependent operations hardly slows down then.
+    About half as many while another program runs on the core's other hyperthread. In a virtual machine that program may
+    belong to another tenant, and no counter of the machine shows it. Latency-bound code is hardly affected.
     """
     started = time.perf_counter()
-    for _ in itertools.repeat(None, TURNS):
+    for _ in itertools.repeat(None, ITERATIONS):
         pass
-    return TURNS / (time.perf_counter() - started)
+    return ITERATIONS / (time.perf_counter() - started)
 
 
 def sample_wall_clock(

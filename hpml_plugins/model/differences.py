@@ -103,7 +103,7 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
 
 
 def _core_rate(record: Record) -> float:
-    """The median rate of the core while its CPU times were sampled, turns of a loop per s; 0: none was."""
+    """The median of `core_rate` over the Record's CPU times, 1/s; 0 where none has it."""
     found = [metric.info.get("core_rate") for metric in record.metrics.values()]
     return statistics.median([each for each in found if isinstance(each, int | float)] or [0.0])
 
