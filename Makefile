@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 INSTALL ?= ask
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
@@ -50,7 +50,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Two at a time. The tests of one file are in one process, since they share what was measured and published for them; files
+# Three at a time: on two cores two leave a fifth of the CPUs' time unused. The tests of one file are in one process, since they share what was measured and published for them; files
 # are in the order of their names, since what a test starts in its process (threads of OpenMP) is there for the next.
 test: lint tools
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
