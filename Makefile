@@ -50,8 +50,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Three at a time: on two cores two leave a fifth of the CPUs' time unused. The tests of one file are in one process, since they share what was measured and published for them; files
-# are in the order of their names, since what a test starts in its process (threads of OpenMP) is there for the next.
+# Three at a time: on two cores two leave a fifth of the CPUs' time unused. The tests of one file are in one process, since
+# they share what was measured and published for them; files are in the order of their names, since what a test starts in
+# its process (threads of OpenMP) is there for the next.
 test: lint tools
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
 
