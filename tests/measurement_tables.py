@@ -30,6 +30,7 @@ from scipy.stats import binomtest, chi2
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.rounds import group_rounds
 from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.plugins.machine.charts import predictors
 from hpml_plugins.report.tables import as_markdown
@@ -358,7 +359,8 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
     10th; `left`: of what the line through the logarithms does not explain.
     """
     groups: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for record in rounds:
+    known = [[each for _, each in group] for group in group_rounds(enumerate(rounds))]
+    for record in itertools.chain(*(group for group in known if all(each.status != "retracted" for each in group))):
         for name, metric in record.metrics.items():
             rate = metric.info.get("core_rate")
             if isinstance(rate, int | float) and metric.unit == "s":
@@ -367,7 +369,7 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
     rows = []
     for (machine, name, point, _code), pairs in sorted(groups.items()):
         rates, times = zip(*pairs, strict=True)
-        if len(pairs) < FEWEST_ROUNDS or len(set(rates)) == 1:
+        if len(pairs) < FEWEST_ROUNDS or 1 in (len(set(rates)), len(set(times))):
             continue
         slope, start = statistics.linear_regression(rates, times)
         left = [time - slope * rate - start for rate, time in pairs]

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record
 
 CARDS = "AB"
@@ -185,7 +186,9 @@ def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> N
             if name != "few" or number < 3
         }
         rounds.append(record("b", {"n": 1}, metrics, "A", str(number)))
-    launch, memory = cells(tables.core([], rounds))
+    lasted = MetricSamples("s", "lower", [1.0], {"timer": "perf_counter", "core_rate": 71e6})
+    wrong = [replace(rounds[0], run="wrong", started=number, metrics={"launch": lasted}) for number in (100.0, 101.0)]
+    launch, memory = cells(tables.core([], [*rounds, *wrong, retract(wrong[0], "wrong")]))
     assert launch == ["h200-x1", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
     assert memory[1] == "`b.memory` n=1" and abs(float(memory[4])) < 0.05
     assert float(memory[6]) == pytest.approx(float(memory[7]), abs=0.02)

@@ -1,4 +1,4 @@
-"""Timing a step by the wall clock: short steps batched; on the CPU no garbage collection, and a look at the core."""
+"""Timing a step by the wall clock: short steps batched; on the CPU no garbage collection, and the core's rate."""
 
 from __future__ import annotations
 

@@ -163,6 +163,7 @@ def test_the_correlation_of_logarithms_by_hand() -> None:
     assert charts.log_correlation([1, 2, 4], [8, 4, 2]) == pytest.approx(-1.0)  # y = 8 / x
     assert charts.log_correlation([1, 2], [1, 2]) is None
     assert charts.log_correlation([1, 2, 4], [5, 5, 5]) is None
+    assert charts.log_correlation([1, 2, 4], [1e9, 1e9 + 1e-7, 1e9]) is None  # the logarithms are equal
 
 
 def test_the_predictor_of_a_host_bound_time() -> None:

@@ -116,9 +116,12 @@ def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 
     Of y = x² it is 1, of y = 1 / x it is −1.
     """
-    if len(xs) < FEWEST_MACHINES or min(len(set(xs)), len(set(ys))) == 1:
+    if len(xs) < FEWEST_MACHINES:
         return None
-    return statistics.correlation(*([math.log(value) for value in values] for values in (xs, ys)))
+    try:
+        return statistics.correlation(*([math.log(value) for value in values] for values in (xs, ys)))
+    except statistics.StatisticsError:
+        return None  # one is constant
 
 
 def predictors(records: Sequence[Record]) -> Table:
@@ -134,9 +137,8 @@ def predictors(records: Sequence[Record]) -> Table:
                 values[record.benchmark, f"core's rate of {name}", record.machine] = rate
     machines = sorted({record.machine for record in records})
     rows: list[dict[str, Any]] = []
-    pairs = [
-        (each, other) for each in HOST_BOUND for other in (*PREDICTORS, (each[0], f"core's rate of {each[1]}", True))
-    ]
+    meanwhile = {bound: (bound[0], f"core's rate of {bound[1]}", True) for bound in HOST_BOUND}
+    pairs = [(bound, other) for bound in HOST_BOUND for other in (*PREDICTORS, meanwhile[bound])]
     for (of, time), (benchmark, predictor, faster) in pairs:
         known = [each for each in machines if (of, time, each) in values and (benchmark, predictor, each) in values]
         if len(known) < 2:

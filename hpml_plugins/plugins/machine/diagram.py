@@ -163,8 +163,7 @@ def _draw_boxes(panel: Any, arrows: Sequence[str]) -> None:
     if shown - {"storage", "ram", "cpu"}:
         panel.add_patch(Rectangle((4.75, 0.05), 6.2, 5.05, facecolor="0.96", edgecolor="0.7", zorder=0))
         panel.text(10.8, 2.6, "GPU", fontsize=10, ha="right", va="center", color="0.4")
-    for name in shown:
-        label, (x, y, wide, high) = BOXES[name]
+    for label, (x, y, wide, high) in (place for name, place in BOXES.items() if name in shown):
         panel.add_patch(Rectangle((x - wide, y - high), 2 * wide, 2 * high, facecolor="white", edgecolor="0.3"))
         panel.text(x, y, label.replace(" memory", "\nmemory"), fontsize=9, ha="center", va="center")
     for first, second in ends:
