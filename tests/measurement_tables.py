@@ -349,11 +349,12 @@ def hosts(_: Sequence[Record], chosen: Sequence[Record]) -> str:
 # ---- core
 
 #: Rounds of a point whose times and rates are told.
-FEWEST_ROUNDS = 8
+FEWEST_ROUNDS = 6
 
 
 def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
-    """Of each CPU time how it follows the rate of the core that was sampled with it, over the rounds of equal points.
+    """Of each CPU time how it follows the rate of the core that was sampled with it, over the rounds of equal points on
+    equal CPUs, whichever machines have them.
 
     slope: of the logarithms; −1: the time is inversely proportional to the rate.  spread: the 90th percentile over the
     10th; `left`: of what the line through the logarithms does not explain.
@@ -365,9 +366,9 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
             rate = metric.info.get("core_rate")
             if isinstance(rate, int | float) and metric.unit == "s":
                 point = f"{record.benchmark}.{name}", format_point(record.params)
-                groups[record.machine, *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
+                groups[str(record.node.get("cpu", "")), *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
     rows = []
-    for (machine, name, point, _code), pairs in sorted(groups.items()):
+    for (cpu, name, point, _code), pairs in sorted(groups.items()):
         rates, times = zip(*pairs, strict=True)
         if len(pairs) < FEWEST_ROUNDS or 1 in (len(set(rates)), len(set(times))):
             continue
@@ -375,8 +376,8 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
         left = [time - slope * rate - start for rate, time in pairs]
         r = statistics.correlation(rates, times)
         spreads = [f"{math.exp(float(np.ptp(np.quantile(each, [0.1, 0.9])))):.2f}" for each in (rates, times, left)]
-        rows.append([machine, f"`{name}` {point}".strip(), str(len(pairs)), f"{r:+.2f}", f"{slope:+.2f}", *spreads])
-    header = ["machine", "time", "rounds", "correlation", "slope", "spread of the rate", "of the time", "left"]
+        rows.append([cpu, f"`{name}` {point}".strip(), str(len(pairs)), f"{r:+.2f}", f"{slope:+.2f}", *spreads])
+    header = ["CPU", "time", "rounds", "correlation", "slope", "spread of the rate", "of the time", "left"]
     return markdown(header, rows)
 
 

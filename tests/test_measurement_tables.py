@@ -24,7 +24,7 @@ def record(benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamp
     return Record(
         benchmark=benchmark, plugin="harness", version="1", params=params, status="ok", metrics=metrics,
         machine="h200-x1", run=run, commit="c" * 40, started=float(len(run)), source={"sha256": "code"},
-        node={"gpus": [{"name": "NVIDIA H200", "uuid": card}]},
+        node={"cpu": "a CPU", "gpus": [{"name": "NVIDIA H200", "uuid": card}]},
     )  # fmt: skip
 
 
@@ -189,6 +189,6 @@ def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> N
     lasted = MetricSamples("s", "lower", [1.0], {"timer": "perf_counter", "core_rate": 71e6})
     wrong = [replace(rounds[0], run="wrong", started=number, metrics={"launch": lasted}) for number in (100.0, 101.0)]
     launch, memory = cells(tables.core([], [*rounds, *wrong, retract(wrong[0], "wrong")]))
-    assert launch == ["h200-x1", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
+    assert launch == ["a CPU", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
     assert memory[1] == "`b.memory` n=1" and abs(float(memory[4])) < 0.05
     assert float(memory[6]) == pytest.approx(float(memory[7]), abs=0.02)
