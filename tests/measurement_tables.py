@@ -366,7 +366,8 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
             rate = metric.info.get("core_rate")
             if isinstance(rate, int | float) and metric.unit == "s":
                 point = f"{record.benchmark}.{name}", format_point(record.params)
-                groups[str(record.node.get("cpu", "")), *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
+                cpu = str(record.node.get("cpu", ""))
+                groups[cpu, *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
     rows = []
     for (cpu, name, point, _code), pairs in sorted(groups.items()):
         rates, times = zip(*pairs, strict=True)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from charted import picture
+from msgspec.structs import replace
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model import MetricSamples
+from hpml_plugins.node.needs import unmet
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.charts import FIGURES, layers, swap
 from hpml_plugins.plugins.layers.layers import flop, largest_bytes, measure_energy
@@ -151,6 +153,14 @@ def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
     assert sorted(map(id, network.features)) == sorted(map(id, before))
     assert put_in_order(network, "normal") == 5
     assert [type(layer) for layer in network.features] == [type(layer) for layer in before]
+
+
+@pytest.mark.parametrize(
+    ("cores", "side", "reason"), [(2, 32, ""), (2, 224, "a batch of this size needs 16 cores"), (16, 224, "")]
+)
+def test_the_course_s_batch_needs_sixteen_cores(node: Node, cores: int, side: int, reason: str) -> None:
+    point = {"mode": "forward", "inplace": False, "batch": 128, "side": side}
+    assert unmet(SWAP_CPU, point, replace(node, num_cpu=cores)) == [reason] * bool(reason)
 
 
 def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
