@@ -19,7 +19,7 @@ needs_compiler = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ 
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = cpu.find_compiler()
     assert compiler
-    return cpu.build(compiler, tmp_path_factory.mktemp("built"))
+    return cpu.build(compiler, cpu.SOURCE, cpu.FLAGS, tmp_path_factory.mktemp("built") / "vecadd")
 
 
 @needs_compiler
@@ -47,14 +47,11 @@ def test_the_inputs_and_the_checksum_by_hand() -> None:
 
 
 @needs_compiler
-def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(tmp_path: Path) -> None:
     broken = tmp_path / "broken.cpp"
     broken.write_text("int main() { return nothing; }\n")
-    monkeypatch.setattr(cpu, "SOURCE", broken)
     with pytest.raises(HpmlError, match=r"does not compile broken\.cpp: .*"):
-        cpu.build(str(cpu.find_compiler()), tmp_path)
+        cpu.build(str(cpu.find_compiler()), broken, cpu.FLAGS, tmp_path / "broken")
 
 
 @needs_compiler

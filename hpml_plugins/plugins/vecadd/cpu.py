@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,12 @@ def _cpp(bench: Bench, elements: int) -> Samples:
         bench.skip(f"needs a C++ compiler: none of {', '.join(COMPILERS)} is on the PATH, and CXX names none")
     with tempfile.TemporaryDirectory() as folder:
         bench.progress("building vecadd.cpp", 0.0)
-        program = build(compiler, Path(folder))
+        program = build(compiler, SOURCE, FLAGS, Path(folder, "vecadd"))
         bench.progress("running it", 0.2)
         time, found = run(program, elements, bench.seed, bench.plan)
     bench.check(found == checksum(elements, bench.seed), "sum differs from NumPy's")
     bench.warn_if_imprecise(time)
-    version = _run(compiler, "--version").stdout.strip().partition("\n")[0]
+    version = run_command(compiler, "--version").stdout.strip().partition("\n")[0]
     return time.note(compiler=version, flags=" ".join(FLAGS))
 
 
@@ -79,19 +79,18 @@ def find_compiler() -> str | None:
     return next((found for name in candidates if name and (found := shutil.which(name))), None)
 
 
-def build(compiler: str, folder: Path) -> Path:
-    """The program, compiled into `folder`. Raises HpmlError with the compiler's first complaint."""
-    program = folder / "vecadd"
-    done = _run(compiler, *FLAGS, str(SOURCE), "-o", str(program))
+def build(compiler: str, source: Path, flags: Sequence[str], program: Path) -> Path:
+    """Compile `source` into the file `program`. Raises HpmlError with the compiler's first complaint."""
+    done = run_command(compiler, *flags, str(source), "-o", str(program))
     if done.returncode != 0:
         said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
-        raise HpmlError(f"{compiler} does not compile {SOURCE.name}: {said}")
+        raise HpmlError(f"{compiler} does not compile {source.name}: {said}")
     return program
 
 
 def run(program: Path, elements: int, seed: int, plan: SamplingPlan) -> tuple[Samples, int]:
     """Samples of one addition, s, by the program's own clock, and the checksum of its c."""
-    done = _run(str(program), *map(str, (elements, seed % 2**32, plan.budget, plan.fewest, plan.most)))
+    done = run_command(str(program), *map(str, (elements, seed % 2**32, plan.budget, plan.fewest, plan.most)))
     if done.returncode != 0:
         raise HpmlError(f"{program.name} ended with exit status {done.returncode}: {done.stderr.strip()}")
     printed = json.loads(done.stdout)
@@ -102,7 +101,8 @@ def run(program: Path, elements: int, seed: int, plan: SamplingPlan) -> tuple[Sa
     return samples, int(printed["checksum"])
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def run_command(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever its exit status, and keep what it prints."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
