@@ -27,6 +27,7 @@ from hpml_plugins.plugins.scaling.profiling import (
     Interval,
     cpu_activity,
     gpu_activities,
+    gpu_use,
     host_ranges,
     length,
     mean_activity,
@@ -121,6 +122,17 @@ def test_computing_and_communicating_are_told_apart_by_hand() -> None:
     assert collective_share(one) == us(19 / 54)  # (15 + 4) / (10 + 20 + 15 + 4 + 5)
     assert found[1]["communication"] * 1e6 == us(10)
     assert gpu_activities(TRACE, steps=5)[0]["computation"] * 1e6 == us(9)
+
+
+def test_how_far_kernels_fill_a_gpu_by_hand() -> None:
+    def kernel(start: float, dur: float, blocks: float, occupancy: float) -> dict[str, Any]:
+        args = {"device": 0, "blocks per SM": blocks, "est. achieved occupancy %": occupancy}
+        return {"cat": "kernel", "name": "k", "ts": start, "dur": dur, "args": args}
+
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 90.0, "dur": 10.0, "args": {"device": 0}}
+    # 0 to 100 µs: 40 µs that fill every multiprocessor, 20 µs that fill a quarter, 10 µs of a copy.
+    use = gpu_use([kernel(0.0, 40.0, 7.5, 60.0), kernel(50.0, 20.0, 0.25, 30.0), copy])
+    assert use == pytest.approx({"utilisation": 0.7, "sm_efficiency": 0.45, "occupancy": (40 * 0.6 + 20 * 0.3) / 60})
 
 
 def test_ranges_of_the_host_are_added_up_by_name() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hpml_plugins import Node, Record
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks
+from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks, loading
 from hpml_plugins.plugins.scaling.jobs import SMALL, Job
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
@@ -56,6 +56,27 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, n
     assert record.series["ranks"].columns["rank"] == list(range(ranks))
     assert record.metrics["step"].info["data"] == "synthetic-8, on the device"
     assert record.metrics["step"].info["over_ranks"] == "max"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_loading_copying_and_training_are_timed_alone_and_together(ranks: int, node: Node) -> None:
+    record = measured("scaling_loading_cpu", node, batch=32, ranks=ranks)
+    assert (record.status, record.reason) == ("ok", "")
+    assert "the copied batch is the loaded one" in record.checks
+    assert median(record, "epoch") == pytest.approx(1024 / (32 * ranks) * median(record, "step"))
+    assert min(median(record, name) for name in ("step", "train", "copy", "loading")) > 0
+    assert record.metrics["step"].info["data"].startswith("synthetic-8, in host memory")
+
+
+def test_the_loader_gives_normalised_images_of_another_order_for_another_seed() -> None:
+    import torch
+
+    one, same, other = (next(loading.load(SMALL, 64, seed, pin=False)) for seed in (3, 3, 4))
+    images, labels = one
+    assert (images.shape, images.dtype, labels.shape) == ((64, *SMALL.shape), torch.float32, (64,))
+    assert -2.0 <= float(images.min()) < -1.9 < 1.9 < float(images.max()) <= 2.0  # (x / 255 - 0.5) / 0.25
+    assert torch.equal(one[1], same[1])
+    assert not torch.equal(one[1], other[1])
 
 
 def test_a_gradient_that_is_not_the_mean_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.scaling import ddp, dp, large_batch, single, wire
+from hpml_plugins.plugins.scaling import ddp, dp, large_batch, loading, single, wire
 
 
 @hookimpl
@@ -13,7 +13,7 @@ def hpml_benchmarks() -> list[Benchmark]:
         single.SINGLE, ddp.DDP, ddp.DDP_GRAPH, ddp.DDP_STRONG, dp.DP, dp.DP_STRONG, ddp.VGG16, wire.WIRE_DDP,
         wire.WIRE_DP, large_batch.SMALL_BATCH, large_batch.LARGE_BATCH, single.SINGLE_CPU, ddp.DDP_CPU,
         large_batch.LARGE_BATCH_CPU, large_batch.STATISTICS, large_batch.STATISTICS_CPU, ddp.DDP_NODES_NCCL,
-        ddp.DDP_NODES_GLOO,
+        ddp.DDP_NODES_GLOO, loading.LOADING, loading.LOADING_CPU, single.USE,
     ]  # fmt: skip
 
 

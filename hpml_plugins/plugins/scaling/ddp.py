@@ -47,22 +47,24 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
         single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
         training.free_memory()
         rank.bench.progress("all together", 0.4)
-        time, activity, parameters = _train_together(rank, job)
+        time, activity, use, parameters = _train_together(rank, job)
         training.free_memory()
         flat = torch.zeros(parameters, device=rank.device)
         reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
     activities = rank.gather(activity)
+    uses = rank.gather(use)
     if rank.index:
         return None
     times = {name: [each[name] for each in activities] for name in activity}
     shares = [jobs.collective_share(each) for each in activities]
-    columns = {"rank": list(range(rank.count)), **times, "collective_share": shares}
-    rank.bench.series("ranks", columns, {**dict.fromkeys(times, "s"), "collective_share": "1"})
+    used = {name: [each[name] for each in uses] for name in use}
+    columns = {"rank": list(range(rank.count)), **times, "collective_share": shares, **used}
+    rank.bench.series("ranks", columns, {**dict.fromkeys(columns, "1"), **dict.fromkeys(times, "s")})
     return jobs.results(rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction)
 
 
-def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], int]:
-    """The time of a step of all ranks, this rank's part in it, and the number of parameters."""
+def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:
+    """The time of a step of all ranks, this rank's part in it, its use of the GPU, and the number of parameters."""
     from torch import distributed as dist
 
     from hpml_plugins.plugins.scaling import profiling, training
@@ -91,12 +93,14 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
         of_gpus = profiling.gpu_activities(events)
         bench.check(of_gpus, "the profile holds the GPU's kernels")
         activity = profiling.mean_activity(of_gpus.values())
+        use = profiling.gpu_use(events)
     else:
+        use = {}
         activity = profiling.cpu_activity(profiling.profiled(trainer.step, name, gpus=[], host=True))
     bench.check(activity["reduction"] > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
     trainer.drop_graph()
-    return time, activity, parameters
+    return time, activity, use, parameters
 
 
 def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:

@@ -67,6 +67,33 @@ def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Ac
     return {gpu: _activity(of_gpu, steps) for gpu, of_gpu in sorted(by_gpu.items())}
 
 
+def gpu_use(events: Iterable[Event]) -> dict[str, float]:
+    """How far the kernels of one GPU filled it, as torch's profiler estimates it, each from 0 to 1.
+
+    utilisation: share of the time from the first event to the last in which any ran.  sm_efficiency: the time of
+    kernels, each weighted with its blocks per multiprocessor up to 1, over the same time.  occupancy: warps that a
+    multiprocessor could hold at once of those it has room for, mean over the kernels' time.
+    Source: pytorch/kineto, tb_plugin/docs/gpu_utilization.md.
+    """
+    on_gpu = [event for event in events if event.get("cat") in _ON_GPU]
+    times = _times(on_gpu)
+    span = max(end for _, end in times) - min(start for start, _ in times)
+    kernels = [event for event in on_gpu if event["cat"] == "kernel"]
+    took = [end - start for start, end in _times(kernels)]
+
+    def weighted(name: str, most: float) -> float:
+        return sum(
+            min(float(event["args"].get(name, 0.0)), most) / most * time
+            for event, time in zip(kernels, took, strict=True)
+        )
+
+    return {
+        "utilisation": length(times) / span,
+        "sm_efficiency": weighted("blocks per SM", 1.0) / span,
+        "occupancy": weighted("est. achieved occupancy %", 100.0) / sum(took),
+    }
+
+
 def cpu_activity(events: Sequence[Event], steps: int = ACTIVE) -> Activity:
     """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
     operators = [event for event in events if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
