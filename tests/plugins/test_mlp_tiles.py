@@ -37,7 +37,7 @@ import warnings
 import numpy as np
 from numba import cuda
 from hpml_plugins.plugins.mlp.tiles import Tile, kind_of
-from hpml_plugins.plugins.mlp.tile_kernel import make_kernel
+from hpml_plugins.plugins.mlp.tile_kernel import add_parts, make_kernel
 from plain_access import PlainAccess
 
 warnings.simplefilter("ignore")
@@ -48,6 +48,8 @@ cases = [
     ("float32", Tile(64, 64, 8, 8, 8), (33, 35, 9), 0.5, -2),
     ("float64", Tile(16, 32, 8, 4, 4), (16, 64, 16), 0.5, -2),
     ("float64", Tile(16, 32, 8, 4, 4), (18, 36, 10), 1, 0),
+    ("float32", Tile(64, 64, 8, 8, 8, parts=3), (10, 36, 50), 0.5, -2),
+    ("float64", Tile(16, 32, 8, 4, 4, parts=2), (16, 32, 32), 1, 0),
 ]
 for variant in ("nn", "nt", "tn"):
     for dtype, tile, (m, n, k), alpha, beta in cases:
@@ -58,9 +60,13 @@ for variant in ("nn", "nt", "tn"):
         lying = [cuda.to_device(np.ascontiguousarray(x).reshape(-1)) for x in lying]
         start = np.full_like(before, np.nan) if beta == 0 else before
         c = cuda.to_device(start.reshape(-1).copy())
-        blocks = (-(-n // tile.columns), -(-m // tile.rows))
-        kernel = cuda.jit(make_kernel(kind, PlainAccess(kind), alignment=None))
-        kernel[blocks, tile.threads](number(alpha), *lying, number(beta), c, m, n, k)
+        kernel = cuda.jit(make_kernel(kind, PlainAccess(kind), alignment=None))[tile.blocks(m, n), tile.threads]
+        if tile.parts == 1:
+            kernel(number(alpha), *lying, number(beta), c, m, n, k)
+        else:
+            partial = cuda.to_device(np.full(tile.parts * m * n, np.nan, dtype))
+            kernel(number(1), *lying, number(0), partial, m, n, k)
+            cuda.jit(add_parts)[-(-m * n // 64), 64](number(alpha), partial, number(beta), c, tile.parts)
         wanted = alpha * (a.astype(float) @ b) + (beta * before.astype(float) if beta else 0)
         error = abs(c.copy_to_host().reshape(m, n) - wanted).max() / abs(wanted).max()
         limit = {"float32": 1e-5, "float64": 1e-14}[dtype]
@@ -72,7 +78,7 @@ import sys
 from numba import cuda, types
 from numba.cuda.extending import intrinsic
 from hpml_plugins.plugins.mlp.tiles import Kind, Tile
-from hpml_plugins.plugins.mlp.tile_kernel import make_access, make_kernel
+from hpml_plugins.plugins.mlp.tile_kernel import add_parts, make_access, make_kernel
 
 for dtype, tile, width in (("float32", Tile(128, 128, 8, 8, 8), 4), ("float64", Tile(128, 64, 8, 8, 4), 2)):
     kind = Kind(tile, "nn", dtype, width, False)
@@ -88,6 +94,12 @@ for dtype, tile, width in (("float32", Tile(128, 128, 8, 8, 8), 4), ("float64", 
         sys.exit("no NVVM")
     print(f"// {dtype}")
     print(text)
+    multiply = make_kernel(Kind(tile, "nn", dtype, width, True, True), make_access(kind, intrinsic))
+    split, _ = cuda.compile(multiply, signature, cc=(9, 0), device=False, abi="numba", output="ptx")
+    adding = (number, vector, number, vector, count)
+    adds, _ = cuda.compile(add_parts, adding, cc=(9, 0), device=False, abi="numba", output="ptx")
+    assert "ctaid.z" in split and ".local" not in split
+    assert "f64" not in adds or dtype == "float64", "float32 is added up in float32"
 """
 
 
@@ -101,7 +113,7 @@ def test_the_kernel_is_right_for_every_variant_and_shape_in_the_simulator() -> N
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line for line in lines if not line.endswith("right")] == []
-    assert len(lines) == 3 * 5
+    assert len(lines) == 3 * 7
     # Whole tiles, tiles cut off between accesses, and inside them: all three kinds were there.
     assert {tuple(line.split()[5:7]) for line in lines} == {
         ("4", "False"), ("4", "True"), ("1", "True"), ("2", "False"), ("2", "True"),
@@ -235,7 +247,7 @@ def test_every_tile_can_be_shared_out_in_every_variant_and_width(dtype: Any) -> 
 def test_a_tile_by_hand() -> None:
     tile = Tile(128, 128, 8, 8, 8)
     assert tile.threads == 16 * 16
-    assert tile.blocks(4096, 4096) == (32, 32)
+    assert tile.blocks(4096, 4096) == (32, 32, 1)
     # 1500 × 10 in tiles of 128 × 128: 12 blocks of 16,384 for 15,000.
     assert tile.waste(1500, 10) == pytest.approx(12 * 128 * 128 / 15_000)
     kind = Kind(tile, "nn", "float32", 4, False)
@@ -281,8 +293,20 @@ def test_matrices_off_the_border_are_read_one_by_one_and_empty_ones_refused() ->
 
 def test_wasteful_tiles_are_not_tried() -> None:
     # Ten columns: tiles of 32 waste 3.3 times as much as is wanted, those of 64 and 128 more.
-    assert worth_trying(TILES["float32"], 1500, 10) == [Tile(32, 32, 16, 4, 4)]
-    assert worth_trying(TILES["float32"], 4096, 4096) == list(TILES["float32"])
+    assert worth_trying(TILES["float32"], 15000, 10, 512) == [Tile(32, 32, 16, 4, 4)]
+    assert worth_trying(TILES["float32"], 4096, 4096, 4096) == list(TILES["float32"])
+
+
+def test_a_product_of_few_blocks_is_tried_in_parts_none_of_which_is_empty() -> None:
+    # 10 × 512 are 16 tiles of 32 × 32; 1500 deep are 94 tiles of 16: in shares of 24, 12, 6 and 3.
+    tried = worth_trying(TILES["float32"], 10, 512, 1500)
+    assert tried == [Tile(32, 32, 16, 4, 4, parts=parts) for parts in (1, 4, 8, 16, 32)]
+    # 10 tiles deep: shares of 3 and (for 8 parts) none of at least two.
+    assert [tile.parts for tile in worth_trying(TILES["float32"], 10, 512, 160)] == [1, 4]
+    assert str(tried[1]) == "32x32x16, 4x4 a thread, 4 parts"
+    one, other = (kind_of(tile, "nn", "float32", 10, 512, 1500) for tile in tried[1:3])
+    assert one == other  # compiled once for all numbers of parts
+    assert one.split
 
 
 def test_a_shape_is_spelled_m_x_n_x_k() -> None:

@@ -13,11 +13,13 @@ from numba import cuda
 from numba.cuda.extending import intrinsic
 
 from hpml_plugins import Bench
-from hpml_plugins.plugins.mlp.tile_kernel import make_access, make_kernel
+from hpml_plugins.plugins.mlp.tile_kernel import add_parts, make_access, make_kernel
 from hpml_plugins.plugins.mlp.tiles import ACCESS, FEW, TILES, Dtype, Kind, Tile, Variant, kind_of, worth_trying
 
 #: How long each tile is tried on a shape, s, and how long it is warmed up before.
 TRIAL, WARM_UP = 5e-3, 2e-3
+#: Threads of a block that adds up the parts of a product.
+ADDING = 256
 #: Launches that are kept ready: each keeps its matrices alive.
 MOST_BOUND = 64
 
@@ -51,13 +53,13 @@ class Tiled:
 
     def tried(self, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
         """A first look at how long a product of this shape takes with each tile, s, the fastest first."""
-        m, n, _, dtype = shape_of(c, a, variant)
+        m, n, k, dtype = shape_of(c, a, variant)
         into, plan = torch.empty_like(c), self._bench.plan.but(budget=TRIAL, warm_up=WARM_UP, fewest=3)
 
         def seconds(tile: Tile) -> float:
             return self._bench.time(self.bound(tile, into, a, b, variant), plan=plan, quiet=True).median
 
-        times = {tile: seconds(tile) for tile in worth_trying(self._tiles[dtype], m, n)}
+        times = {tile: seconds(tile) for tile in worth_trying(self._tiles[dtype], m, n, k)}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     def bound(
@@ -68,12 +70,24 @@ class Tiled:
         aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
         kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
         handle = torch.cuda.current_stream().cuda_stream
+        stream = cuda.external_stream(handle) if handle else 0
+        parts = tile.parts
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a small product has few blocks, and that is no news
-            launch = kernel[tile.blocks(m, n), tile.threads, cuda.external_stream(handle) if handle else 0]
+            launch = kernel[tile.blocks(m, n), tile.threads, stream]
+            add_up = compiled_add_parts()[-(-m * n // ADDING), ADDING, stream] if parts > 1 else None
         of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
-        one, other = (getattr(numpy, dtype)(value) for value in (alpha, beta))
-        return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)
+        number = getattr(numpy, dtype)
+        one, other = number(alpha), number(beta)
+        if not add_up:
+            return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)
+        partial = cuda.as_cuda_array(torch.empty(parts * m * n, dtype=c.dtype, device=c.device))
+
+        def launch_both() -> None:
+            launch(number(1), of_a, of_b, number(0), partial, m, n, k)
+            add_up(one, partial, other, of_c, parts)
+
+        return launch_both
 
 
 @functools.cache
@@ -81,6 +95,12 @@ def compiled(kind: Kind) -> Any:
     """The kind's kernel, to be launched."""
     options = {"max_registers": kind.tile.registers} if kind.tile.registers else {}
     return cuda.jit(**options)(make_kernel(kind, make_access(kind, intrinsic)))
+
+
+@functools.cache
+def compiled_add_parts() -> Any:
+    """What adds up the parts of a product, to be launched."""
+    return cuda.jit(add_parts)
 
 
 def shape_of(c: Any, a: Any, variant: Variant) -> tuple[int, int, int, Dtype]:

@@ -24,10 +24,11 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
 
     access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by row.  m, n, k: op(A)
     is m × k.  Launched with `tile.threads` threads over `tile.blocks`. While a tile is multiplied the next one is
-    fetched: first into registers, then into the other half of shared memory.  alignment: of shared memory, B; None for
-    numba's simulator, which knows none.
+    fetched: first into registers, then into the other half of shared memory.  A split kind computes one part of the
+    depth per layer of the grid, each into an m × n matrix of its own in c, for `add_parts`.  alignment: of shared
+    memory, B; None for numba's simulator, which knows none.
     """
-    tile, width, lanes, dtype = kind.tile, kind.width, kind.lanes, kind.dtype
+    tile, width, lanes, dtype, split = kind.tile, kind.width, kind.lanes, kind.dtype, kind.split
     rows, columns, depth = tile.rows, tile.columns, tile.depth
     a_turned, a_pitch, a_line = kind.a.turned, kind.a.pitch, kind.a.line
     b_turned, b_pitch, b_line = kind.b.turned, kind.b.pitch, kind.b.line
@@ -60,6 +61,13 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
         else:
             b_row, b_column, b_high, b_long, b_down, b_right = line, left + place, k, n, depth, 0
             b_put = line * b_pitch + place
+        tiles = (k + depth - 1) // depth
+        if split:
+            share = (tiles + cuda.gridDim.z - 1) // cuda.gridDim.z
+            first = cuda.blockIdx.z * share
+            tiles = min(share, tiles - first)
+            a_row, a_column = a_row + first * a_down, a_column + first * a_right
+            b_row, b_column = b_row + first * b_down, b_column + first * b_right
         a_step, b_step = a_rows * a_long, b_rows * b_long
         a_at, b_at = a_row * a_long + a_column, b_row * b_long + b_column
         a_move, b_move = a_down * a_long + a_right, b_down * b_long + b_right
@@ -74,7 +82,6 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
         cuda.syncthreads()
         next_a = fetch_a(a, 0, 0, 0, 0, 0, 0)
         next_b = fetch_b(b, 0, 0, 0, 0, 0, 0)
-        tiles = (k + depth - 1) // depth
         half = 0
         for number in range(1, tiles + 1):
             if number < tiles:
@@ -88,9 +95,28 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
                 put_a(shared_a, half * a_stage + a_put, next_a)
                 put_b(shared_b, half * b_stage + b_put, next_b)
                 cuda.syncthreads()
-        write(c, sums, alpha, beta, top + a_read, left + b_read, m, n)
+        if split:
+            write(c[cuda.blockIdx.z * m * n :], sums, alpha, beta, top + a_read, left + b_read, m, n)
+        else:
+            write(c, sums, alpha, beta, top + a_read, left + b_read, m, n)
 
     return multiply
+
+
+def add_parts(alpha: Any, partial: Any, beta: Any, c: Any, parts: Any) -> None:
+    """The uncompiled kernel C = alpha · (sum of `parts` matrices of C's size) + beta · C, one element per thread.
+
+    partial: the matrices, one after the other, added in this order. C is not read where beta is 0.
+    """
+    i = cuda.grid(1)
+    if i < c.size:
+        total = partial[i]
+        for part in range(1, parts):
+            total += partial[part * c.size + i]
+        total *= alpha
+        if beta != 0:
+            total += beta * c[i]
+        c[i] = total
 
 
 def make_access(kind: Kind, intrinsic: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hpml_plugins import HpmlError
@@ -34,24 +35,27 @@ class Tile:
     wide: int
     #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks of 256 threads.
     registers: int = 0
+    #: The depth of the product is divided into so many, each with its own blocks; a second kernel adds up their sums.
+    parts: int = 1
 
     @property
     def threads(self) -> int:
         """Of a block."""
         return (self.rows // self.high) * (self.columns // self.wide)
 
-    def blocks(self, m: int, n: int) -> tuple[int, int]:
-        """The grid over an m × n product: across and down."""
-        return -(-n // self.columns), -(-m // self.rows)
+    def blocks(self, m: int, n: int) -> tuple[int, int, int]:
+        """The grid over an m × n product: across, down, and parts of its depth."""
+        return -(-n // self.columns), -(-m // self.rows), self.parts
 
     def waste(self, m: int, n: int) -> float:
         """Elements that are computed over those that are wanted."""
-        across, down = self.blocks(m, n)
+        across, down, _ = self.blocks(m, n)
         return across * down * self.rows * self.columns / (m * n)
 
     def __str__(self) -> str:
         limit = f", {self.registers} registers" if self.registers else ""
-        return f"{self.rows}x{self.columns}x{self.depth}, {self.high}x{self.wide} a thread{limit}"
+        parts = f", {self.parts} parts" if self.parts > 1 else ""
+        return f"{self.rows}x{self.columns}x{self.depth}, {self.high}x{self.wide} a thread{limit}{parts}"
 
 
 #: What is tried. The large ones are for large products: 64 to 128 sums a thread against 16 to 24 values read.
@@ -74,6 +78,9 @@ TILES: Mapping[Dtype, tuple[Tile, ...]] = {
 }
 #: A tile that computes more than this many times what is wanted is not tried where another wastes less.
 MOST_WASTE = 2.0
+#: Where every tile gives fewer blocks than a large card has multiprocessors, the product is tried in parts as well.
+FEW_BLOCKS = 128
+PARTS = (4, 8, 16, 32)
 #: What a network's products, of which two are 10 wide, choose from: each is compiled for each kind of product.
 FEW: Mapping[Dtype, tuple[Tile, ...]] = {
     "float32": (Tile(128, 128, 8, 8, 8, 128), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)),
@@ -105,6 +112,8 @@ class Kind:
     width: int
     #: Whether the product may end inside a tile.
     guarded: bool
+    #: Whether it computes the sums of one part of the depth, whatever the number of parts.
+    split: bool = False
 
     @property
     def lanes(self) -> int:
@@ -137,10 +146,23 @@ def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, 
     in_line = (k if variant[0] == "n" else m, k if variant[1] == "t" else n, n)
     width = lanes if aligned and not any(extent % lanes for extent in in_line) else 1
     guarded = bool(m % tile.rows or n % tile.columns or k % tile.depth)
-    return Kind(tile, variant, dtype, width, guarded)
+    return Kind(replace(tile, parts=1), variant, dtype, width, guarded, split=tile.parts > 1)
 
 
-def worth_trying(tiles: Iterable[Tile], m: int, n: int) -> list[Tile]:
-    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at least the thriftiest."""
+def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
+    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at least the thriftiest.
+
+    Where even the smallest of them gives too few blocks to occupy the card, they are tried in parts too.
+    """
     thriftiest = min(tile.waste(m, n) for tile in tiles)
-    return [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
+    chosen = [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
+    if max(math.prod(tile.blocks(m, n)) for tile in chosen) >= FEW_BLOCKS:
+        return chosen
+    return chosen + list(dict.fromkeys(part for tile in chosen for part in in_parts(tile, k)))
+
+
+def in_parts(tile: Tile, k: int) -> list[Tile]:
+    """The tile with the depth k in so many parts as PARTS has, or fewer: none is empty, each has at least two tiles."""
+    tiles = -(-k // tile.depth)
+    counts = (-(-tiles // -(-tiles // parts)) for parts in PARTS if 2 * parts <= tiles)
+    return [replace(tile, parts=count) for count in counts]
