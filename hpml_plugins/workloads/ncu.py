@@ -29,10 +29,23 @@ def count_kernels(
     """Run a program under ncu and return its kernels between the profiler's start and stop, in the order launched.
 
     command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`, or their like.
-    counters: ncu's names, such as `dram__bytes_read.sum`.  cold: empty the caches before each kernel, else leave them.
+    counters: ncu's names, such as `dram__bytes_read.sum`; one that this ncu refuses by name is left out, as one that
+    the card lacks.  cold: empty the caches before each kernel, else leave them.
     The clocks are left alone. Each kernel may be replayed several times, so the program's own times mean nothing.
     Raises HpmlError when ncu is missing, may not read the counters, or measured nothing, with its last words.
     """
+    wanted = list(counters)
+    while True:
+        try:
+            return _count(command, wanted, cold, timeout)
+        except HpmlError as error:
+            kept = [name for name in wanted if name.partition(".")[0] not in error.what]
+            if not kept or len(kept) == len(wanted):
+                raise
+            wanted = kept
+
+
+def _count(command: Sequence[str], counters: Sequence[str], cold: bool, timeout: float | None) -> list[Kernel]:
     import subprocess  # not when plugins are listed
 
     ncu = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins.plugins.mlp.counters import COUNTERS
 from hpml_plugins.plugins.mlp.gemm import GEMM
 from hpml_plugins.plugins.mlp.learning import LEARNING, LEARNING_CPU, WEIGHTS, WEIGHTS_CPU
 from hpml_plugins.plugins.mlp.model import MODEL, MODEL_CPU
@@ -15,7 +16,7 @@ from hpml_plugins.plugins.mlp.split import SPLIT, SPLIT_CPU
 def hpml_benchmarks() -> list[Benchmark]:
     """Of GPUs, and of CPUs: their numbers do not compare."""
     return [
-        GEMM, WEIGHTS, LEARNING, PHASES, MODEL, OVERLAP, SPLIT,
+        GEMM, COUNTERS, WEIGHTS, LEARNING, PHASES, MODEL, OVERLAP, SPLIT,
         WEIGHTS_CPU, LEARNING_CPU, PHASES_CPU, MODEL_CPU, OVERLAP_CPU, SPLIT_CPU,
     ]  # fmt: skip
 

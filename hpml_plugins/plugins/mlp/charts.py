@@ -249,4 +249,13 @@ def make_figures() -> list[Figure]:
         Figure("gemm", "Our tiled product and torch's", ("mlp_gemm",), gemm),
         Figure("tiles", "The tiles that were tried", ("mlp_gemm",), of_series("tuning", "shape", "dtype", "variant"),
                None, "The fastest first."),
+        Figure("counters", "Hardware counters of our product and torch's", ("mlp_counters",),
+               of_series("kernels", "shape", "dtype", "variant"), None,
+               "By Nsight Compute, one launch each, hot caches. compute: the busiest pipeline of the multiprocessors; "
+               "memory: the busiest part of the memory system; dram: device memory; each over its peak. occupancy: "
+               "resident warps over those a multiprocessor can hold; issue: cycles in which a scheduler issued; waves: "
+               "blocks over those that run at once; wavefronts, conflicts: of shared memory."),
+        Figure("stalls", "Why warps of our product and of torch's wait", ("mlp_counters",),
+               of_series("stalls", "shape", "dtype", "variant"), None,
+               "Cycles that a warp waits for each reason per instruction that is issued."),
     ]  # fmt: skip

@@ -32,11 +32,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     own, theirs = (torch.empty(m, n, dtype=a.dtype, device=bench.device) for _ in range(2))
     bench.progress("trying tiles", 0.1)
     tiled = Tiled(bench, many=True)
-
-    def search() -> list[tuple[list[int], float]]:
-        return [(list(astuple(tile)), seconds) for tile, seconds in tiled.tried(own, a, b, variant).items()]
-
-    tried = {Tile(*fields): seconds for fields, seconds in bench.once("tuning", search)}
+    tried = find_tiles(bench, tiled, own, a, b, variant)
     best = tiled.chosen[variant, dtype, m, n, k] = next(iter(tried))
     bench.series(
         "tuning",
@@ -51,6 +47,15 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
     bench.work(flop=2.0 * m * n * k, dtype=dtype)  # gives the rate
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}
+
+
+def find_tiles(bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
+    """The time of a product with each tile, s, the fastest first, as `tiled` found in the first round of the point."""
+
+    def search() -> list[tuple[list[int], float]]:
+        return [(list(astuple(tile)), seconds) for tile, seconds in tiled.tried(c, a, b, variant).items()]
+
+    return {Tile(*fields): seconds for fields, seconds in bench.once("tuning", search)}
 
 
 def parse_shape(shape: str) -> tuple[int, int, int]:

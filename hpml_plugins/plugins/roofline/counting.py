@@ -116,16 +116,11 @@ def count(bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = 
         return None
     wanted = counters(formulas.capability(bench), dtype)
     command = [sys.executable, "-m", PROGRAM, step, json.dumps(arguments)]
-    while True:
-        try:
-            return add_up(bench.once("counters", functools.partial(_read, command, wanted)))
-        except HpmlError as error:
-            # A counter that a card lacks is n/a to ncu; should another release refuse it by name, ask without it.
-            kept = [name for name in wanted if name.removesuffix(".sum") not in error.what]
-            if not kept or len(kept) == len(wanted):
-                bench.warn(f"FLOP and bytes are estimated, not counted: {error.what}")
-                return None
-            wanted = kept
+    try:
+        return add_up(bench.once("counters", functools.partial(_read, command, wanted)))
+    except HpmlError as error:
+        bench.warn(f"FLOP and bytes are estimated, not counted: {error.what}")
+        return None
 
 
 def _read(command: Sequence[str], wanted: Sequence[str]) -> list[dict[str, float]]:
