@@ -29,8 +29,8 @@ def count_kernels(
     """Run a program under ncu and return its kernels between the profiler's start and stop, in the order launched.
 
     command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`, or their like.
-    counters: ncu's names, such as `dram__bytes_read.sum`; one that this ncu refuses by name is left out, as one that
-    the card lacks.  cold: empty the caches before each kernel, else leave them.
+    counters: ncu's names, such as `dram__bytes_read.sum`; one that ncu does not know is left out.  cold: empty the
+    caches before each kernel, else leave them.
     The clocks are left alone. Each kernel may be replayed several times, so the program's own times mean nothing.
     Raises HpmlError when ncu is missing, may not read the counters, or measured nothing, with its last words.
     """
@@ -52,14 +52,8 @@ def _count(command: Sequence[str], counters: Sequence[str], cold: bool, timeout:
     ncu += ["--target-processes", "all", "--replay-mode", "kernel", "--cache-control", "all" if cold else "none"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(
-            [*ncu, "--metrics", ",".join(counters), *command],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=timeout,
-            check=False,
-        )
+        command = [*ncu, "--metrics", ",".join(counters), *command]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
     except FileNotFoundError:
         raise HpmlError("ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit") from None
     except subprocess.TimeoutExpired:

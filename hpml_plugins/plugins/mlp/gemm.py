@@ -25,7 +25,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     import torch
 
     from hpml_plugins.plugins.mlp.network import multiply_by_torch
-    from hpml_plugins.plugins.mlp.product import Tiled
+    from hpml_plugins.plugins.mlp.product import Tiled, bound
 
     torch.backends.cuda.matmul.allow_tf32 = False
     a, b = operands(m, n, k, variant, dtype, bench.seed, bench.device)
@@ -43,7 +43,7 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     tiled(own, a, b, variant)
     check_product(bench, tiled, own, a, b, variant)
     bench.progress("timing", 0.5)
-    time = bench.time(tiled.bound(best, own, a, b, variant)).note(tile=str(best))
+    time = bench.time(bound(best, own, a, b, variant)).note(tile=str(best))
     other = bench.time(lambda: multiply_by_torch(theirs, a, b, variant), name="torch")
     bench.work(flop=2.0 * m * n * k, dtype=dtype)  # gives the rate
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}

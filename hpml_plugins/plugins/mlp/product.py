@@ -48,7 +48,7 @@ class Tiled:
                 self.chosen[key] = next(iter(self.tried(c, a, b, variant)))
             if len(self._bound) >= MOST_BOUND:
                 self._bound.clear()
-            self._bound[known] = self.bound(self.chosen[key], c, a, b, variant, alpha, beta)
+            self._bound[known] = bound(self.chosen[key], c, a, b, variant, alpha, beta)
         self._bound[known]()
 
     def tried(self, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
@@ -57,37 +57,38 @@ class Tiled:
         into, plan = torch.empty_like(c), self._bench.plan.but(budget=TRIAL, warm_up=WARM_UP, fewest=3)
 
         def seconds(tile: Tile) -> float:
-            return self._bench.time(self.bound(tile, into, a, b, variant), plan=plan, quiet=True).median
+            return self._bench.time(bound(tile, into, a, b, variant), plan=plan, quiet=True).median
 
         times = {tile: seconds(tile) for tile in worth_trying(self._tiles[dtype], m, n, k)}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
-    def bound(
-        self, tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
-    ) -> Callable[[], None]:
-        """What does it with this tile, on the stream that is current now: matrices are wrapped for numba only once."""
-        m, n, k, dtype = shape_of(c, a, variant)
-        aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
-        kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
-        handle = torch.cuda.current_stream().cuda_stream
-        stream = cuda.external_stream(handle) if handle else 0
-        parts = tile.parts
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a small product has few blocks, and that is no news
-            launch = kernel[tile.blocks(m, n), tile.threads, stream]
-            add_up = compiled_add_parts()[-(-m * n // ADDING), ADDING, stream] if parts > 1 else None
-        of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
-        number = getattr(numpy, dtype)
-        one, other = number(alpha), number(beta)
-        if not add_up:
-            return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)
-        partial = cuda.as_cuda_array(torch.empty(parts * m * n, dtype=c.dtype, device=c.device))
 
-        def launch_both() -> None:
-            launch(number(1), of_a, of_b, number(0), partial, m, n, k)
-            add_up(one, partial, other, of_c, parts)
+def bound(
+    tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
+) -> Callable[[], None]:
+    """What does it with this tile, on the stream that is current now: matrices are wrapped for numba only once."""
+    m, n, k, dtype = shape_of(c, a, variant)
+    aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
+    kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
+    handle = torch.cuda.current_stream().cuda_stream
+    stream = cuda.external_stream(handle) if handle else 0
+    parts = tile.parts
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a small product has few blocks, and that is no news
+        launch = kernel[tile.blocks(m, n), tile.threads, stream]
+        add_up = compiled_add_parts()[-(-m * n // ADDING), ADDING, stream] if parts > 1 else None
+    of_a, of_b, of_c = (cuda.as_cuda_array(x.detach().view(-1)) for x in (a, b, c))
+    number = getattr(numpy, dtype)
+    one, other = number(alpha), number(beta)
+    if not add_up:
+        return lambda: launch(one, of_a, of_b, other, of_c, m, n, k)
+    partial = cuda.as_cuda_array(torch.empty(parts * m * n, dtype=c.dtype, device=c.device))
 
-        return launch_both
+    def launch_both() -> None:
+        launch(number(1), of_a, of_b, number(0), partial, m, n, k)
+        add_up(one, partial, other, of_c, parts)
+
+    return launch_both
 
 
 @functools.cache
