@@ -12,7 +12,7 @@ from hpml_plugins.plugins.kernels.models import layer_shape
 
 Row = dict[str, Any]
 ATTENTION = ("kernels_attention", "kernels_attention_training", "kernels_attention_window", "kernels_decode")
-PARTS = ("layer_time", "time", "routing_time", "permutation_time", "combination_time")
+STAGES = ("layer_time", "time", "routing_time", "permutation_time", "combination_time")
 
 
 def linear_layers(records: Sequence[Record]) -> Table:
@@ -63,10 +63,10 @@ def attention(records: Sequence[Record]) -> Table:
 
 
 def experts(records: Sequence[Record]) -> Table:
-    """A layer of experts and its parts. time: of the product out of the experts alone; the others are short timings.
+    """A layer of experts and its stages. time: of the product out of the experts alone; the others are short timings.
     speedup: of one grouped kernel over a loop of products.
     """
-    return Table.of_records(records, *PARTS, "rate", "error", intervals=("speedup",))
+    return Table.of_records(records, *STAGES, "rate", "error", intervals=("speedup",))
 
 
 def operators(records: Sequence[Record]) -> Table:
@@ -112,7 +112,7 @@ FIGURES = [
         "A layer of experts",
         ("kernels_experts",),
         experts,
-        dot_chart(("{tokens} tokens", "load"), Axis("value", "time", "s", log=True), ("machine", "part"), parts=PARTS),
+        dot_chart(("{tokens} tokens", "load"), Axis("value", "time", "s", log=True), ("machine", "part"), parts=STAGES),
     ),
     Figure(
         "operators",
