@@ -376,3 +376,13 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     table = FIGURES[3].table([norm])
     assert table.columns["bandwidth"] == [5e11, 1e12]
     assert len(picture(FIGURES[3], table).marks["point"]) == 2
+
+
+def test_the_fastest_way_of_each_point_is_told() -> None:
+    params = {"layer": "llama-3.1-70b/up", "tokens": 16, "format": "int8"}
+    time = MetricSamples("s", "lower", [1e-4], {"way": "Triton 64x256, 1 splits"})
+    table = FIGURES[4].table([record("kernels_gemm", params, metrics={"time": time})])
+    (row,) = table.rows()
+    assert list(row) == ["machine", "benchmark", "layer", "tokens", "format", "time", "error", "way"]
+    assert (row["benchmark"], row["time"], row["way"]) == ("kernels_gemm", 1e-4, "Triton 64x256, 1 splits")
+    assert len(FIGURES[4].table([])) == 0
