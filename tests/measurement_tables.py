@@ -32,7 +32,7 @@ from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import group_rounds
 from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
-from hpml_plugins.plugins.machine.charts import predictors
+from hpml_plugins.plugins.machine.charts import predictors, with_core_rate
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import past_rounds, read_records
 
@@ -359,25 +359,20 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
     slope: of the logarithms; −1: the time is inversely proportional to the rate.  spread: the 90th percentile over the
     10th; `left`: of what the line through the logarithms does not explain.
     """
-    groups: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     known = [[each for _, each in group] for group in group_rounds(enumerate(rounds))]
-    for record in itertools.chain(*(group for group in known if all(each.status != "retracted" for each in group))):
-        for name, metric in record.metrics.items():
-            rate = metric.info.get("core_rate")
-            if isinstance(rate, int | float) and metric.unit == "s":
-                point = f"{record.benchmark}.{name}", format_point(record.params)
-                cpu = str(record.node.get("cpu", ""))
-                groups[cpu, *point, code_of(record)].append((math.log(rate), math.log(metric.median)))
+    kept = itertools.chain(*(group for group in known if all(each.status != "retracted" for each in group)))
     rows = []
-    for (cpu, name, point, _code), pairs in sorted(groups.items()):
-        rates, times = zip(*pairs, strict=True)
-        if len(pairs) < FEWEST_ROUNDS or 1 in (len(set(rates)), len(set(times))):
+    for record, name, timed in with_core_rate(kept):
+        rates, times = [math.log(each.rate) for each in timed], [math.log(each.time) for each in timed]
+        if len(timed) < FEWEST_ROUNDS or 1 in (len(set(rates)), len(set(times))):
             continue
         slope, start = statistics.linear_regression(rates, times)
-        left = [time - slope * rate - start for rate, time in pairs]
+        left = [time - slope * rate - start for rate, time in zip(rates, times, strict=True)]
         r = statistics.correlation(rates, times)
         spreads = [f"{math.exp(float(np.ptp(np.quantile(each, [0.1, 0.9])))):.2f}" for each in (rates, times, left)]
-        rows.append([cpu, f"`{name}` {point}".strip(), str(len(pairs)), f"{r:+.2f}", f"{slope:+.2f}", *spreads])
+        point = f"`{record.benchmark}.{name}` {format_point(record.params)}".strip()
+        cpu = str(record.node.get("cpu", ""))
+        rows.append([cpu, point, str(len(timed)), f"{r:+.2f}", f"{slope:+.2f}", *spreads])
     header = ["CPU", "time", "rounds", "correlation", "slope", "spread of the rate", "of the time", "left"]
     return markdown(header, rows)
 

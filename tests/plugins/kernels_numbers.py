@@ -23,23 +23,44 @@ def test_products_agree_with_float64_and_their_formats_lose_what_they_must(forma
     low, high = {"bfloat16": (1e-3, 3e-3), "int8": (5e-3, 2e-2)}.get(format, (2e-2, 5e-2))
     assert low < wanted.error(result, of_format=True) < high
     assert wanted.error(result + result.abs().max() / 4) > gemm.LARGEST_ERROR
+    if format == "int8":
+        assert list(wanted.ways) == ["torch._int_mm, 32 rows, unscaled int32"] and result.dtype == torch.int32
 
 
 def test_block_formats_keep_what_their_bits_can_hold() -> None:
     import torch
 
-    from hpml_plugins.plugins.kernels.products import quantize_blocks
+    from hpml_plugins.plugins.kernels.products import from_blocks, quantize_blocks, to_blocks
     from hpml_plugins.plugins.kernels.variants import relative_error
 
     x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
-    elements, scales, back = quantize_blocks("mxfp8", x)
-    assert elements.shape == (4, 64) and scales.dtype == torch.float8_e8m0fnu
-    assert relative_error(back, x) < 0.05
-    elements, scales, back = quantize_blocks("nvfp4", x)
-    assert elements.shape == (4, 32) and scales.dtype == torch.float8_e4m3fn
+    elements, scales = to_blocks("mxfp8", x)
+    assert elements.shape == (4, 64) and scales.dtype == torch.float8_e8m0fnu and scales.shape == (4, 2)
+    assert relative_error(from_blocks("mxfp8", elements, scales), x) < 0.05
+    elements, scales = to_blocks("nvfp4", x)
+    assert elements.shape == (4, 32) and scales.dtype == torch.float8_e4m3fn and scales.shape == (4, 4)
+    back = from_blocks("nvfp4", elements, scales)
     assert 0.05 < relative_error(back, x) < 0.15
     # of a block, the largest number is kept to the rounding of its scale, 2**-4
     assert float((back - x).abs().max() / x.abs().max()) < 0.2
+    assert quantize_blocks("nvfp4", x)[1].numel() == 128 * 4  # padded to a tile of the tensor cores
+
+
+def test_numbers_of_block_formats_by_hand() -> None:
+    import torch
+
+    from hpml_plugins.plugins.kernels.products import from_blocks, to_blocks
+
+    # the largest of 16 becomes 6, of 32 becomes 448 or the power of two below: here the scales are 1 and 2**-6
+    x = torch.tensor([[6.0, -4.0, 3.0, -0.5, *[0.0] * 12, *[7.0] * 16]])
+    elements, scales = to_blocks("nvfp4", x[:, :16])
+    assert scales.float().tolist() == [[1.0]]
+    # codes 7, 6 with the sign, 5, 1 with the sign; the first of a byte in the lower bits
+    assert elements.view(torch.uint8)[0, :3].tolist() == [7 | (6 | 8) << 4, 5 | (1 | 8) << 4, 0]
+    assert torch.equal(from_blocks("nvfp4", elements, scales), x[:, :16])
+    elements, scales = to_blocks("mxfp8", x)
+    assert scales.view(torch.uint8).tolist() == [[127 - 6]]
+    assert torch.equal(from_blocks("mxfp8", elements, scales), x)
 
 
 def test_scales_lie_where_tensor_cores_look_for_them() -> None:

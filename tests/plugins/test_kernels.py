@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +22,7 @@ from hpml_plugins.plugins import kernels
 from hpml_plugins.plugins.kernels import attention, experts, formulas, gemm, operators
 from hpml_plugins.plugins.kernels.charts import FIGURES, linear_layers
 from hpml_plugins.plugins.kernels.models import layer_shape, model, models
-from hpml_plugins.plugins.kernels.variants import survey
+from hpml_plugins.plugins.kernels.variants import is_refusal, refusal_of, survey
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = SamplingPlan(budget=0.02, warm_up=0.01, fewest=2)
@@ -158,6 +160,97 @@ def test_a_wrong_variant_fails_the_point(node: Node) -> None:
         survey(Bench(node, {}, plan=SHORT), {"one": lambda: lambda: 2.0}, lambda result: abs(result - 1.0), 0.1)
 
 
+class TritonError(Exception):
+    """Stands for Triton's, from which its other errors derive."""
+
+
+def test_what_a_library_or_a_card_refuses_is_told_from_what_breaks() -> None:
+    """torch's and Triton's refusals are reasons; a card that stopped and the faults of this plugin are not."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "triton.errors", types.SimpleNamespace(TritonError=TritonError))
+        no_memory = type("OutOfResources", (TritonError,), {})("out of resource: shared memory")
+        refusals = [ImportError(), NotImplementedError(), RuntimeError(), torch.OutOfMemoryError(), no_memory]
+        assert [is_refusal(error) for error in refusals] == [True] * 5
+    faults = [torch.AcceleratorError("an illegal memory access was encountered"), TritonError(), HpmlError("one")]
+    faults += [TypeError(), ValueError(), AttributeError(), AssertionError(), KeyError()]
+    assert [is_refusal(error) for error in faults] == [False] * 8
+    with pytest.raises(TypeError):
+        refusal_of(lambda: len(3))  # type: ignore[arg-type]
+    assert refusal_of(lambda: None) == ""
+
+
+def test_triton_itself_says_that_a_card_has_too_little_shared_memory() -> None:
+    pytest.importorskip("triton")
+    code = (
+        "from triton.runtime.errors import OutOfResources, PTXASError\n"
+        "from triton.compiler.errors import CompilationError\n"
+        "from hpml_plugins.plugins.kernels.variants import is_refusal, refusal_of\n"
+        "assert is_refusal(PTXASError('ptxas')) and issubclass(CompilationError, OutOfResources.__mro__[1])\n"
+        "def build(): raise OutOfResources(147456, 101376, 'shared memory')\n"
+        "print(refusal_of(build))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("out of resource: shared memory, Required: 147456, Hardware limit: 101376")
+
+
+def test_the_tensors_of_a_variant_that_failed_are_gone_before_memory_is_released(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hpml_plugins.plugins.kernels import variants
+
+    held: list[Any] = []
+
+    class Tensor:
+        """Lives as long as something refers to it."""
+
+    def failing() -> Any:
+        tensor = Tensor()
+        held.append(weakref.ref(tensor))
+        raise RuntimeError("no kernel")
+
+    alive: list[bool] = []
+    monkeypatch.setattr(variants, "release_memory", lambda bench: alive.append(held[-1]() is not None))
+    builders = {"failing": failing, "one": lambda: lambda: 1.0}
+    survey(Bench(node, {}, plan=SHORT), builders, lambda result: abs(result - 1.0), 0.1)
+    assert alive == [False]
+
+
+def test_a_fault_of_this_plugin_is_no_missing_variant(node: Node) -> None:
+    with pytest.raises(AttributeError):
+        survey(Bench(node, {}, plan=SHORT), {"one": lambda: None.shape}, float, 0.1)  # type: ignore[attr-defined]
+
+
+def test_torchs_time_never_stands_for_that_of_our_kernel(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the point is skipped where our kernel does not run, though torch's operations do."""
+    from hpml_plugins.plugins.kernels.variants import Variants
+
+    def found(bench: Bench, *_: Any, **__: Any) -> Variants:
+        return Variants({"eager": lambda: None}, {"eager": 0.0}, "eager", {"Triton": "out of resource: shared memory"})
+
+    monkeypatch.setattr(operators, "survey", found)
+    monkeypatch.setattr("hpml_plugins.plugins.kernels.operator_variants.build", lambda *_: types.SimpleNamespace(
+        eager=None, make=None, error=None, nbytes=1))  # fmt: skip
+    bench = Bench(node, {}, gpus=1, plan=SHORT)
+    with pytest.raises(Skipped, match="our Triton kernel does not run here: out of resource: shared memory"):
+        operators.measure(bench, operator="rms_norm", mebibytes=64)
+
+
+def test_back_ends_that_are_left_out_have_their_reason() -> None:
+    from hpml_plugins.plugins.kernels import attention_ways as ways
+
+    def left_out(attends: Any) -> dict[str, str]:
+        reasons = {name: refusal_of(attend) for name, attend in attends.items() if attend.func is ways.not_tried}
+        assert all(reason.startswith("not tried: ") for reason in reasons.values())
+        return reasons
+
+    assert list(left_out(ways.prefill_ways(0, 512, "cuda", training=True))) == ["Flex"]
+    assert list(left_out(ways.prefill_ways(64, 512, "cuda"))) == ["cuDNN", "efficient"]
+    assert list(left_out(ways.decode_ways("cuda"))) == ["efficient", "Flex"]
+    assert not left_out(ways.prefill_ways(0, 512, "cuda"))
+
+
 # The families on the CPU
 
 
@@ -209,6 +302,17 @@ def test_operators_are_measured_on_the_cpu(operator: str, node: Node) -> None:
     record = measured(operators.OPERATORS_CPU, node, operator=operator, mebibytes=1)
     assert (record.status, record.reason) == ("ok", "")
     assert record.metrics["error"].median < 1e-5
+
+
+def test_inputs_depend_on_the_seed_alone() -> None:
+    import torch
+
+    from hpml_plugins.plugins.kernels.operator_variants import build
+
+    for name in operators.OPERATORS:
+        one, same, other = (build(name, 2**18, model("llama-3.1-8b"), "cpu", seed).inputs for seed in (1, 1, 2))
+        assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
+        assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def test_bytes_of_operators_by_hand() -> None:
@@ -272,3 +376,13 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     table = FIGURES[3].table([norm])
     assert table.columns["bandwidth"] == [5e11, 1e12]
     assert len(picture(FIGURES[3], table).marks["point"]) == 2
+
+
+def test_the_fastest_way_of_each_point_is_told() -> None:
+    params = {"layer": "llama-3.1-70b/up", "tokens": 16, "format": "int8"}
+    time = MetricSamples("s", "lower", [1e-4], {"way": "Triton 64x256, 1 splits"})
+    table = FIGURES[4].table([record("kernels_gemm", params, metrics={"time": time})])
+    (row,) = table.rows()
+    assert list(row) == ["machine", "benchmark", "layer", "tokens", "format", "time", "error", "way"]
+    assert (row["benchmark"], row["time"], row["way"]) == ("kernels_gemm", 1e-4, "Triton 64x256, 1 splits")
+    assert len(FIGURES[4].table([])) == 0

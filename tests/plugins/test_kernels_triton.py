@@ -61,7 +61,13 @@ for dtype in (torch.float16, torch.float8_e4m3fn, torch.int8):  # the interprete
 
 try:
     t.StreamedProduct(x, w, *scales, t.Tiling(48, 64, 1))
-except ValueError as error:
+except NotImplementedError as error:
+    print(error)
+
+t.LARGEST = w.numel() - 1
+try:
+    t.StreamedProduct(x, w, *scales, t.Tiling(32, 64, 1))
+except NotImplementedError as error:
     print(error)
 """
 
@@ -76,5 +82,6 @@ def test_kernels_agree_with_float64() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("\n") == 3 + 2 + 6 + 1
+    assert done.stdout.count("\n") == 3 + 2 + 6 + 2
     assert "does not fit 5 × 64 × 128" in done.stdout
+    assert "64 × 128 is more than 8191 numbers" in done.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins import Benchmark, HpmlError, Node
+from hpml_plugins import Bench, Benchmark, HpmlError, Node
 from hpml_plugins.measure import Context, SamplingPlan, measure_point
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Record
@@ -331,3 +331,30 @@ def test_compiling_cold_and_warm_on_the_cpu() -> None:
     record = measured(launches.COMPILE)
     assert (record.status, record.reason) == ("ok", "")
     assert record.metrics["warm"].median < record.metrics["cold"].median
+
+
+def test_the_cores_rate_of_each_round_outlives_the_joining_of_rounds() -> None:
+    from hpml_plugins import Samples
+    from hpml_plugins.model.record import MetricSamples
+    from hpml_plugins.model.rounds import join_rounds
+    from hpml_plugins.plugins.machine.charts import with_core_rate
+
+    rounds = []
+    for number, rate in enumerate((7.1e7, 3.6e7)):
+        found = launches.with_core_rates(Samples.of([500 / rate], "s", core_rate=rate))
+        eager = MetricSamples("s", "lower", list(found.values), dict(found.info))
+        told = {"benchmark": "machine_launch", "plugin": "machine", "version": "1", "params": {}, "run": "r"}
+        rounds.append(Record(status="ok", started=float(number), metrics={"eager": eager}, **told))
+    ((_, _, timed),) = with_core_rate(join_rounds(rounds))
+    assert [each.rate for each in timed] == [7.1e7, 3.6e7]
+    assert [each.time * each.rate for each in timed] == pytest.approx([500, 500])
+    bare = Samples.of([1.0], "s")
+    assert launches.with_core_rates(bare) is bare
+
+
+def test_gpus_that_nobody_watches_are_named() -> None:
+    bench = Bench(node(H200, H200, H200), {}, gpus=1)
+    copies.warn_of_unwatched(bench, [0])
+    assert bench.collected.warnings == []
+    copies.warn_of_unwatched(bench, range(3))
+    assert bench.collected.warnings == ["not watched: GPU 1, 2; clocks, power and throttling are of the GPUs before"]

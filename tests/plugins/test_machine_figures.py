@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from charted import picture
 from matplotlib.figure import Figure as Sheet
+from msgspec.structs import replace
 
 from hpml_plugins import Record, Series, Table
 from hpml_plugins.model.record import MetricSamples
@@ -185,10 +186,38 @@ def test_the_predictor_of_a_host_bound_time() -> None:
     assert abs(rows["machine_launch.eager", "machine_core.page_fault"]["correlation"]) < 0.5
     for each in records[1::2]:  # the launches: their core was as fast as they were
         each.metrics["eager"].info["core_rate"] = 500.0 / each.metrics["eager"].median
-    known = {row["predictor"]: row for row in FIGURES["predictors"].table(records).rows()}
-    assert known["machine_launch.core's rate of eager"]["correlation"] == pytest.approx(1.0)
-    assert not any("of numba" in predictor for predictor in known)  # which was not looked at
+    known = [row for row in FIGURES["predictors"].table(records).rows() if row["predictor"] == "core's rate meanwhile"]
+    assert [row["host-bound time"] for row in known] == ["machine_launch.eager"]  # the others were not looked at
+    assert (known[0]["machines"], known[0]["rounds"]) == (3, None)
+    assert known[0]["correlation"] == pytest.approx(1.0)
     two = FIGURES["predictors"].table(records[:4])
     assert {row["correlation"] for row in two.rows()} == {None}
     assert {row["machines"] for row in two.rows()} == {2}
     assert len(FIGURES["predictors"].table(records[:2])) == 0  # of one machine there is nothing to tell
+
+
+def test_the_cores_rate_predicts_over_the_rounds_of_one_machine() -> None:
+    """The second round launches half as fast as the first, at half the rate; the third lies between them."""
+    info: dict[str, str | float] = {"core_rate": 7e7, "core_rates": "1e8; 5e7; 7e7"}
+    times = [1e-5, 1e-5, 2e-5, 2e-5, 1e-3 / 70]
+    launch = record("machine_launch", {"eager": 1e-5})
+    told = MetricSamples("s", "lower", times, info, rounds=[2, 2, 1])
+    (row,) = FIGURES["predictors"].table([replace(launch, metrics={"eager": told})]).rows()
+    assert (row["predictor"], row["machines"], row["rounds"]) == ("core's rate meanwhile", 1, 3)
+    assert row["correlation"] == pytest.approx(1.0)
+    assert (row["times, largest / smallest"], row["predictor, largest / smallest"]) == pytest.approx((2.0, 2.0))
+    # where not every round has told its rate, the Record is one value
+    told = replace(told, info={**info, "core_rates": "1e8; 5e7"})
+    assert len(FIGURES["predictors"].table([replace(launch, metrics={"eager": told})])) == 0
+
+
+def test_the_best_predictor_of_a_time_comes_first() -> None:
+    records = []
+    for number, k in enumerate((1.0, 2.0, 3.0)):
+        core = {"python": 1e7 * (3.0 - k / 2), "multiply_add": 1e9 * k, "page_fault": 2e-6}
+        records += [
+            record("machine_core", core, f"m{number}"),
+            record("machine_calls", {"synchronize": 1 / k}, f"m{number}"),
+        ]
+    predicted = [row["predictor"] for row in FIGURES["predictors"].table(records).rows()]
+    assert predicted == ["machine_core.multiply_add", "machine_core.python", "machine_core.page_fault"]

@@ -18,7 +18,7 @@ def hpml_benchmarks() -> list[Benchmark]:
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """One figure for each family."""
+    """One figure for each family, and the fastest ways of all."""
     from hpml_plugins.plugins.kernels.charts import FIGURES
 
     return FIGURES

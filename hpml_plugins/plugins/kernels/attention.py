@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
@@ -37,14 +38,7 @@ def measure(bench: Bench, *, length: int, window: int = 0) -> dict[str, Any]:
         dtype=q.dtype,
     )
 
-    def builder(attend: Callable[[], Any]) -> Callable[[], Step]:
-        def build() -> Step:
-            chosen = attend()
-            return lambda: chosen(q, k, v)
-
-        return build
-
-    builders = {name: builder(attend) for name, attend in ways.prefill_ways(window, length, bench.device).items()}
+    builders = builders_of(ways.prefill_ways(window, length, bench.device), q, k, v)
     return timed(bench, builders, lambda result: relative_error(result[-1, -group:, rows], expected), "flash")
 
 
@@ -68,12 +62,11 @@ def measure_training(bench: Bench, *, length: int) -> dict[str, Any]:
         return lambda: ways.training_step(attend(), q, k, v, gradient)
 
     def error(results: Any) -> float:
-        parts = [each[-1, -group:] for each in results[:2]] + [each[-1, -1] for each in results[2:]]
-        return max(relative_error(part, wanted) for part, wanted in zip(parts, expected, strict=True))
+        checked = [each[-1, -group:] for each in results[:2]] + [each[-1, -1] for each in results[2:]]
+        return max(relative_error(found, wanted) for found, wanted in zip(checked, expected, strict=True))
 
-    builders = {
-        name: builder(attend) for name, attend in ways.prefill_ways(0, length, bench.device, flex=False).items()
-    }
+    attends = ways.prefill_ways(0, length, bench.device, training=True)
+    builders = {name: builder(attend) for name, attend in attends.items()}
     return timed(bench, builders, error, "flash", tolerance=GRADIENT_TOLERANCE)
 
 
@@ -107,15 +100,17 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
     else:
         attends, baseline = ways.decode_ways(bench.device), "flash"
 
-    def builder(attend: Callable[[], Any]) -> Callable[[], Step]:
-        def build() -> Step:
-            chosen = attend()
-            return lambda: chosen(q, k, v)
-
-        return build
-
-    builders = {name: builder(attend) for name, attend in attends.items()}
+    builders = builders_of(attends, q, k, v)
     return timed(bench, builders, lambda result: relative_error(result[-1, -group:], expected), baseline)
+
+
+def builders_of(attends: Mapping[str, Callable[[], Any]], q: Any, k: Any, v: Any) -> dict[str, Callable[[], Step]]:
+    """Name → what returns the step, one forward pass of these inputs.  attends: name → what returns the back end."""
+
+    def builder(attend: Callable[[], Any]) -> Callable[[], Step]:
+        return lambda: partial(attend(), q, k, v)
+
+    return {name: builder(attend) for name, attend in attends.items()}
 
 
 def sizes(length: int, device: str) -> tuple[int, int, int, int]:

@@ -173,30 +173,50 @@ def some_rows(length: int, count: int = 128) -> Any:
     return torch.cat([torch.arange(count), torch.arange(length - count, length)])
 
 
-def prefill_ways(window: int, length: int, device: str, *, flex: bool = True) -> dict[str, Callable[[], Attend]]:
+def not_tried(reason: str) -> Attend:
+    """Stands for a back end that this plugin leaves out: raises NotImplementedError with the reason."""
+    raise NotImplementedError(f"not tried: {reason}")
+
+
+def prefill_ways(window: int, length: int, device: str, *, training: bool = False) -> dict[str, Callable[[], Attend]]:
     """Name → what returns causal attention by one back end; it raises where the back end is missing.
 
-    flex: whether to try FlexAttention, whose backward pass takes long to compile.
+    training: whether the backward pass is computed too.
     """
     if device == "cpu":
         return {name: partial(by_torch, name, causal=True) for name in ("flash", "math")}
-    by_blocks: dict[str, Callable[[], Attend]] = {}
-    if flex:
-        by_blocks["Flex"] = partial(by_flex, "causal_mask", length, window, device)
-    third = {"FlashAttention 3": partial(by_flash_attention_3, window)}
+    flex = partial(by_flex, "causal_mask", length, window, device)
+    third = partial(by_flash_attention_3, window)
     if window:
-        return {"flash": partial(windowed_flash, window), **by_blocks, **third}
-    torchs = {name: partial(by_torch, name, causal=True) for name in ("flash", "cuDNN")}
-    repeated = {"efficient, keys repeated": partial(by_torch, "efficient", causal=True, repeat=True)}
-    return {**torchs, **repeated, **by_blocks, **third}
+        masked = partial(not_tried, "torch gives it a window only as a mask of all pairs")
+        return {
+            "flash": partial(windowed_flash, window),
+            "Flex": flex,
+            "FlashAttention 3": third,
+            "cuDNN": masked,
+            "efficient": masked,
+        }
+    return {
+        "flash": partial(by_torch, "flash", causal=True),
+        "cuDNN": partial(by_torch, "cuDNN", causal=True),
+        "efficient, keys repeated": partial(by_torch, "efficient", causal=True, repeat=True),
+        **({} if training else {"Flex": flex}),
+        "FlashAttention 3": third,
+        **({"Flex": partial(not_tried, "its backward pass takes too long to compile")} if training else {}),
+    }
 
 
 def decode_ways(device: str) -> dict[str, Callable[[], Attend]]:
     """The same for one query per sequence over a contiguous cache."""
     if device == "cpu":
         return {name: partial(by_torch, name, causal=False) for name in ("flash", "math")}
-    torchs = {name: partial(by_torch, name, causal=False) for name in ("flash", "cuDNN")}
-    return {**torchs, "FlashAttention 3": partial(by_flash_attention_3, causal=False)}
+    return {
+        "flash": partial(by_torch, "flash", causal=False),
+        "cuDNN": partial(by_torch, "cuDNN", causal=False),
+        "FlashAttention 3": partial(by_flash_attention_3, causal=False),
+        "efficient": partial(not_tried, "it needs the cache's keys and values repeated for each query head"),
+        "Flex": partial(not_tried, "without a mask by blocks it does not divide the keys of one sequence"),
+    }
 
 
 def paged_ways(table: Any) -> dict[str, Callable[[], Attend]]:

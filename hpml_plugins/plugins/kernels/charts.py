@@ -1,4 +1,4 @@
-"""One figure for each family of kernels."""
+"""One figure for each family of kernels, and the fastest ways."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from hpml_plugins.plugins.kernels.models import layer_shape
 
 Row = dict[str, Any]
 ATTENTION = ("kernels_attention", "kernels_attention_training", "kernels_attention_window", "kernels_decode")
-PARTS = ("layer_time", "time", "routing_time", "permutation_time", "combination_time")
+STAGES = ("layer_time", "time", "routing_time", "permutation_time", "combination_time")
 
 
 def linear_layers(records: Sequence[Record]) -> Table:
     """Products of a layer's weight with 1 to 16,384 tokens, by the fastest way of each format; short timings.
-    share: of the published peak of the roof that binds, which is memory for few tokens and compute for many.
+    share: of the published peak of the roof that binds, which is memory for few tokens and compute for many. Calls
+    follow one another: of weights that are not much larger than the L2 cache, a part is read from it instead of memory
+    (of an H200's 60 MiB, in the layers of 8B and Mixtral).
     """
     table = Table.of_series(records, "tokens", "layer", more=_card)
 
@@ -35,6 +37,18 @@ def linear_layers(records: Sequence[Record]) -> Table:
 
 def _card(record: Record) -> Row:
     return {"card": str(record.gpus[0].get("name")) if record.gpus else ""}
+
+
+def fastest(records: Sequence[Record]) -> Table:
+    """The way that was chosen for each point, in its first round, and whose time is measured in full."""
+
+    def chosen(record: Record) -> Row:
+        time = record.metrics.get("time")
+        return {"benchmark": record.benchmark, "way": time.info.get("way") if time else None}
+
+    table = Table.of_records(records, "time", "error", more=chosen)
+    first = ("machine", "benchmark")
+    return table.select(*first, *(name for name in table.columns if name not in first))
 
 
 def attention(records: Sequence[Record]) -> Table:
@@ -63,10 +77,10 @@ def attention(records: Sequence[Record]) -> Table:
 
 
 def experts(records: Sequence[Record]) -> Table:
-    """A layer of experts and its parts. time: of the product out of the experts alone; the others are short timings.
+    """A layer of experts and its stages. time: of the product out of the experts alone; the others are short timings.
     speedup: of one grouped kernel over a loop of products.
     """
-    return Table.of_records(records, *PARTS, "rate", "error", intervals=("speedup",))
+    return Table.of_records(records, *STAGES, "rate", "error", intervals=("speedup",))
 
 
 def operators(records: Sequence[Record]) -> Table:
@@ -112,7 +126,7 @@ FIGURES = [
         "A layer of experts",
         ("kernels_experts",),
         experts,
-        dot_chart(("{tokens} tokens", "load"), Axis("value", "time", "s", log=True), ("machine", "part"), parts=PARTS),
+        dot_chart(("{tokens} tokens", "load"), Axis("value", "time", "s", log=True), ("machine", "part"), parts=STAGES),
     ),
     Figure(
         "operators",
@@ -126,4 +140,5 @@ FIGURES = [
             rules=[Rule("x", "peak", "published peak")],
         ),
     ),
+    Figure("fastest", "The fastest way of each point", ("kernels_gemm", *ATTENTION, "kernels_experts"), fastest),
 ]

@@ -1,4 +1,4 @@
-"""A layer of a mixture of experts, in its parts: routing, permutation, grouped products, combination. Imports torch."""
+"""A layer of a mixture of experts, by stages: routing, permutation, grouped products, combination. Imports torch."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CHECKED = 256
 
 
 def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
-    """Time the product out of the experts by the fastest way, and the layer's parts.
+    """Time the product out of the experts by the fastest way, and the layer's stages.
 
     of: a model with experts.  load: how tokens are shared out, see `formulas.loads`.
     """
@@ -37,7 +37,8 @@ def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
     bench.check(routing.ends.tolist() == ends, "the router does not send tokens to experts as planned")
 
     rows = sum(counts)
-    inner = torch.randn(rows, shape.intermediate, device=bench.device).to(x.dtype)
+    generator = torch.Generator(bench.device).manual_seed(bench.seed + 1)
+    inner = torch.randn(rows, shape.intermediate, generator=generator, device=bench.device).to(x.dtype)
     out = torch.empty(rows, shape.hidden, dtype=x.dtype, device=bench.device)
     used = sum(count > 0 for count in counts)
     flop = formulas.gemm_flop(rows, shape.hidden, shape.intermediate)
@@ -53,10 +54,10 @@ def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
     def error(result: Any) -> float:
         """Of some rows of the first and of the last expert that has any."""
         last = max(number for number, count in enumerate(counts) if count)
-        parts = [(0, slice(0, min(CHECKED, counts[0]))), (last, slice(rows - min(CHECKED, counts[last]), rows))]
+        checked = [(0, slice(0, min(CHECKED, counts[0]))), (last, slice(rows - min(CHECKED, counts[last]), rows))]
         return max(
-            relative_error(result[rows][:, :CHECKED], inner[rows].double() @ layer.down[expert, :CHECKED].double().T)
-            for expert, rows in parts
+            relative_error(result[some][:, :CHECKED], inner[some].double() @ layer.down[expert, :CHECKED].double().T)
+            for expert, some in checked
         )
 
     builders = {"loop": looped, "grouped": grouped}
@@ -68,17 +69,17 @@ def measure(bench: Bench, *, of: str, tokens: int, load: str) -> dict[str, Any]:
     if "grouped" not in found.steps:
         return times
     times |= speedup(bench, found.steps["loop"], {"speedup": found.steps["grouped"]})
-    bench.progress("the layer and its parts", 0.8)
+    bench.progress("the layer and its stages", 0.8)
     result = bench.result(layer.forward(x))
     layer_error = max(relative_error(result[token], layer.exact(x, token)) for token in (0, tokens // 2, tokens - 1))
     bench.check(layer_error <= layer_tolerance, "the layer's result differs from float64")
-    parts: dict[str, Step] = {
+    stages: dict[str, Step] = {
         "layer_time": lambda: layer.forward(x),
         "routing_time": lambda: layer.route(x),
         "permutation_time": lambda: layer.permute(x, routing),
         "combination_time": lambda: layer.combine(out, routing),
     }
-    return times | {name: trial(bench, step) for name, step in parts.items()}
+    return times | {name: trial(bench, step) for name, step in stages.items()}
 
 
 EXPERTS = Benchmark(

@@ -24,12 +24,12 @@ def causal_mask(length: int, window: int, device: str) -> BlockMask:
     key = torch.arange(count, device=device)[None, :] * PAGE
     reach = window or length
     seen = (key <= query + PAGE - 1) & (key + PAGE - 1 > query - reach)
-    whole = (key + PAGE - 1 <= query) & (key > query + PAGE - 1 - reach)
+    full = (key + PAGE - 1 <= query) & (key > query + PAGE - 1 - reach)
 
     def allowed(batch: Any, head: Any, q: Any, k: Any) -> Any:
         return (k <= q) & (k > q - reach)
 
-    return BlockMask.from_kv_blocks(*_listed(seen & ~whole), *_listed(whole), BLOCK_SIZE=PAGE, mask_mod=allowed)
+    return BlockMask.from_kv_blocks(*_listed(seen & ~full), *_listed(full), BLOCK_SIZE=PAGE, mask_mod=allowed)
 
 
 def _listed(blocks: Any) -> tuple[Any, Any]:

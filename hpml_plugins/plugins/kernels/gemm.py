@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.plugins.kernels import formulas
 from hpml_plugins.plugins.kernels.models import layer_shape
-from hpml_plugins.plugins.kernels.variants import REFUSALS, speedup, survey, trial, why
+from hpml_plugins.plugins.kernels.variants import Step, refusal_of, release_memory, speedup, survey, trial
 
 if TYPE_CHECKING:
     from hpml_plugins.plugins.kernels.products import Product
@@ -76,7 +77,10 @@ def measure(bench: Bench, *, layer: str, tokens: int, format: str) -> dict[str, 
 
 
 def product_bytes(format: str, m: int, n: int, k: int) -> float:
-    """Bytes of the operands with their scales, and of the result in bfloat16 (of float32: in float32)."""
+    """Bytes of the operands with their scales, and of the result in bfloat16 (of float32: in float32).
+
+    torch._int_mm writes twice as many for the result, in int32: not counted, so that ways of a format can be compared.
+    """
     return formulas.gemm_bytes(m, n, k, item=FORMATS[format][2], out=4 if format == "float32" else 2)
 
 
@@ -120,16 +124,21 @@ def measure_tokens(bench: Bench, *, layer: str) -> dict[str, Any]:
 
 def timed_ways(bench: Bench, format: str, wanted: Product, tokens: int) -> list[list[Any]]:
     """Format, tokens, way and time of the fastest way; nothing where none runs. A wrong result fails the point."""
-    found = []
-    for way, build in wanted.ways.items():
-        try:
-            step = build()
-            error = wanted.error(bench.result(step()))
-        except REFUSALS as refusal:
-            bench.warn(f"{format}, {tokens} rows: {way}: {why(refusal)}")
-            continue
+    found: list[list[Any]] = []
+    steps: dict[str, Step] = {}
+
+    def build(way: str) -> None:
+        step = wanted.ways[way]()
+        error = wanted.error(bench.result(step()))
         bench.check(error <= LARGEST_ERROR, f"{format} by {way}: the product differs from float64")
-        found.append([format, tokens, way, trial(bench, step).median])
+        steps[way] = step
+
+    for way in wanted.ways:
+        if reason := refusal_of(partial(build, way)):
+            release_memory(bench)
+            bench.warn(f"{format}, {tokens} rows: {way}: {reason}")
+        else:
+            found.append([format, tokens, way, trial(bench, steps[way]).median])
     return [min(found, key=lambda row: row[3])] if found else []
 
 

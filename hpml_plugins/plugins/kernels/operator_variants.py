@@ -24,14 +24,14 @@ class Operator:
 
     define: the operator in torch's functions, of inputs of any floating dtype.  inputs: its arguments, the first of
     which has a row per token.  make: returns a call of our kernel.  nbytes: read and written at least.
-    whole: which arguments do not have a row per token.
+    shared: which arguments do not have a row per token.
     """
 
     define: Callable[..., Any]
     inputs: tuple[Any, ...]
     make: Callable[[], Step]
     nbytes: int
-    whole: frozenset[int] = frozenset()
+    shared: frozenset[int] = frozenset()
 
     def eager(self) -> Any:
         """The definition, operation by operation."""
@@ -39,12 +39,11 @@ class Operator:
 
     def error(self, result: Any) -> float:
         """Relative error of the first and last rows against the definition in float64."""
-        rows = [slice(0, CHECKED), slice(-CHECKED, None)]
         errors = []
-        for part in rows:
-            few = [each if number in self.whole else each[part] for number, each in enumerate(self.inputs)]
+        for rows in (slice(0, CHECKED), slice(-CHECKED, None)):
+            few = [each if number in self.shared else each[rows] for number, each in enumerate(self.inputs)]
             exact = self.define(*(each.double() if each.is_floating_point() else each for each in few))
-            errors.append(relative_error(result[part], exact))
+            errors.append(relative_error(result[rows], exact))
         return max(errors)
 
 
@@ -64,12 +63,13 @@ def build(name: str, nbytes: int, shape: Model, device: str, seed: int) -> Opera
         row = torch.Size(size).numel() * dtype.itemsize
         return torch.empty(max(1, nbytes // row), *size, dtype=dtype, device=device).normal_(generator=generator)
 
-    return builders[name](draw, shape)
+    return builders[name](draw, shape, generator)
 
 
-def _rms_norm(draw: Callable[..., Any], shape: Model) -> Operator:
+def _rms_norm(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
     x = draw(shape.hidden)
-    weight, y = torch.rand(shape.hidden, device=x.device).to(x.dtype) + 0.5, torch.empty_like(x)
+    weight = torch.rand(shape.hidden, generator=generator, device=x.device).to(x.dtype) + 0.5
+    y = torch.empty_like(x)
 
     def define(x: Any, weight: Any) -> Any:
         values = x if x.dtype == torch.float64 else x.float()
@@ -84,7 +84,7 @@ def _rms_norm(draw: Callable[..., Any], shape: Model) -> Operator:
     return Operator(define, (x, weight), make, 2 * x.nbytes + weight.nbytes, frozenset({1}))
 
 
-def _rotary(draw: Callable[..., Any], shape: Model) -> Operator:
+def _rotary(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
     x = draw(shape.heads + shape.kv_heads, shape.head_dim)
     half = shape.head_dim // 2
     # Source: Su et al., RoFormer, arXiv 2104.09864, with Llama 3's base of 500,000.
@@ -105,7 +105,7 @@ def _rotary(draw: Callable[..., Any], shape: Model) -> Operator:
     return Operator(define, (x, cos, sin), make, 2 * x.nbytes + cos.nbytes + sin.nbytes)
 
 
-def _swiglu(draw: Callable[..., Any], shape: Model) -> Operator:
+def _swiglu(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
     x = draw(2 * shape.intermediate)
     y = torch.empty(len(x), shape.intermediate, dtype=x.dtype, device=x.device)
 
@@ -121,9 +121,9 @@ def _swiglu(draw: Callable[..., Any], shape: Model) -> Operator:
     return Operator(define, (x,), make, x.nbytes + y.nbytes)
 
 
-def _cross_entropy(draw: Callable[..., Any], shape: Model) -> Operator:
+def _cross_entropy(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
     logits = draw(shape.vocabulary)
-    target = torch.randint(shape.vocabulary, (len(logits),), device=logits.device)
+    target = torch.randint(shape.vocabulary, (len(logits),), generator=generator, device=logits.device)
 
     def define(logits: Any, target: Any) -> Any:
         return torch.nn.functional.cross_entropy(logits, target, reduction="none")

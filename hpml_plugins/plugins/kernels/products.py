@@ -87,7 +87,7 @@ def product(format: str, x: Any, w: Any) -> Product:
 
 
 def quantize_tensor(x: Any) -> tuple[Any, Any]:
-    """x as fp8 with one scale: the largest number becomes 448."""
+    """x as fp8 with one scale: the largest number becomes 448. The quotient is rounded to x's dtype before fp8."""
     scale = torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32) / torch.finfo(FP8).max
     return (x / scale).to(FP8), scale.reshape(1, 1)
 
@@ -143,7 +143,8 @@ def _int8(x: Any, w: Any) -> Product:
     def by_torch() -> Step:
         return lambda: torch._int_mm(padded, w8.t(), out=out)[:m]
 
-    name = "torch._int_mm" if m >= INT8_ROWS else f"torch._int_mm, {INT8_ROWS} rows"
+    rows = "" if m >= INT8_ROWS else f", {INT8_ROWS} rows"
+    name = f"torch._int_mm{rows}, unscaled int32"  # the others scale their result and return bfloat16
     ways = {name: by_torch, **streamed(x8, w8, x_scale, w_scale)}
     exact = _exact(x8, w8, x_scale, w_scale)
     return Product(ways, lambda: quantize_rows(x, torch.int8), exact, _exact(x, w), (x_scale, w_scale))
@@ -171,7 +172,9 @@ TILINGS = {
 
 
 def _blocks(format: str, x: Any, w: Any) -> Product:
-    (x_low, x_scale, x_back), (w_low, w_scale, w_back) = (quantize_blocks(format, each) for each in (x, w))
+    (x_low, x_scales), (w_low, w_scales) = (to_blocks(format, each) for each in (x, w))
+    x_scale, w_scale = interleave_scales(x_scales), interleave_scales(w_scales)
+    x_back, w_back = from_blocks(format, x_low, x_scales), from_blocks(format, w_low, w_scales)
 
     def by_torch() -> Step:
         return lambda: torch._scaled_mm(x_low, w_low.t(), scale_a=x_scale, scale_b=w_scale, out_dtype=torch.bfloat16)
@@ -184,8 +187,14 @@ def _blocks(format: str, x: Any, w: Any) -> Product:
     )
 
 
-def quantize_blocks(format: str, x: Any) -> tuple[Any, Any, Any]:
-    """x (rows, k) in "mxfp8" or "nvfp4": the elements, the scales as tensor cores read them, and the numbers meant.
+def quantize_blocks(format: str, x: Any) -> tuple[Any, Any]:
+    """x (rows, k) in "mxfp8" or "nvfp4": the elements, and the scales as tensor cores read them."""
+    elements, scales = to_blocks(format, x)
+    return elements, interleave_scales(scales)
+
+
+def to_blocks(format: str, x: Any) -> tuple[Any, Any]:
+    """x (rows, k) in "mxfp8" or "nvfp4": the elements, and the scales, (rows, k / numbers of a block).
 
     mxfp8: fp8 elements; a scale per 32, a power of two (e8m0). nvfp4: e2m1 elements, two per byte; a scale per 16
     (e4m3). Each block's largest number comes near the largest element: 448 or 6.
@@ -198,23 +207,32 @@ def quantize_blocks(format: str, x: Any) -> tuple[Any, Any, Any]:
         exponent = torch.ceil(torch.log2(largest / torch.finfo(FP8).max)).clamp(-127, 127)
         scale = torch.exp2(exponent)
         stored = (exponent + 127).to(torch.uint8).view(torch.float8_e8m0fnu)
-        low = (blocks / scale).to(FP8)
-        back, elements = low.float() * scale, low.reshape(x.shape)
+        elements = (blocks / scale).to(FP8).reshape(x.shape)
     else:
         stored = (largest / FP4[-1]).to(FP8)
-        scale = stored.float().clamp(min=2.0**-9)
-        codes, values = _to_fp4(blocks / scale)
-        back, pairs = values * scale, codes.reshape(len(x), -1, 2)
+        pairs = _to_fp4(blocks / stored.float().clamp(min=2.0**-9)).reshape(len(x), -1, 2)
         elements = (pairs[..., 0] | pairs[..., 1] << 4).view(torch.float4_e2m1fn_x2)
-    return elements, interleave_scales(stored.squeeze(2)), back.reshape(x.shape)
+    return elements, stored.squeeze(2)
 
 
-def _to_fp4(values: Any) -> tuple[Any, Any]:
-    """The nearest numbers of float4_e2m1: their codes (the sign in bit 3), and what they stand for."""
+def from_blocks(format: str, elements: Any, scales: Any) -> Any:
+    """The numbers, float32, for which what `to_blocks` returns stands."""
+    if format == "mxfp8":
+        values, scale = elements.float(), torch.exp2(scales.view(torch.uint8).float() - 127)
+    else:
+        pairs = elements.view(torch.uint8)
+        codes = torch.stack([pairs & 15, pairs >> 4], 2).reshape(len(pairs), -1).long()
+        known = torch.tensor(FP4, device=pairs.device)
+        values, scale = torch.cat([known, -known])[codes], scales.float()
+    blocks = values.reshape(*scale.shape, -1) * scale[..., None]
+    return blocks.reshape(values.shape)
+
+
+def _to_fp4(values: Any) -> Any:
+    """The codes of the nearest numbers of float4_e2m1, the sign in bit 3."""
     known = torch.tensor(FP4, device=values.device)
     code = torch.bucketize(values.abs(), (known[1:] + known[:-1]) / 2)
-    negative = values < 0
-    return (code | negative.long() << 3).to(torch.uint8), torch.where(negative, -known[code], known[code])
+    return (code | (values < 0).long() << 3).to(torch.uint8)
 
 
 def interleave_scales(scales: Any) -> Any:

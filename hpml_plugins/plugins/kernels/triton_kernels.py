@@ -12,6 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
+#: Numbers of the largest weight of `StreamedProduct`.
+LARGEST = 2**31 - 1
+
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _rms_norm(x, weight, y, rows, cols, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -88,14 +91,14 @@ def _cross_entropy(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _quantize_rows(x, y, scales, cols, MOST: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _quantize_rows(x, y, scales, cols, LIMIT: tl.constexpr, ROUND: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < cols
     values = tl.load(x + row * cols + column, mask=inside, other=0.0).to(tl.float32)
-    scale = tl.maximum(tl.max(tl.abs(values), axis=0), 1e-12) / MOST
+    scale = tl.maximum(tl.max(tl.abs(values), axis=0), 1e-12) / LIMIT
     scaled = values / scale
-    if WHOLE:
+    if ROUND:
         scaled = tl.floor(scaled + 0.5)
     tl.store(y + row * cols + column, scaled.to(y.dtype.element_ty), mask=inside)
     tl.store(scales + row, scale)
@@ -193,9 +196,9 @@ class CrossEntropy:
         partial = torch.empty(rows * splits * 2, dtype=torch.float32, device=logits.device)
         arrived = torch.zeros(rows, dtype=torch.int32, device=logits.device)
         self._grid = (rows, splits)
-        # whole accesses of 16 B: each part begins on a multiple of 64 numbers
-        part = triton.cdiv(triton.cdiv(cols, splits), 64) * 64
-        self._arguments = (logits, target, self.loss, partial, arrived, cols, part)
+        # so that all accesses are of 16 B: each split begins on a multiple of 64 numbers
+        width = triton.cdiv(triton.cdiv(cols, splits), 64) * 64
+        self._arguments = (logits, target, self.loss, partial, arrived, cols, width)
         self._options = {"SPLITS": splits, "DEEP": deep, "LANES": lanes, "num_warps": 4}
 
     def __call__(self) -> Any:
@@ -212,10 +215,10 @@ def quantize_rows(x: Any, dtype: torch.dtype, y: Any = None, scales: Any = None)
     rows, cols = x.shape
     y = torch.empty(x.shape, dtype=dtype, device=x.device) if y is None else y
     scales = torch.empty(rows, 1, dtype=torch.float32, device=x.device) if scales is None else scales
-    whole = dtype == torch.int8
-    most = 127.0 if whole else torch.finfo(dtype).max
+    integer = dtype == torch.int8
+    limit = 127.0 if integer else torch.finfo(dtype).max
     block = triton.next_power_of_2(cols)
-    _quantize_rows[(rows,)](x, y, scales, cols, MOST=most, WHOLE=whole, BLOCK=block, num_warps=8)
+    _quantize_rows[(rows,)](x, y, scales, cols, LIMIT=limit, ROUND=integer, BLOCK=block, num_warps=8)
     return y, scales
 
 
@@ -244,7 +247,8 @@ class StreamedProduct:
     x: (m, k), m ≤ 16.  w: (n, k), the same dtype: bfloat16, float8_e4m3fn or int8.  x_scale, w_scale: float32, of one
     element or of one per row of x and w; None for bfloat16.  y is bfloat16, (m, n).  The depth is split so that there
     are enough programs to keep the memory busy; the last split of a tile to arrive adds up the others' sums, always
-    in the same order.  Raises ValueError for a tiling that does not fit, or for more rows.
+    in the same order.  Raises NotImplementedError for a tiling that does not fit, for more
+    rows, and for a weight of more than LARGEST numbers.
     """
 
     ROWS = 16
@@ -252,7 +256,9 @@ class StreamedProduct:
     def __init__(self, x: Any, w: Any, x_scale: Any, w_scale: Any, tiling: Tiling) -> None:
         (m, k), n = x.shape, w.shape[0]
         if m > self.ROWS or not tiling.fits(n, k):
-            raise ValueError(f"{tiling} does not fit {m} × {n} × {k}")
+            raise NotImplementedError(f"{tiling} does not fit {m} × {n} × {k}")
+        if w.numel() > LARGEST:
+            raise NotImplementedError(f"{n} × {k} is more than {LARGEST} numbers, whose places are int32")
         self.y = torch.empty(m, n, dtype=torch.bfloat16, device=x.device)
         size = tiling.splits * self.ROWS * n if tiling.splits > 1 else 1
         partial = torch.empty(size, dtype=torch.float32, device=x.device)

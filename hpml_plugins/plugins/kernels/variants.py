@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hpml_plugins import Bench, Samples
 
 Step = Callable[[], Any]
-#: What a library raises for an operation, a shape or a card that it does not support.
-REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, AssertionError, ImportError)
 #: s of warm-up and of sampling of a variant when the fastest is looked for.
 TRIAL = 0.05
 #: s of sampling variants alternately, all rounds together.
@@ -25,12 +25,13 @@ LONG = 0.1
 class Variants:
     """What `survey` found. steps: name → the step, of those that were built in this process.  fastest: its name.
 
-    errors: name → relative error, of the same.
+    errors: name → relative error, of the same.  reasons: name → why a variant cannot run here.
     """
 
     steps: Mapping[str, Step]
     errors: Mapping[str, float]
     fastest: str
+    reasons: Mapping[str, str]
 
 
 def survey(
@@ -44,9 +45,9 @@ def survey(
 ) -> Variants:
     """Build, check and time every variant in the point's first round; in the others the fastest and `always` alone.
 
-    builders: name → what returns the step; it raises one of REFUSALS where the variant cannot run, whose text is then
-    the reason in the series `variants`.  error_of: the relative error of a step's result.  The point is skipped when no
-    variant runs, and fails when a result is wrong.
+    builders: name → what returns the step; where the variant cannot run it raises what `is_refusal` knows, whose text
+    is then the reason in the series `variants`. Any other error fails the point.  error_of: the relative error of a
+    step's result.  The point is skipped when no variant runs, and fails when a result is wrong.
     """
     steps: dict[str, Step] = {}
     errors: dict[str, float] = {}
@@ -61,11 +62,9 @@ def survey(
         rows: list[list[Any]] = []
         for number, name in enumerate(builders):
             bench.progress(name, 0.5 * number / len(builders))
-            try:
-                build(name)
-            except REFUSALS as refusal:
-                rows.append([name, None, None, why(refusal)])
+            if reason := refusal_of(partial(build, name)):
                 release_memory(bench)
+                rows.append([name, None, None, reason])
             else:
                 rows.append([name, trial(bench, steps[name]).median, errors[name], ""])
         return rows
@@ -82,7 +81,34 @@ def survey(
     for name in ("time", "error"):
         columns[name] = [math.nan if value is None else value for value in columns[name]]
     bench.series(series, columns, {"time": "s", "error": "1"})
-    return Variants(steps, errors, fastest)
+    return Variants(steps, errors, fastest, {name: reason for name, _, _, reason in rows if reason})
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a library says by this error that it has no such operation, or that the card cannot run it.
+
+    torch raises RuntimeError (NotImplementedError and torch.OutOfMemoryError are among them), Triton its own errors,
+    such as OutOfResources. torch.AcceleratorError is none: after an illegal access nothing runs on the card any more.
+    TypeError, ValueError and the like are faults of this plugin.
+    """
+    torch, triton = sys.modules.get("torch"), sys.modules.get("triton.errors")
+    if torch is not None and isinstance(error, torch.AcceleratorError):
+        return False
+    return isinstance(error, ImportError | RuntimeError | (triton.TritonError if triton is not None else ImportError))
+
+
+def refusal_of(attempt: Callable[[], object]) -> str:
+    """Why what was attempted cannot be done here; "" where it was done. Any error but a refusal is raised.
+
+    When this returns, the error is gone, and with its traceback the tensors of what was attempted.
+    """
+    try:
+        attempt()
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        return why(error)
+    return ""
 
 
 def trial(bench: Bench, step: Step) -> Samples:
@@ -126,13 +152,17 @@ def why(error: BaseException) -> str:
 
 
 def release_memory(bench: Bench) -> None:
-    """Give back what a variant that failed has left in torch's cache."""
+    """Give back what a variant that failed has left in torch's cache.
+
+    Raises torch.AcceleratorError where the variant has left a GPU on which nothing runs any more.
+    """
     import gc
 
     import torch
 
     gc.collect()
     if bench.device == "cuda":
+        torch.cuda.synchronize()
         torch.cuda.empty_cache()
 
 

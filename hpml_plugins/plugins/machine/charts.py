@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hpml_plugins import Axis, Figure, Record, Table, line_chart
 from hpml_plugins.plugins.machine import diagram
@@ -30,8 +31,8 @@ HOST_BOUND = (
     ("machine_calls", "synchronize"),
     ("machine_compile", "warm"),
 )
-#: A correlation over fewer machines says nothing.
-FEWEST_MACHINES = 3
+#: A correlation over fewer values says nothing.
+FEWEST_VALUES = 3
 
 
 def host_copies(records: Sequence[Record]) -> Table:
@@ -112,11 +113,11 @@ def triad(records: Sequence[Record]) -> Table:
 
 
 def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's correlation of the logarithms; None for fewer than FEWEST_MACHINES pairs, and where one is constant.
+    """Pearson's correlation of the logarithms; None for fewer than FEWEST_VALUES pairs, and where one is constant.
 
     Of y = x² it is 1, of y = 1 / x it is −1.
     """
-    if len(xs) < FEWEST_MACHINES:
+    if len(xs) < FEWEST_VALUES:
         return None
     try:
         return statistics.correlation(*([math.log(value) for value in values] for values in (xs, ys)))
@@ -124,39 +125,87 @@ def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
         return None  # one is constant
 
 
-def predictors(records: Sequence[Record]) -> Table:
-    """Which number of the host predicts a time that the host bounds: correlation of the logarithms over machines, +1
-    where a machine that is k times better has a time that falls with k. At least 3 machines; empty: too few yet.
-    largest / smallest: over the machines that have both. core's rate: while that time was sampled.
+class Timed(NamedTuple):
+    """One CPU time as it was sampled on one machine: in one round, or in all of a Record's. rate: of the core, 1/s."""
+
+    machine: str
+    rate: float
+    time: float
+
+
+def with_core_rate(records: Iterable[Record]) -> Iterator[tuple[Record, str, list[Timed]]]:
+    """The CPU times that come with the rate of the core, of equal points, code and environment on equal CPUs.
+
+    Each with its first Record and the metric's name. A Record of several rounds gives one of each, where its samples
+    say `core_rates`, else one: the harness joins the rounds' `core_rate` to their median.
     """
-    values: dict[tuple[str, str, str], float] = {}
+    groups: dict[tuple[object, ...], tuple[Record, str, list[Timed]]] = {}
     for record in records:
+        code = record.source.get("sha256") or record.commit, record.source.get("package"), record.environment
         for name, metric in record.metrics.items():
-            values[record.benchmark, name, record.machine] = metric.median
-            if isinstance(rate := metric.info.get("core_rate"), float):
-                values[record.benchmark, f"core's rate of {name}", record.machine] = rate
+            rate, rates = metric.info.get("core_rate"), str(metric.info.get("core_rates", "")).split("; ")
+            if metric.unit != "s" or not isinstance(rate, int | float):
+                continue
+            pairs = [(float(rate), metric.median)]
+            if len(rates) == len(metric.round_medians) > 1:
+                pairs = list(zip(map(float, rates), metric.round_medians, strict=True))
+            key = (str(record.node.get("cpu", "")), record.benchmark, name, str(record.params), code)
+            groups.setdefault(key, (record, name, []))[2].extend(Timed(record.machine, *pair) for pair in pairs)
+    for _, group in sorted(groups.items(), key=lambda item: tuple(map(str, item[0]))):
+        yield group
+
+
+def predictors(records: Sequence[Record]) -> Table:
+    """Which number of the host predicts a time that the host bounds; of each time, the best predictor first.
+    correlation: of the logarithms, +1 where a host that is k times better has a time that falls with k; of at least 3
+    values, empty: too few yet. The core's rate was sampled with the time, on equal CPUs: one value per round, where all
+    rounds are known. Of the others there is one value per machine. largest / smallest: of these values.
+    """
+    values = {
+        (record.benchmark, name, record.machine): metric.median
+        for record in records
+        for name, metric in record.metrics.items()
+    }
     machines = sorted({record.machine for record in records})
-    rows: list[dict[str, Any]] = []
-    meanwhile = {bound: (bound[0], f"core's rate of {bound[1]}", True) for bound in HOST_BOUND}
-    pairs = [(bound, other) for bound in HOST_BOUND for other in (*PREDICTORS, meanwhile[bound])]
-    for (of, time), (benchmark, predictor, faster) in pairs:
-        known = [each for each in machines if (of, time, each) in values and (benchmark, predictor, each) in values]
-        if len(known) < 2:
-            continue
+    rows = [_over_rounds(*group) for group in with_core_rate(records) if (group[0].benchmark, group[1]) in HOST_BOUND]
+    for (of, time), (benchmark, number, faster) in itertools.product(HOST_BOUND, PREDICTORS):
+        known = [each for each in machines if (of, time, each) in values and (benchmark, number, each) in values]
+        numbers = [values[benchmark, number, each] for each in known]
+        better = numbers if faster else [1 / value for value in numbers]
         times = [values[of, time, each] for each in known]
-        numbers = [values[benchmark, predictor, each] for each in known]
-        correlation = log_correlation(numbers, times)
-        rows.append(
-            {
-                "host-bound time": f"{of}.{time}",
-                "predictor": f"{benchmark}.{predictor}",
-                "machines": len(known),
-                "correlation": None if correlation is None else -correlation if faster else correlation,
-                "times, largest / smallest": max(times) / min(times),
-                "predictor, largest / smallest": max(numbers) / min(numbers),
-            }
-        )
-    return Table.of(rows)
+        rows.append(_relation(f"{of}.{time}", f"{benchmark}.{number}", len(known), None, better, times))
+    order = [f"{of}.{time}" for of, time in HOST_BOUND]
+
+    def place(row: Mapping[str, Any]) -> tuple[int, float]:
+        known = row["correlation"] is not None
+        return order.index(row["host-bound time"]), -row["correlation"] if known else 1.0
+
+    return Table.of(sorted((row for row in rows if row), key=place))
+
+
+def _over_rounds(record: Record, name: str, timed: list[Timed]) -> dict[str, Any] | None:
+    machines = len({each.machine for each in timed})
+    rates, times = [each.rate for each in timed], [each.time for each in timed]
+    rounds = len(timed) if len(timed) > machines else None
+    return _relation(f"{record.benchmark}.{name}", "core's rate meanwhile", machines, rounds, rates, times)
+
+
+def _relation(
+    time: str, predictor: str, machines: int, rounds: int | None, better: Sequence[float], times: Sequence[float]
+) -> dict[str, Any] | None:
+    """A row of `predictors`; None for a single value. better: what predicts, more of it being faster."""
+    if len(times) < 2:
+        return None
+    correlation = log_correlation(better, times)
+    return {
+        "host-bound time": time,
+        "predictor": predictor,
+        "machines": machines,
+        "rounds": rounds,
+        "correlation": None if correlation is None else -correlation,
+        "times, largest / smallest": max(times) / min(times),
+        "predictor, largest / smallest": max(better) / min(better),
+    }
 
 
 #: Vega-Lite's rectangles, with the numbers in them: none of the chart functions draws a matrix.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -36,11 +36,12 @@ def why_not(node: Node, point: dict[str, Any]) -> str:
 def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str, Samples | None]:
     """Copy `size` to the GPU, from it, and both at once.  memory: of the host, "pinned" or "pageable".
 
-    Both at once are two copies on two streams. Pageable copies block the thread that asks for them, so there is no
-    such pair.
+    Both at once are two copies on two streams. A pageable copy blocks the thread that asks for it until its bytes have
+    left or reached that memory (to the GPU, until they are staged), so there is no such pair.
     """
     import torch
 
+    warn_of_unwatched(bench, [gpu])
     cpus, nbytes, pinned = run_near(bench.node, gpu), size_in_bytes(size), memory == "pinned"
     torch.cuda.set_device(gpu)
     torch.manual_seed(bench.seed)
@@ -89,6 +90,15 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
     return {"both_time": None, "both": None, **found}
 
 
+def warn_of_unwatched(bench: Bench, gpus: Iterable[int]) -> None:
+    """Say of which of these GPUs the Record has neither clocks, power nor throttling.
+
+    The harness watches as many GPUs as `Requires` names, from GPU 0 on; which ones cannot be declared.
+    """
+    if others := [str(gpu) for gpu in gpus if gpu >= bench.gpus]:
+        bench.warn(f"not watched: GPU {', '.join(others)}; clocks, power and throttling are of the GPUs before")
+
+
 def pattern(gpu: int, elements: int, device: str) -> Any:
     """What GPU `gpu` sends: int32, different at each place and on each GPU, computed on any device."""
     import torch
@@ -101,6 +111,7 @@ def measure_peers(bench: Bench, *, way: str) -> dict[str, float]:
     import torch
 
     count, elements = torch.cuda.device_count(), PEER_BYTES // 4
+    warn_of_unwatched(bench, range(count))
     sources = [pattern(gpu, elements, f"cuda:{gpu}") for gpu in range(count)]
     targets = [torch.empty_like(source) for source in sources]
     plan = bench.plan.but(warm_up=PAIR_WARM_UP, budget=PAIR_BUDGET * bench.plan.rounds)

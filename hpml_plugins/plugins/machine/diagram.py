@@ -47,13 +47,7 @@ QUANTITIES = (
     Quantity("peer", "one way", "machine_peer_copy", "bandwidth", {"way": "one"}),
     Quantity("peer", "both ways", "machine_peer_copy", "bandwidth", {"way": "both"}),
     Quantity("peer", "load", "machine_peer_latency", "time"),
-    Quantity(
-        "peer",
-        "all-reduce of 8 B",
-        "machine_collective",
-        "latency",
-        {"collective": "all_reduce", "over": "nccl", "ranks": 2},
-    ),
+    Quantity("peer", "all-reduce of 8 B", "machine_collective", "latency", _PAIR),
 )
 #: Box → its text and place: centre and half of its width and height.
 BOXES = {
