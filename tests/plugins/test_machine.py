@@ -341,15 +341,13 @@ def test_the_cores_rate_of_each_round_outlives_the_joining_of_rounds() -> None:
 
     rounds = []
     for number, rate in enumerate((7.1e7, 3.6e7)):
-        found = launches.with_core_rates(Samples.of([500 / rate], "s", core_rate=rate))
+        found = Samples.of([500 / rate], "s", core_rate=rate)
         eager = MetricSamples("s", "lower", list(found.values), dict(found.info))
         told = {"benchmark": "machine_launch", "plugin": "machine", "version": "1", "params": {}, "run": "r"}
         rounds.append(Record(status="ok", started=float(number), metrics={"eager": eager}, **told))
     ((_, _, timed),) = with_core_rate(join_rounds(rounds))
     assert [each.rate for each in timed] == [7.1e7, 3.6e7]
     assert [each.time * each.rate for each in timed] == pytest.approx([500, 500])
-    bare = Samples.of([1.0], "s")
-    assert launches.with_core_rates(bare) is bare
 
 
 def test_gpus_that_nobody_watches_are_named() -> None:

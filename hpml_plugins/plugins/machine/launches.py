@@ -81,7 +81,7 @@ def measure_launch(bench: Bench) -> dict[str, Samples]:
         torch.cuda.synchronize()
         ran = bench.result(sum(int(each) for each in counters)) - before
         bench.check(ran == CHECKED * counted, f"{name}: the number of kernels that ran differs")
-        found[name] = with_core_rates(bench.time(step, device=device, plan=plan, name=name)) / kernels
+        found[name] = bench.time(step, device=device, plan=plan, name=name) / kernels
         torch.cuda.synchronize()
     return found
 
@@ -110,16 +110,7 @@ def measure_calls(bench: Bench) -> dict[str, Samples]:
         "allocate_driver": allocate,
     }
     plan = bench.plan.but(warm_up=WARM_UP, budget=BUDGET)
-    return {name: with_core_rates(bench.time(step, device="cpu", plan=plan, name=name)) for name, step in steps.items()}
-
-
-def with_core_rates(samples: Samples) -> Samples:
-    """The samples with the core's rate as text too, `core_rates`, 1/s.
-
-    Where rounds are joined, their `core_rate` becomes its median, but texts that differ stand one after the other.
-    """
-    rate = samples.info.get("core_rate")
-    return samples.note(core_rates=f"{rate:.7g}") if isinstance(rate, int | float) else samples
+    return {name: bench.time(step, device="cpu", plan=plan, name=name) for name, step in steps.items()}
 
 
 def _driver_allocation() -> Callable[[], int]:
