@@ -158,10 +158,11 @@ def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> N
 
 
 def test_vgg16_has_a_row_a_rank() -> None:
-    vgg = record("scaling_vgg16", samples={"step": [0.1], "single": [0.09], "speedup": [1.8]}, gpus=2, **POINT)
-    first, second = rows("vgg16", vgg)
+    samples = {"step": [0.1], "epoch": [6.4], "single": [0.09], "speedup": [1.8]}
+    first, second = rows("vgg16", record("scaling_vgg16", samples=samples, gpus=2, **POINT))
     assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
     assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)
+    assert first["single_epoch"] == pytest.approx(64 * 2 * 0.09)  # 64 steps of two GPUs, 128 of one
 
 
 def test_speed_ups_of_all_methods_are_drawn_at_the_batch_that_most_points_have() -> None:

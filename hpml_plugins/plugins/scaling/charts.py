@@ -124,14 +124,21 @@ def dp_step(records: Sequence[Record]) -> Table:
 
 
 def vgg16(records: Sequence[Record]) -> Table:
-    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: time of all kernels of a
-    profiled step on that rank's GPU; collective_share: NCCL's share of it, including waiting.
+    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; single_epoch: an epoch of steps
+    on one GPU; kernels: time of all kernels of a profiled step on that rank's GPU; collective_share: NCCL's share of
+    it, including waiting.
     """
     units = {**UNITS, "kernels": "s"}
     table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
-    columns = ("epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
-    ranks = table.select("machine", "dtype", "batch", "gpus", *columns)
-    return ranks.extended(lambda row: {"rank": int(row["rank"])})
+    columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
+
+    def of_epoch(row: Row) -> Row:
+        # Weak scaling: one GPU needs `gpus` times as many steps.
+        steps = row["epoch"] / row["step"] * row["gpus"]
+        return {"rank": int(row["rank"]), "single_epoch": steps * row["single"]}
+
+    ranks = table.extended(of_epoch, {"single_epoch": "s"})
+    return ranks.select("machine", "dtype", "batch", "gpus", *columns)
 
 
 def wire(records: Sequence[Record]) -> Table:
