@@ -136,9 +136,10 @@ def model(*, images: bool, points: bool) -> MakeTable:
             share = Job(512, ranks, ranks).copied_share  # whatever the sizes
             rows.append({**point, "what": "roof", **_rates(record), "copied": share})
             grid = list(Table.of_series([record], "grid").rows())
-            found = [on_roof(row) for row in (sorted(grid, key=_sizes) if points else grid[:1])]
+            found = [on_roof(row) for row in grid[: None if points else 1]]
+            found.sort(key=lambda row: (row["hidden"], row["batch"]))
             # Points of one batch have nearly one intensity: the highest bears the label of all.
-            highest = {row["batch"]: row for row in sorted(found, key=lambda row: float(row["rate"]))}
+            highest = {row["batch"]: row for row in sorted(found, key=lambda row: row["rate"])}
             for row in found:
                 label = f"B {row['batch']}" if highest[row["batch"]] is row else None
                 rows.append({**point, "what": "point", **row, "label": label})
@@ -148,10 +149,6 @@ def model(*, images: bool, points: bool) -> MakeTable:
         return ours if points else _with_published(ours, PUBLISHED_RATES, what="roof", copied=0.5)
 
     return table
-
-
-def _sizes(row: Row) -> tuple[float, float]:
-    return float(row["hidden"]), float(row["batch"])
 
 
 def overlap(records: Sequence[Record]) -> Table:
@@ -183,7 +180,7 @@ WHO_RUNS = ("machine", "device")
 WHO = (*WHO_RUNS, "data")
 POINT = ("machine", "ranks: {ranks}", "way", "H {hidden}", "B {batch}", "dtype", "{product} product")
 ERRORS = line_chart(
-    RATE, Axis("error", "relative error of weights", log=True), ("machine", "device"),
+    RATE, Axis("error", "relative error of weights", log=True), WHO_RUNS,
     dash=("dtype", "{product} product"), panel="data",
     transform=[
         {"joinaggregate": [{"op": "max", "field": "steps", "as": "last"}]},

@@ -107,9 +107,8 @@ def speedups(records: Sequence[Record]) -> Table:
     table, rows = table1(records).select(*POINT, "speedup"), []
     shared = most_common(list(table.rows())) if len(table) else None
     for of_one in table.groups("machine", "method", "scaling", "dtype").values():
-        at_shared = [row for row in of_one if row["batch"] == shared]
-        own = most_common(of_one)
-        drawn = at_shared or [row for row in of_one if row["batch"] == own]
+        batch = shared if any(row["batch"] == shared for row in of_one) else most_common(of_one)
+        drawn = [row for row in of_one if row["batch"] == batch]
         rows += [{**drawn[0], "gpus": 1, "speedup": 1.0}, *drawn]
     return Table.of(rows, table.units)
 
@@ -133,9 +132,8 @@ def vgg16(records: Sequence[Record]) -> Table:
     columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
 
     def of_epoch(row: Row) -> Row:
-        # Weak scaling: one GPU needs `gpus` times as many steps.
-        steps = row["epoch"] / row["step"] * row["gpus"]
-        return {"rank": int(row["rank"]), "single_epoch": steps * row["single"]}
+        steps_of_one = row["gpus"] * row["epoch"] / row["step"]  # weak scaling
+        return {"rank": int(row["rank"]), "single_epoch": steps_of_one * row["single"]}
 
     ranks = table.extended(of_epoch, {"single_epoch": "s"})
     return ranks.select("machine", "dtype", "batch", "gpus", *columns)
