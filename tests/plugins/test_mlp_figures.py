@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from charted import picture
 
@@ -43,7 +44,7 @@ def modelled() -> Record:
     grid = {
         "hidden": [512, 2048], "batch": [3000, 12000], "flops": [2e9, 32e9], "intensity": [400, 1600],
         "whole": [2e-3, 8e-3], "without_images": [1e-3, 5e-3], "added_up": [2e-3, 8e-3], "roofline": [1.1e-3, 4e-3],
-        "lines": [1.5e-3, 8e-3], "curves": [1.8e-3, 8e-3],
+        "lines": [1.5e-3, 8e-3], "curves": [1.8e-3, 8e-3], "all-reduce": [3e-4, 9e-4],
     }  # fmt: skip
     series = {"grid": Series({name: list(map(float, column)) for name, column in grid.items()}),
               "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]})}  # fmt: skip
@@ -118,8 +119,8 @@ def test_the_three_published_throughputs_stand_beside_ours() -> None:
 
 
 def test_points_on_the_roofline_by_hand() -> None:
-    roof, first, second, theirs = tables.model(images=False, points=True)([modelled()]).rows()
-    assert (roof["what"], theirs["machine"]) == ("roof", tables.PUBLISHED)
+    roof, first, second = tables.model(images=False, points=True)([modelled()]).rows()
+    assert (roof["what"], roof["machine"]) == ("roof", "m")
     # 2 GFLOP in 1 ms without images, 32 in 5.
     assert (first["rate"], second["rate"]) == (pytest.approx(2e12), pytest.approx(6.4e12))
     assert first["error"] == pytest.approx(0.1)  # the roof says 1.1 ms
@@ -128,6 +129,9 @@ def test_points_on_the_roofline_by_hand() -> None:
     assert (whole[1]["rate"], whole[1]["error"]) == (pytest.approx(1e12), pytest.approx(-0.1))
     alone = list(tables.model(images=False, points=False)([modelled()]).rows())
     assert [row["what"] for row in alone] == ["roof", "point", "roof"]
+    assert alone[-1]["machine"] == tables.PUBLISHED
+    # The all-reduce, if the Record has it.
+    assert (whole[1]["all-reduce"], whole[2]["all-reduce"]) == (3e-4, 9e-4)
 
 
 def test_the_loss_over_epochs_says_how_much_the_last_ones_changed() -> None:
@@ -140,7 +144,7 @@ def test_each_roof_weighs_copies_and_reduction_by_their_bytes() -> None:
     for ranks, share in ((2, 0.5), (4, 0.4)):
         each = modelled()
         each.params["ranks"] = ranks
-        roofs = [row for row in tables.model(images=True, points=True)([each]).rows() if row["what"] == "roof"]
+        roofs = [row for row in tables.model(images=True, points=False)([each]).rows() if row["what"] == "roof"]
         assert [row["copied"] for row in roofs] == [pytest.approx(share), 0.5]  # below: the coursework's, two ranks
 
 
@@ -157,14 +161,22 @@ def test_the_phases_are_stacked_with_the_whole_batch_as_a_mark() -> None:
     assert len(drawn.marks["point"]) == 2  # ours and the coursework's
 
 
-def test_a_roof_is_a_curve_for_each_machine_and_points_bear_their_batch() -> None:
-    drawn = picture(FIGURES["points"], [modelled()])
+def test_points_have_a_panel_with_a_roof_for_each_machine_and_one_label_for_each_batch() -> None:
+    other = msgspec.structs.replace(modelled(), machine="n")
+    higher = modelled()
+    # Of one batch; the wider network is faster.
+    higher.series["grid"].columns["batch"] = [3000.0, 3000.0]
+    drawn = picture(FIGURES["points"], [other, higher])
+    assert {"m, gpu", "n, gpu"} <= drawn.texts
+    assert len(drawn.marks["line mark"]) == 2
+    assert len(drawn.marks["point"]) == 4
+    assert {"B 3000", "B 12000", "H 512", "H 2048", "2 ranks, mpi, own product"} <= drawn.texts
+    labels = [(row["machine"], row["hidden"], row["label"]) for row in tables.model(images=True, points=True)(
+        [other, higher]).rows() if row["what"] == "point"]  # fmt: skip
+    assert labels == [("n", 512, "B 3000"), ("n", 2048, "B 12000"), ("m", 512, None), ("m", 2048, "B 3000")]
+
+
+def test_roofs_of_all_machines_stand_in_one_chart() -> None:
+    drawn = picture(FIGURES["roofline"], [modelled()])
     assert len(drawn.marks["line mark"]) == 2  # ours and the published
-    assert len(drawn.marks["point"]) == 2
-    assert {
-        "B 3000",
-        "B 12000",
-        "H 512",
-        "H 2048",
-        tables.PUBLISHED + ", gpu, 2 ranks, mpi, own product",
-    } <= drawn.texts
+    assert {"m, gpu", f"{tables.PUBLISHED}, gpu", "B 3000"} <= drawn.texts

@@ -172,3 +172,9 @@ def test_every_figure_has_a_table_of_any_part_of_the_records(figure: Figure) -> 
             if len(table) and figure.chart:
                 assert picture(figure, table).marks
             assert as_text(table) is not None
+
+
+def test_measured_roofs_are_solid_and_published_ones_dashed() -> None:
+    # The first value of a legend is drawn solid, whichever roof the Records name first.
+    legends = picture(by_name("roofline"), RECORDS).marks["legend"]
+    assert any(legend.endswith("measured roof, published roof") for legend in legends)

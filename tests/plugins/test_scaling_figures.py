@@ -158,22 +158,37 @@ def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> N
 
 
 def test_vgg16_has_a_row_a_rank() -> None:
-    vgg = record("scaling_vgg16", samples={"step": [0.1], "single": [0.09], "speedup": [1.8]}, gpus=2, **POINT)
-    first, second = rows("vgg16", vgg)
+    samples = {"step": [0.1], "epoch": [6.4], "single": [0.09], "speedup": [1.8]}
+    first, second = rows("vgg16", record("scaling_vgg16", samples=samples, gpus=2, **POINT))
     assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
     assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)
+    assert first["single_epoch"] == pytest.approx(64 * 2 * 0.09)  # 64 steps of two GPUs, 128 of one
 
 
-def test_speed_ups_are_drawn_of_the_batch_that_has_the_most_numbers_of_gpus() -> None:
+def test_speed_ups_of_all_methods_are_drawn_at_the_batch_that_most_points_have() -> None:
     four = record("scaling_ddp", samples={"speedup": [3.6]}, gpus=4, **POINT)
     larger = record("scaling_ddp", samples={"speedup": [3.9]}, gpus=4, **{**POINT, "batch": 2048})
-    alone = record("scaling_ddp", samples={"speedup": [3.1]}, gpus=4, **{**POINT, "dtype": "bf16"})
+    bf16 = record("scaling_ddp", samples={"speedup": [3.1]}, gpus=4, **{**POINT, "dtype": "bf16"})
     largest = record("scaling_ddp", samples={"speedup": [3.3]}, gpus=4, batch=2048, dtype="bf16")
-    found = FIGURES["speedup"].table([larger, four, DDP, alone, largest]).rows()
-    assert [(row["dtype"], row["batch"], row["gpus"], row["speedup"]) for row in found] == [
-        ("bf16", 2048, 1, 1.0),
-        ("bf16", 2048, 4, 3.3),
-        ("float32", 512, 1, 1.0),
-        ("float32", 512, 2, 1.8),
-        ("float32", 512, 4, 3.6),
+    other = record("scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64})
+    found = FIGURES["speedup"].table([larger, four, DDP, bf16, largest, other]).rows()
+    assert [(row["method"], row["dtype"], row["batch"], row["gpus"], row["speedup"]) for row in found] == [
+        ("DDP", "bf16", 512, 1, 1.0),
+        ("DDP", "bf16", 512, 4, 3.1),
+        ("DDP", "float32", 512, 1, 1.0),
+        ("DDP", "float32", 512, 2, 1.8),
+        ("DDP", "float32", 512, 4, 3.6),
+        ("DDP, VGG16", "float32", 64, 1, 1.0),
+        ("DDP, VGG16", "float32", 64, 2, 1.7),
     ]
+
+
+def test_the_legend_of_the_speed_ups_names_the_batch() -> None:
+    other = record("scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64})
+    drawn = picture(FIGURES["speedup"], [DDP, other])
+    assert {"DDP, weak, float32, batch 512", "DDP, VGG16, weak, float32, batch 64"} <= drawn.texts
+
+
+def test_table_1_has_the_step_of_the_one_gpu_beside() -> None:
+    timed = record("scaling_ddp", samples={"step": [0.011], "single": [0.0099]}, gpus=2, **POINT)
+    assert [row["single"] for row in rows("table1", SINGLE, timed)] == [0.0099, None]

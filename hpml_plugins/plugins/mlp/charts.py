@@ -116,14 +116,16 @@ def _rates(record: Record) -> dict[str, float | None]:
 
 
 def model(*, images: bool, points: bool) -> MakeTable:
-    """Roofs, and the grid's points on them, with the time of images or without; or only the one that sets the roof."""
+    """Roofs, and the grid's points on them, with the time of images or without; or only the one that sets the roof,
+    with the coursework's own roof, of which no points are published.
+    """
     time, predicted = ("whole", "curves") if images else ("without_images", "roofline")
 
     def on_roof(row: Row) -> Row:
         return {
             "hidden": int(row["hidden"]), "batch": int(row["batch"]), "intensity": row["intensity"],
             "rate": row["flops"] / row[time], "error": row[predicted] / row[time] - 1,
-            "time": row[time], "predicted": row[predicted],
+            "time": row[time], "predicted": row[predicted], REDUCE: row.get(REDUCE),
         }  # fmt: skip
 
     def table(records: Sequence[Record]) -> Table:
@@ -134,9 +136,17 @@ def model(*, images: bool, points: bool) -> MakeTable:
             share = Job(512, ranks, ranks).copied_share  # whatever the sizes
             rows.append({**point, "what": "roof", **_rates(record), "copied": share})
             grid = list(Table.of_series([record], "grid").rows())
-            rows += [{**point, "what": "point", **on_roof(row)} for row in grid[: None if points else 1]]
-        units = {"intensity": "FLOP/B", "rate": "FLOP/s", "time": "s", "predicted": "s", "error": "1", "copied": "1"}
-        return _with_published(Table.of(rows, {**RATE_UNITS, **units}), PUBLISHED_RATES, what="roof", copied=0.5)
+            found = [on_roof(row) for row in grid[: None if points else 1]]
+            found.sort(key=lambda row: (row["hidden"], row["batch"]))
+            # Points of one batch have nearly one intensity: the highest bears the label of all.
+            highest = {row["batch"]: row for row in sorted(found, key=lambda row: row["rate"])}
+            for row in found:
+                label = f"B {row['batch']}" if highest[row["batch"]] is row else None
+                rows.append({**point, "what": "point", **row, "label": label})
+        units = {"intensity": "FLOP/B", "rate": "FLOP/s", "error": "1", "copied": "1"}
+        units |= dict.fromkeys(("time", "predicted", REDUCE), "s")
+        ours = Table.of(rows, {**RATE_UNITS, **units})
+        return ours if points else _with_published(ours, PUBLISHED_RATES, what="roof", copied=0.5)
 
     return table
 
@@ -166,10 +176,11 @@ COLOURS = (
 RATE = Axis("rate", "learning rate", log=True)
 ACCURACY = Axis("accuracy", "accuracy", "%", zero=True)
 LOSS = Axis("loss", "loss (mean cross-entropy)", log=True)
-WHO = ("machine", "device", "data")
+WHO_RUNS = ("machine", "device")
+WHO = (*WHO_RUNS, "data")
 POINT = ("machine", "ranks: {ranks}", "way", "H {hidden}", "B {batch}", "dtype", "{product} product")
 ERRORS = line_chart(
-    RATE, Axis("error", "relative error of weights", log=True), ("machine", "device"),
+    RATE, Axis("error", "relative error of weights", log=True), WHO_RUNS,
     dash=("dtype", "{product} product"), panel="data",
     transform=[
         {"joinaggregate": [{"op": "max", "field": "steps", "as": "last"}]},
@@ -183,17 +194,25 @@ OVERLAP_BARS = bar_chart(
     "variant", Axis("time", "time per batch", "s"), marks={"predicted": "predicted from phases"},
     panel=tuple(name for name in POINT if name != "dtype"), independent=("x",),
 )  # fmt: skip
-ROOFLINE = roofline_chart(
-    Axis("intensity", "arithmetic intensity (FLOP per byte copied or reduced)", "FLOP/B", log=True),
-    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
-    ("machine", "device", "{ranks} ranks", "way", "{product} product"),
-    roof="datum.at / (datum.at / datum.flops + datum.copied / datum.pci + (1 - datum.copied) / datum.mpi)",
-    shape="H {hidden}", label="B {batch}",
-    also=[
+
+
+def _roofline(**options: Any) -> dict[str, Any]:
+    """Roofs and points, coloured by how gradients are summed."""
+    also = [
         Axis("time", "time per batch", "s"), Axis("predicted", "predicted", "s"),
-        Axis("error", "error of the prediction", "%"),
-    ],
-)  # fmt: skip
+        Axis("error", "error of the prediction", "%"), Axis(REDUCE, REDUCE, "s"), "batch",
+    ]  # fmt: skip
+    return roofline_chart(
+        Axis("intensity", "arithmetic intensity (FLOP per byte copied or reduced)", "FLOP/B", log=True),
+        Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+        ("{ranks} ranks", "way", "{product} product"),
+        roof="datum.at / (datum.at / datum.flops + datum.copied / datum.pci + (1 - datum.copied) / datum.mpi)",
+        shape="H {hidden}", label="label", also=also, **options,
+    )  # fmt: skip
+
+
+ROOFLINE = _roofline(dash=WHO_RUNS)
+POINTS = _roofline(panel=WHO_RUNS, across=2, independent=("y",))
 
 
 def make_figures() -> list[Figure]:
@@ -234,11 +253,12 @@ def make_figures() -> list[Figure]:
                "AI / (AI / P_flops + s / P_pci + (1 − s) / P_mpi), with the rates measured at the point shown. s: the "
                "copies' share of the bytes moved, p / (3 p − 2): ½ for two ranks, as in the coursework, 0.4 for four."),
         Figure("points", "Measured points on the roofline", modelled,
-               model(images=True, points=True), ROOFLINE,
-               "Whole batches, including copying the images, which the roof does not model. predicted: from each "
-               "phase's rates at the other points of the grid. H: hidden units, B: batch."),
+               model(images=True, points=True), POINTS,
+               "One panel per machine. Whole batches, including copying the images, which the roof does not model. "
+               "predicted: from each phase's rates at the other points of the grid. H: hidden units; B: batch, the "
+               "same for all points above one another. all-reduce: of the gradients, within the time."),
         Figure("points_without_images", "Measured points without copying images", modelled,
-               model(images=False, points=True), ROOFLINE,
+               model(images=False, points=True), POINTS,
                "Points above the roof compute faster than the point at which the roof was measured. "
                "predicted: by the roof."),
         Figure("overlap", "Pinned memory, pieces, prefetched images", overlapped, overlap, OVERLAP_BARS),

@@ -127,9 +127,9 @@ def published_points() -> list[tuple[Row, Row]]:
 
 
 def everything(records: Sequence[Record]) -> Table:
-    """One panel per machine. Lines: min(peak, intensity × bandwidth), as published for the card and as measured on
-    this node (copy and matrix products). Left of its ridge a point is limited by memory bandwidth, right of it by
-    arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
+    """One panel per machine. Lines: min(peak, intensity × bandwidth), solid as measured on this node (copy and matrix
+    products), dashed as published for the card. Left of its ridge a point is limited by memory bandwidth, right of it
+    by arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
     estimated or published by others. Operations without FLOP (relu) are in the tables only.
     """
 
@@ -147,7 +147,8 @@ def everything(records: Sequence[Record]) -> Table:
     if len(table):
         known += {roof["GPU"]: roof for _, roof in published_points() if "peak" in roof}.values()
     rows: list[Row] = list(table.extended(marked).rows())
-    for roof in known:
+    # The first kind of roof is drawn solid.
+    for roof in sorted(known, key=lambda roof: roof["roof"] != MEASURED):
         row = {name: roof[name] for name in ("machine", "GPU", "precision", "bandwidth", "roof")}
         ridge = formulas.ridge_point(roof["peak"], roof["bandwidth"])
         rows.append({**row, "what": "roof", "rate": roof["peak"], "intensity": ridge, "source": roof["roof"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -64,11 +65,11 @@ def _ring(record: Record, seconds: float) -> float | None:
 
 
 def table1(records: Sequence[Record]) -> Table:
-    """weak: batch per GPU; strong: total batch. Speed-up and efficiency are relative to one GPU running the same code
-    in the same point; efficiency_low, efficiency_high: 95 % interval.
+    """weak: batch per GPU; strong: total batch. single: step on one GPU running the same code, timed in the same point;
+    speed-up and efficiency are relative to it. efficiency_low, efficiency_high: 95 % interval.
     """
     ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
-    return points(records).select(*POINT, "step", "epoch", *ratios)
+    return points(records).select(*POINT, "single", "step", "epoch", *ratios)
 
 
 def table2(records: Sequence[Record]) -> Table:
@@ -95,15 +96,20 @@ def table3(records: Sequence[Record]) -> Table:
 
 
 def speedups(records: Sequence[Record]) -> Table:
-    """Each method at the largest batch size measured on the most GPU counts. Dashed grey: ideal linear scaling."""
+    """All methods at one batch size, the one that most points have; a method without it, such as VGG16, at its own,
+    which the legend names. Dashed grey: ideal linear scaling.
+    """
+
+    def most_common(rows: Sequence[Row]) -> Any:
+        counts = Counter(row["batch"] for row in rows)
+        return max(counts, key=lambda batch: (counts[batch], batch))
+
     table, rows = table1(records).select(*POINT, "speedup"), []
+    shared = most_common(list(table.rows())) if len(table) else None
     for of_one in table.groups("machine", "method", "scaling", "dtype").values():
-        counts: dict[Any, set[Any]] = {}
-        for row in of_one:
-            counts.setdefault(row["batch"], set()).add(row["gpus"])
-        longest = max(counts, key=lambda batch: (len(counts[batch]), batch))
-        rows += [{**of_one[0], "batch": longest, "gpus": 1, "speedup": 1.0}]
-        rows += [row for row in of_one if row["batch"] == longest]
+        batch = shared if any(row["batch"] == shared for row in of_one) else most_common(of_one)
+        drawn = [row for row in of_one if row["batch"] == batch]
+        rows += [{**drawn[0], "gpus": 1, "speedup": 1.0}, *drawn]
     return Table.of(rows, table.units)
 
 
@@ -117,14 +123,20 @@ def dp_step(records: Sequence[Record]) -> Table:
 
 
 def vgg16(records: Sequence[Record]) -> Table:
-    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; kernels: time of all kernels of a
-    profiled step on that rank's GPU; collective_share: NCCL's share of it, including waiting.
+    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; single_epoch: an epoch of steps
+    on one GPU; kernels: time of all kernels of a profiled step on that rank's GPU; collective_share: NCCL's share of
+    it, including waiting.
     """
     units = {**UNITS, "kernels": "s"}
     table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
-    columns = ("epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
-    ranks = table.select("machine", "dtype", "batch", "gpus", *columns)
-    return ranks.extended(lambda row: {"rank": int(row["rank"])})
+    columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
+
+    def of_epoch(row: Row) -> Row:
+        steps_of_one = row["gpus"] * row["epoch"] / row["step"]  # weak scaling
+        return {"rank": int(row["rank"]), "single_epoch": steps_of_one * row["single"]}
+
+    ranks = table.extended(of_epoch, {"single_epoch": "s"})
+    return ranks.select("machine", "dtype", "batch", "gpus", *columns)
 
 
 def wire(records: Sequence[Record]) -> Table:
@@ -173,10 +185,9 @@ IDEAL = "ideal: every GPU as fast as one alone"
 SPEEDUP_CHART = line_chart(
     Axis("gpus", "GPUs", log=True, base=2),
     Axis("speedup", "speed-up over one GPU (×)", zero=True),
-    ("method", "scaling", "dtype"),
+    ("method", "scaling", "dtype", "batch {batch}"),
     dash="machine",
     diagonal=True,
-    also=["batch"],
 )
 EFFICIENCY_CHART = dot_chart(
     ("method", "scaling", "dtype", "batch {batch}"),

@@ -104,6 +104,20 @@ def out_of_distribution(records: Sequence[Record]) -> Table:
     return Table.of(rows).sorted("data", "images", *ORDER[1:])
 
 
+def networks(records: Sequence[Record]) -> Table:
+    """One row per trained network: its accuracy on the test images (unmodified) and on each other kind of images."""
+    rows: list[Row] = []
+    for record in records:
+        others: dict[int, Row] = {}
+        for row in Table.of_series([record], "elsewhere").rows():
+            others.setdefault(int(row["run"] or 0), {})[str(row["images"])] = row["accuracy"]
+        accuracies = record.metrics["accuracy"].samples
+        about = {**_set(record), "networks": len(accuracies)}
+        for number, accuracy in enumerate(accuracies):
+            rows.append({**about, "network": number + 1, "unmodified": accuracy, **others.get(number, {})})
+    return Table.of(rows).sorted(*ORDER, "networks", "network")
+
+
 def utilisation(records: Sequence[Record]) -> Table:
     """core: share of time in which any kernel ran, however small; memory: share in which memory was read or written."""
     table = Table.of_series(records, "utilisation", "trick", "data", "seconds", more=_card)
@@ -196,7 +210,11 @@ FIGURES = (
     Figure("variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION),
     Figure("curves", "Accuracy over time", SETS, curves, CURVES),
     Figure("elsewhere", "Accuracy on out-of-distribution images", SETS, out_of_distribution, OUT_OF_DISTRIBUTION),
-    Figure("utilisation", "Utilisation during training", WATCHED, utilisation, UTILISATION),
+    Figure("networks", "Accuracy of each trained network", SETS, networks),
+    Figure("utilisation", "Utilisation during training", ("tta_utilisation",), utilisation, UTILISATION),
+    Figure(
+        "utilisation_cpu", "Utilisation during training on CPUs", ("tta_utilisation_cpu",), utilisation, UTILISATION
+    ),
     Figure("utilisation_means", "Mean utilisation during training", WATCHED, utilisation_means),
     Figure("tricks", "What increases utilisation", TRICKS, tricks, TRICK_BARS),
 )
