@@ -75,7 +75,12 @@ def others() -> list[Record]:
         "mlp_gemm", {"shape": "4096x4096x4096", "dtype": "float32", "variant": "nn"}, {"tuning": tuning},
         time=4e-3, rate=34e12, torch=2.7e-3, vs_torch=0.68,
     )  # fmt: skip
-    return [record("mlp_overlap", point, {"ways": ways}), record("mlp_split", point, {"predicted": split}), gemm]
+    kernels = Series({"whose": ["own", "torch"], "kernel": ["multiply", "sgemm"], "occupancy": [0.25, 0.5]})
+    stalls = Series({"reason": ["barrier"], "own": [2.0], "torch": [1.0]})
+    shape = {"shape": "10x512x1500", "dtype": "float32", "variant": "nn"}
+    counters = record("mlp_counters", shape, {"kernels": kernels, "stalls": stalls}, occupancy=0.25)
+    overlap = record("mlp_overlap", point, {"ways": ways})
+    return [overlap, record("mlp_split", point, {"predicted": split}), gemm, counters]
 
 
 RECORDS = [

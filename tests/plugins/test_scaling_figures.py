@@ -71,6 +71,24 @@ def test_table_1_has_time_speed_up_and_the_efficiency_with_its_interval() -> Non
     assert (ddp["speedup"], ddp["efficiency"], ddp["efficiency_low"], ddp["efficiency_high"]) == (1.8, 0.9, 0.8, 1.0)
 
 
+LOADING = record(
+    "scaling_loading",
+    samples={"step": [0.040], "epoch": [2.0], "train": [0.011], "copy": [0.001], "loading": [0.030]},
+    batch=512,
+    gpus=2,
+)
+
+
+def test_copies_and_loading_of_an_epoch_stand_beside_the_runs_of_the_same_batch_and_gpus() -> None:
+    ddp, single = rows("table1", SINGLE, DDP, LOADING)
+    assert (ddp["copy"], ddp["loading"]) == (pytest.approx(0.05), pytest.approx(1.5))  # 50 steps
+    assert (single["copy"], single["loading"]) == (None, None)  # of one GPU it was not measured
+    assert rows("table2", DDP, LOADING)[0]["loading"] == pytest.approx(1.5)
+    (row,) = rows("loading", LOADING)
+    found = row["gpus"], row["train"], row["copy"], row["loading"], row["epoch"]
+    assert found == (2, pytest.approx(0.55), pytest.approx(0.05), pytest.approx(1.5), 2.0)
+
+
 def test_table_2_is_seconds_of_an_epoch() -> None:
     (row,) = rows("table2", DDP)
     # 0.55 s / 11 ms are 50 steps.

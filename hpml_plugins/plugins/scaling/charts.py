@@ -26,6 +26,8 @@ METHODS = {
 }
 SEVERAL = tuple(name for name in METHODS if not name.startswith("scaling_single"))
 ON_GPUS = tuple(name for name in SEVERAL if not name.endswith("_cpu"))
+#: Methods that train ResNet18 on images of which `scaling_loading` measures these, s.
+WITH_DATA, DATA = ("one GPU", "DP", "DDP", "DDP, CUDA graph"), ("copy", "loading")
 STATISTICS = ("scaling_statistics", "scaling_statistics_cpu")
 LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu")
 
@@ -66,16 +68,51 @@ def _ring(record: Record, seconds: float) -> float | None:
 
 def table1(records: Sequence[Record]) -> Table:
     """weak: batch per GPU; strong: total batch. single: step on one GPU running the same code, timed in the same point;
-    speed-up and efficiency are relative to it. efficiency_low, efficiency_high: 95 % interval.
+    speed-up and efficiency are relative to it. efficiency_low, efficiency_high: 95 % interval. copy, loading: of an
+    epoch's images, from host memory and by a DataLoader, each alone (scaling_loading); the step includes neither.
     """
     ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
-    return points(records).select(*POINT, "single", "step", "epoch", *ratios)
+    return with_data(records).select(*POINT, "single", "step", "epoch", *ratios, *DATA)
+
+
+def with_data(records: Sequence[Record]) -> Table:
+    """`points`, each of ResNet18 in float32 with what copying and loading an epoch's images takes there, s."""
+    measured = {
+        (record.machine, record.params["batch"], _ranks(record)): record
+        for record in records
+        if record.benchmark == "scaling_loading"
+    }
+
+    def more(row: Row) -> Row:
+        found = measured.get((row["machine"], row["batch"], row["gpus"]))
+        if found is None or row["dtype"] != "float32" or row["method"] not in WITH_DATA or row["scaling"] == "strong":
+            return dict.fromkeys(DATA)
+        steps = row["epoch"] / row["step"]
+        return {name: steps * found.metrics[name].median for name in DATA}
+
+    trained = [record for record in records if record.benchmark in METHODS]
+    return points(trained).extended(more, dict.fromkeys(DATA, "s"))
+
+
+def loading(records: Sequence[Record]) -> Table:
+    """Of an epoch of 50,000 images. train: on images that are on the device; copy: from pinned host memory; loading: by
+    a DataLoader of two processes per GPU; epoch: all together, of which the DataLoader runs beside the rest.
+    """
+    names = ("train", *DATA)
+
+    def of_epoch(record: Record) -> Row:
+        steps = record.metrics["epoch"].median / record.metrics["step"].median
+        return {"gpus": _ranks(record)} | {name: steps * record.metrics[name].median for name in names}
+
+    table = Table.of_records(records, "epoch", more=of_epoch, units=dict.fromkeys(names, "s"))
+    return table.select("machine", "batch", "gpus", *names, "epoch").sorted("machine", "batch", "gpus")
 
 
 def table2(records: Sequence[Record]) -> Table:
     """From a profile, mean over GPUs. exposed: communication during which nothing was computed; idle: neither.
     subtracted: the step minus a perfectly scaled one, times the number of steps, as in the coursework. waiting (part
-    of communication): how much longer a rank's reductions took than those of the last rank to arrive.
+    of communication): how much longer a rank's reductions took than those of the last rank to arrive. copy, loading:
+    as in table 1.
     """
     columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 
@@ -83,7 +120,7 @@ def table2(records: Sequence[Record]) -> Table:
         steps = row["epoch"] / row["step"]
         return {name: None if row[name] is None else steps * row[name] for name in columns}
 
-    return points(records).extended(of_epoch).select(*POINT, *columns)
+    return with_data(records).extended(of_epoch).select(*POINT, *columns, *DATA)
 
 
 def table3(records: Sequence[Record]) -> Table:
@@ -137,6 +174,14 @@ def vgg16(records: Sequence[Record]) -> Table:
 
     ranks = table.extended(of_epoch, {"single_epoch": "s"})
     return ranks.select("machine", "dtype", "batch", "gpus", *columns)
+
+
+def use(records: Sequence[Record]) -> Table:
+    """utilisation: share of the profiled time in which anything ran; sm_efficiency: kernels' time, weighted with its
+    blocks per multiprocessor up to 1; occupancy: resident warps over those a multiprocessor can hold.
+    """
+    names = ("step", "utilisation", "sm_efficiency", "occupancy")
+    return Table.of_records(records, *names).select("machine", "model", "dtype", "batch", *names)
 
 
 def wire(records: Sequence[Record]) -> Table:
@@ -221,8 +266,10 @@ BATCH_CAPTION = (
     "gives the GPUs more work to overlap with it."
 )
 FIGURES = (
-    Figure("table1", "Table 1: epoch time, speed-up and efficiency", tuple(METHODS), table1),
-    Figure("table2", "Table 2: computation and communication per epoch", SEVERAL, table2),
+    Figure("table1", "Table 1: epoch time, speed-up and efficiency", (*METHODS, "scaling_loading"), table1),
+    Figure("table2", "Table 2: computation and communication per epoch", (*SEVERAL, "scaling_loading"), table2),
+    Figure("loading", "An epoch with its data", ("scaling_loading", "scaling_loading_cpu"), loading),
+    Figure("use", "How far training fills one GPU", ("scaling_use",), use),
     Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3),
     Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
     Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
