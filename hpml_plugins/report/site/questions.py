@@ -1,4 +1,4 @@
-"""Writes a page for each Markdown file of questions, with the numbers and charts that it quotes from Records."""
+"""Writes `questions.html`, and of each Markdown file of questions a page with the numbers and charts that it quotes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class QuestionPage:
 def write_questions(
     folder: Path, history: History, plugins: Sequence[PluginPage], html_dir: Path, project: str, problems: list[str]
 ) -> list[QuestionPage]:
-    """Write a page of each file of the folder.  problems: gets a line for each quote of what is not there."""
+    """Write a page of each file of the folder, and their list.
+
+    problems: gets a line for each quote of what is not there.
+    """
     shown = {
         f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each) for page in plugins for each in page.figures
     }
@@ -50,7 +53,7 @@ def write_questions(
             problems.append(str(error))
             return f"*not measured: {quote.name}*"
 
-    written = []
+    written: list[QuestionPage] = []
     for path in sorted(folder.glob("*.md")):
         try:
             markdown = fill(path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False)
@@ -69,8 +72,9 @@ def write_questions(
         title = next((text for level, text, _ in headings if level == "h1"), path.stem)
         questions = {anchor: text for level, text, anchor in headings if level == "h2"}
         page = QuestionPage(title, f"questions-{path.stem}.html", questions)
-        write_page(html_dir, "questions.html", page.address, page=page, body=Markup(body), project=project)
+        write_page(html_dir, "question.html", page.address, page=page, body=Markup(body), project=project)
         written.append(page)
+    write_page(html_dir, "questions.html", written=written, project=project)
     return written
 
 
