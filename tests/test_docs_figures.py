@@ -1,20 +1,93 @@
-"""The numbers that README.md and docs/ quote are those of results/ as they are committed."""
+"""The numbers that README.md and docs/ quote are those of results/ as they are committed, and lead to their Records."""
 
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
-from fill_docs import ROOT, filled
+import pytest
+from fill_docs import ROOT, filled, quotable
+
+from hpml_plugins.report.origins import RecordLink
+from hpml_plugins.report.quotes import Quote, fill
+from hpml_plugins.report.site.history import write_history
+from hpml_plugins.report.site.questions import FOLDER
+
+#: Numbers of the question pages without a Record: (quote, its options) → why.
+WITHOUT_RECORD = {
+    ("memory.ratio", "column=ratio model=resnet18 gpus=1 machine=V100 SXM2, published"): "the report's own figure",
+    ("memory.ratio", "column=ratio model=resnet50 gpus=1 machine=V100 SXM2, published"): "the report's own figure",
+    ("memory.layers", "column=layers who=GeForce GTX 1080 Ti, published conv=61.0"): "the report's own figure",
+    ("mlp.throughput", "column=flops machine=published"): "the coursework's own figure",
+    ("mlp.throughput", "column=pci machine=published"): "the coursework's own figure",
+    ("mlp.throughput", "column=mpi machine=published"): "the coursework's own figure",
+}
 
 
-def test_no_quoted_number_is_stale(tmp_path: Path) -> None:
-    # `make bench` adds results to a checkout, which its texts do not quote.
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results/ as committed: `make bench` adds results to a checkout, which its texts do not quote."""
     command = ["git", "archive", "HEAD", "results"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    folder = tmp_path_factory.mktemp("committed")
     with tarfile.open(fileobj=io.BytesIO(archive)) as committed:
-        committed.extractall(tmp_path, filter="data")
-    stale = [str(path.relative_to(ROOT)) for path, old, new in filled(ROOT, tmp_path / "results") if new != old]
+        committed.extractall(folder, filter="data")
+    return folder / "results"
+
+
+def test_no_quoted_number_is_stale(results: Path) -> None:
+    stale = [str(path.relative_to(ROOT)) for path, old, new in filled(ROOT, results) if new != old]
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
+
+
+def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(results: Path, tmp_path: Path) -> None:
+    known = quotable(ROOT, results)
+    write_history(known.history, [], tmp_path, "project")
+    site = _Site(tmp_path)
+    without, reached = set(), 0
+
+    def text(quote: Quote) -> str:
+        nonlocal reached
+        answer = known.answer(quote)
+        if quote.kind in ("value", "cell", "ratio") and answer.links:  # none: no Record has such a point yet
+            for link in answer.links[0]:
+                assert site.has_record(link), f"{quote.where}: {quote.name}: {link}"
+            if not answer.links[0]:
+                without.add((quote.name, " ".join(f"{key}={value}" for key, value in quote.options.items())))
+            reached += bool(answer.links[0])
+        return answer.text
+
+    for path in sorted((ROOT / FOLDER).glob("*.md")):
+        fill(path.read_text(encoding="utf-8"), str(path), text)
+    assert without == set(WITHOUT_RECORD)
+    assert reached > 200
+
+
+class _Site:
+    """What the page of a point reads. The first click leads to it; the second opens its Records."""
+
+    def __init__(self, html_dir: Path) -> None:
+        self.html_dir = html_dir
+        self.index = self.read("history/index.js")
+
+    def read(self, address: str) -> Any:
+        written = (self.html_dir / address).read_text(encoding="utf-8")
+        return json.loads(written.removeprefix(f'hpml.put("{address}",').removesuffix(")"))
+
+    def has_record(self, link: RecordLink) -> bool:
+        """Whether the point's page lists the Record."""
+        listed = self.index["benchmarks"]
+        number = next(place for place, each in enumerate(listed) if each["name"] == link.metric)
+        point = next(place for place, label in listed[number]["points"] if label == link.label)
+        address, _ = self.read(f"history/{number}/{point}.js")["records"]
+        machine = link.told.partition(" at ")[0]
+        return any(
+            record["commit"].startswith(link.commit)
+            and self.index["places"][record["place"]][1] == machine
+            and record["status"] == "ok"
+            for record in self.read(address)["records"]
+        )

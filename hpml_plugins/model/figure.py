@@ -152,11 +152,11 @@ class Figure:
     """A table made from Records, and a chart of that table: what a reader sees is what the table says.
 
     name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are handed over: on each
-    machine the newest measured one of every point. table: called with them; a table without rows leaves the figure
-    out. chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart` and its like
-    make one). caption: how to read it, in plain words; by default the docstring of `table`. draw: free drawing instead
-    of a chart, called with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
-    has both, and for a value of another type.
+    machine the newest measured one of every point. table: called with them, and with some of them to find which a row
+    rests on; a table without rows leaves the figure out. chart: a Vega-Lite specification over the table's columns,
+    which the browser draws (`line_chart` and its like make one). caption: how to read it, in plain words; by default
+    the docstring of `table`. draw: free drawing instead of a chart, called with an empty `matplotlib.figure.Figure`
+    and the table. Raises DefinitionError for a figure that has both, and for a value of another type.
     """
 
     name: str

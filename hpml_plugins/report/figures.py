@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look
 from hpml_plugins.report.default_figures import default_figures
+from hpml_plugins.report.origins import Origins
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -25,6 +27,7 @@ class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
     note: which of its values are at settled clocks; empty where none is.  looks: machine or card → how it is drawn.
+    records: what the table was made of.
     """
 
     plugin: str
@@ -33,6 +36,12 @@ class Drawable:
     error: HpmlError | None = None
     note: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)
+    records: Sequence[Record] = ()
+
+    @functools.cached_property
+    def origins(self) -> Origins:
+        """The Records that each row of the table rests on."""
+        return Origins(self.figure.table, [record for record in self.records if record.metrics])
 
     @property
     def chart(self) -> Chart | None:
@@ -83,7 +92,7 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
         own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
         try:
             table = figure.table(own) if own else Table({})
-            yield Drawable(plugin.entry.name, figure, table, note=_note(own), looks=find_looks(own))
+            yield Drawable(plugin.entry.name, figure, table, None, _note(own), find_looks(own), own)
         except Exception as error:
             fault = HpmlError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
             fault.__cause__ = error

@@ -26,13 +26,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.model.figure import Cell, Row, Table
 from hpml_plugins.model.formatting import estimate, format_point, quantity, spell_choice, times, unquoted
 from hpml_plugins.report.figures import Drawable
+from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.reading import History, Outcome, TrackedMetric
 from hpml_plugins.report.tables import as_markdown, formatted
 
@@ -67,14 +68,10 @@ class Quote:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a quote stands for. text: Markdown.  point: benchmark and point of a value, as the history page has them.
-
-    origin: machine, commit and date of a value.
-    """
+    """What a quote stands for. text: Markdown.  links: of each row of it, to the Records that it rests on."""
 
     text: str
-    point: tuple[str, str] | None = None
-    origin: str = ""
+    links: Sequence[Sequence[RecordLink]] = ()
 
 
 @dataclass
@@ -125,7 +122,7 @@ class Quotable:
                 f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}", quote.where
             )
         at = self.history.commits[self.history.columns[outcome.revision]][:8] if outcome.revision >= 0 else "unknown"
-        return Answer(texts[show], (metric.name, label), f"{machine} at {at}")
+        return Answer(texts[show], [[RecordLink(metric.name, label, at, f"{machine} at {at}")]])
 
     def _metric(self, quote: Quote) -> TrackedMetric:
         known = {f"{each.benchmark.name}.{each.metric}": each for each in self.history.metrics.values()}
@@ -175,30 +172,41 @@ class Quotable:
             raise NotMeasured(f"no row of {quote.name} has {format_point(wanted)}", quote.where)
         return found
 
-    def _only(self, quote: Quote) -> Table:
-        """The one column of the one row that the options name."""
-        rows = _columns(self._rows(quote), [quote.options.get("column", "")], quote.where)
-        if len(rows) > 1:
-            raise HpmlError(f"{len(rows)} rows of {quote.name} match; name more columns: KEY=VALUE", quote.where)
-        return rows
+    def _only(self, quote: Quote) -> tuple[Table, list[RecordLink]]:
+        """The one column of the one row that the options name, with its links."""
+        rows = self._rows(quote)
+        chosen, links = self._chosen(quote, rows, [quote.options.get("column", "")])
+        if len(chosen) > 1:
+            raise HpmlError(f"{len(chosen)} rows of {quote.name} match; name more columns: KEY=VALUE", quote.where)
+        return chosen, links[0]
+
+    def _chosen(self, quote: Quote, rows: Table, names: Sequence[str]) -> tuple[Table, list[list[RecordLink]]]:
+        """The named columns of these rows, and the links of each row."""
+        chosen, columns = _columns(rows, names, quote.where)
+        columns += [key for key in quote.options if key in rows.columns]
+        origins = self._drawable(quote).origins
+        return chosen, [[RecordLink.of(each, row, columns) for each in origins.of(row, columns)] for row in rows.rows()]
 
     def _cell(self, quote: Quote) -> Answer:
-        return Answer(formatted(self._only(quote))[0][0])
+        cell, links = self._only(quote)
+        return Answer(formatted(cell)[0][0], [links])
 
     def _ratio(self, quote: Quote) -> Answer:
         options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
         instead = {key.removeprefix(_OVER): value for key, value in quote.options.items() if key.startswith(_OVER)}
-        above, below = (
-            next(self._only(replace(quote, options=each)).rows()).popitem()[1] for each in (options, options | instead)
+        (one, of_one), (other, of_other) = (
+            self._only(replace(quote, options=each)) for each in (options, options | instead)
         )
+        above, below = (next(each.rows()).popitem()[1] for each in (one, other))
         if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
             raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
-        return Answer(times(above / below))
+        return Answer(times(above / below), [list(dict.fromkeys((*of_one, *of_other)))])
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)
         names = quote.options["columns"].split(",") if "columns" in quote.options else list(rows.columns)
-        return Answer(f"\n{as_markdown(_columns(rows, names, quote.where))}")
+        chosen, links = self._chosen(quote, rows, names)
+        return Answer(f"\n{as_markdown(chosen)}", links)
 
     def _figure(self, quote: Quote) -> Answer:
         return Answer(f"\nChart: {self._drawable(quote).figure.title} (`hpml plot {quote.name}`)\n")
@@ -207,11 +215,11 @@ class Quotable:
         first = {each.name: each.first_metric for each in self.history.benchmarks}
         if quote.name not in first:
             raise HpmlError(f"no benchmark {quote.name!r}; {nearest(quote.name, list(first))}", quote.where)
-        return Answer(f"`{quote.name}`", (first[quote.name], ""))
+        return Answer(f"`{quote.name}`", [[RecordLink(first[quote.name], "", "", "")]])
 
 
-def _columns(rows: Table, names: Iterable[str], where: str) -> Table:
-    """The named columns: `NAME`, `NAME%` for a share in per cent, `NAME=another name`. Raises HpmlError."""
+def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:
+    """The named columns, and their old names: `NAME`, `NAME%` for a share in per cent, `NAME=another name`."""
     shares, chosen = {}, {}
     for name in names:
         old, _, new = name.partition("=")
@@ -222,7 +230,9 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> Table:
         if column != old:
             shares[new or column] = "1"  # so that the text stands to the right, as a number does
     picked = rows.select(**chosen)
-    return picked.extended(lambda row: {name: _in_percent(row[name]) for name in shares}, shares) if shares else picked
+    if shares:
+        picked = picked.extended(lambda row: {name: _in_percent(row[name]) for name in shares}, shares)
+    return picked, list(chosen.values())
 
 
 def _in_percent(share: Cell) -> Cell:

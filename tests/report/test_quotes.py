@@ -31,6 +31,7 @@ TABLE = Table.of(
     {"rate": "B/s"},
 )
 DRAWABLE = Drawable("p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE)
+TIMES = Figure("times", "Times", ("copy",), lambda records: Table.of_records(records, "time"))
 
 
 @pytest.fixture
@@ -135,11 +136,15 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
         "machine=z --><!--/-->, <!--= value copy.time machine=z otherwise=unknown --><!--/-->, "
         "<!--= cell p.none column=rate otherwise=neither --><!--/-->.\n\n"
         "<!--= table p.rates columns=size,rate --><!--/-->\n\n"
-        "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->.\n"
+        "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->. "
+        "<!--= cell p.times column=time size=1 --><!--/-->\n\n"
+        "<!--= table p.times columns=machine,time --><!--/-->\n"
     )
     (questions / "001.md").write_text("# Wrong\n\n<!--= value -->7<!--/-->\n")
     shown = ShownFigure(DRAWABLE, "figures/p-rates.csv", "figures/p-rates.js", "Rates grow.")
-    plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown])
+    records = history.current()
+    times = ShownFigure(Drawable("p", TIMES, TIMES.table(records), records=records))
+    plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown, times])
     problems: list[str] = []
     (page,) = write_questions(questions, history, [plugin], html_dir, "project", problems)
     assert (page.title, page.address) == ("Copies", "questions-000.html")
@@ -148,6 +153,10 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
     assert '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb">2.000 ms</a>' in html
     assert '<a href="plugin-p.html#rates">3.000 GB/s</a>, which is <a href="plugin-p.html#rates">1.50</a> times' in html
     assert '<a href="history.html#copy.track_time"><code>copy</code></a>' in html
+    link = '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb: copy · time 2.000 ms'
+    assert [text.partition(">")[2].partition("<")[0] for text in html.split(link)[1:]] == ["2.000 ms", "bbbbbbbb"]
+    assert "<th>Record</th>" in html
+    assert 'questions-000.html#again">Again?' in (html_dir / "questions.html").read_text(encoding="utf-8")
     assert 'data-chart="figures/p-rates.js"' in html
     assert html.count("<h1>") == 1
     assert '<h2 id="how-fast">How fast?</h2>' in html

@@ -18,7 +18,6 @@ from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
 from hpml_plugins.report.site.nodes import NEWEST_COMMITS, Gaps
 from hpml_plugins.report.site.page import day, history_link, write_data, write_page
-from hpml_plugins.report.site.questions import QuestionPage
 from hpml_plugins.report.site.regressions import Shift, show_shift
 
 #: Rows of a comparison, and changes of each kind that are listed.
@@ -79,7 +78,7 @@ class TypeCard:
 
 def write_overview(
     history: History, matrix: Matrix, rows: Sequence[HeadlineRow], verdicts: Verdicts,
-    shifts: Mapping[str, Sequence[Shift]], gaps: Sequence[Gaps], questions: Sequence[QuestionPage],
+    shifts: Mapping[str, Sequence[Shift]], gaps: Sequence[Gaps],
     html_dir: Path, project: str, commit_url: str,
 ) -> None:  # fmt: skip
     """Write `index.html` and the data of its script.
@@ -111,7 +110,6 @@ def write_overview(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
         verdicts=first, changes=changes, gaps=gaps, commits=len(history.commits),
         machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_url,
-        questions=questions,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ PAGES = (
     ("Regressions", "what got worse", "regressions.html"),
     ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
     ("Plugins", "charts and tables", "plugins.html"),
+    ("Questions", "what the Records answer, with links to them", "questions.html"),
     ("asv", "asv's own pages: grid and list of all benchmarks", "asv.html"),
 )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
+from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
@@ -23,12 +24,16 @@ FOLDER = "figures"
 LIBRARY = "vendor/vega.js"
 #: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many Records it measured,
 #: and on which machines.
-Origin = tuple[str, str, str, int, str]
+CodeState = tuple[str, str, str, int, str]
 
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure on its page. chart, picture, csv: addresses, or empty.  summary: what a chart says."""
+    """A figure on its page.
+
+    chart, picture, csv: addresses, or empty.  summary: what a chart says.  links: of each row, to the Records
+    that it rests on.
+    """
 
     drawable: Drawable
     csv: str = ""
@@ -36,6 +41,7 @@ class ShownFigure:
     summary: str = ""
     picture: str = ""
     problem: str = ""
+    links: Sequence[Sequence[RecordLink]] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class PluginPage:
     plugin: LoadedPlugin
     address: str
     figures: list[ShownFigure]
-    origins: list[Origin]
+    origins: list[CodeState]
 
 
 def write_plugin_pages(
@@ -119,14 +125,17 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     csv, chart, picture = (f"{FOLDER}/{drawable.plugin}-{figure.name}.{form}" for form in ("csv", "js", "svg"))
     (html_dir / FOLDER).mkdir(exist_ok=True)
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
+    of = drawable.origins.of
+    links = [[RecordLink.of(each, row, table.columns) for each in of(row)] for row in table.rows()]
+    shown = ShownFigure(drawable, csv, links=links)
     try:
         if figure.chart is not None:
             with naming(drawable):
                 write_data(html_dir, chart, drawable.chart)
-                return ShownFigure(drawable, csv, chart, summarise(figure.chart, table))
+                return replace(shown, chart=chart, summary=summarise(figure.chart, table))
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
-            return ShownFigure(drawable, csv, picture=picture)
+            return replace(shown, picture=picture)
     except HpmlError as error:
-        return ShownFigure(drawable, csv, problem=str(error))
-    return ShownFigure(drawable, csv)
+        return replace(shown, problem=str(error))
+    return shown

@@ -1,4 +1,4 @@
-"""Writes a page for each Markdown file of questions, with the numbers and charts that it quotes from Records."""
+"""Writes `questions.html`, and of each Markdown file of questions a page with the numbers and charts that it quotes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.report.quotes import Quotable, Quote, fill
+from hpml_plugins.report.origins import RecordLink
+from hpml_plugins.report.quotes import Answer, Quotable, Quote, fill
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import fill as fill_template
 from hpml_plugins.report.site.page import history_link, write_page
@@ -37,7 +38,10 @@ class QuestionPage:
 def write_questions(
     folder: Path, history: History, plugins: Sequence[PluginPage], html_dir: Path, project: str, problems: list[str]
 ) -> list[QuestionPage]:
-    """Write a page of each file of the folder.  problems: gets a line for each quote of what is not there."""
+    """Write a page of each file of the folder, and their list.
+
+    problems: gets a line for each quote of what is not there.
+    """
     shown = {
         f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each) for page in plugins for each in page.figures
     }
@@ -50,7 +54,7 @@ def write_questions(
             problems.append(str(error))
             return f"*not measured: {quote.name}*"
 
-    written = []
+    written: list[QuestionPage] = []
     for path in sorted(folder.glob("*.md")):
         try:
             markdown = fill(path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False)
@@ -69,8 +73,9 @@ def write_questions(
         title = next((text for level, text, _ in headings if level == "h1"), path.stem)
         questions = {anchor: text for level, text, anchor in headings if level == "h2"}
         page = QuestionPage(title, f"questions-{path.stem}.html", questions)
-        write_page(html_dir, "questions.html", page.address, page=page, body=Markup(body), project=project)
+        write_page(html_dir, "question.html", page.address, page=page, body=Markup(body), project=project)
         written.append(page)
+    write_page(html_dir, "questions.html", written=written, project=project)
     return written
 
 
@@ -80,19 +85,33 @@ def _parser() -> MarkdownIt:
 
 
 def _linked(quote: Quote, quotable: Quotable, shown: Mapping[str, tuple[PluginPage, ShownFigure]]) -> str:
-    """The text of a quote with a link to what it rests on: the point's history, or the figure."""
+    """The text of a quote with links to what it rests on: the histories of its points, or else the figure."""
     answer = quotable.answer(quote)
     if quote.kind == "figure":
         return f"\n\nchart-of:{quote.name}\n\n"
-    if answer.point:
-        origin = f' "{answer.origin}"' if answer.origin else ""
-        return f"[{answer.text}]({history_link(*answer.point)}{origin})"
-    if quote.name not in shown:  # not measured
-        return answer.text
-    link = f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}"
-    if quote.kind in ("cell", "ratio"):
-        return f"[{answer.text}]({link})"
-    return f"{answer.text}\n[The whole table, and its chart]({link})\n"
+    figure = f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}" if quote.name in shown else ""
+    if quote.kind == "table" and figure:
+        return f"{_with_records(answer)}\n[The whole table, and its chart]({figure})\n"
+    if answer.links and answer.links[0]:
+        first, *others = answer.links[0]
+        more = (_link(f"\\[{number}\\]", each, "also ") for number, each in enumerate(others, 2))
+        return _link(answer.text, first) + "".join(more)
+    return f"[{answer.text}]({figure})" if figure else answer.text
+
+
+def _with_records(table: Answer) -> str:
+    """A Markdown table with one more column, which leads to the points of each row."""
+    if not any(table.links):
+        return table.text
+    links = (", ".join(_link(each.commit, each) for each in row) or "–" for row in table.links)
+    lines = zip(table.text.strip().splitlines(), ("Record", "---", *links), strict=True)
+    return "\n" + "".join(f"{line} {cell} |\n" for line, cell in lines)
+
+
+def _link(text: str, to: RecordLink, prefix: str = "") -> str:
+    """A link to the history of a point; what is told of the Record is its title."""
+    title = re.sub(r'["|\\]', "'", f"{prefix}{to.told}") if to.told else ""
+    return f"[{text}](<{history_link(to.metric, to.label)}>" + (f' "{title}")' if title else ")")
 
 
 def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import PAGES, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
+from hpml_plugins.report.site.questions import QuestionPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
 LARGEST = 450_000
@@ -24,10 +25,10 @@ Entry = tuple[str, str, str, str]
 
 def write_search(
     history: History, matrix: Matrix, nodes: Sequence[NodeCoverage], plugins: Sequence[PluginPage],
-    html_dir: Path, project: str,
+    questions: Sequence[QuestionPage], html_dir: Path, project: str,
 ) -> None:  # fmt: skip
     """Write the index and the page that searches it."""
-    write_data(html_dir, "search-index.js", index(_entries(matrix, nodes, plugins), history))
+    write_data(html_dir, "search-index.js", index(_entries(matrix, nodes, plugins, questions), history))
     write_page(html_dir, "search.html", project=project)
 
 
@@ -50,9 +51,13 @@ def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
     return found
 
 
-def _entries(matrix: Matrix, nodes: Iterable[NodeCoverage], plugins: Iterable[PluginPage]) -> Iterator[Entry]:
-    """Everything but benchmarks: pages, plugins with their charts, GPU types, machines."""
+def _entries(
+    matrix: Matrix, nodes: Iterable[NodeCoverage], plugins: Iterable[PluginPage], questions: Iterable[QuestionPage]
+) -> Iterator[Entry]:
+    """Everything but benchmarks: pages, questions, plugins with their charts, GPU types, machines."""
     yield from (("page", *page) for page in PAGES)
+    for each in questions:
+        yield from (("question", text, each.title, f"{each.address}#{name}") for name, text in each.questions.items())
     for page in plugins:
         plugin = page.plugin.entry.name
         about = " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks)

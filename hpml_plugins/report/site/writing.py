@@ -55,9 +55,9 @@ def write_site(
     plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
     questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, html_dir, project)
+    write_search(history, matrix, found, pages, questions, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-    write_overview(history, matrix, headlines, verdicts, shifts, gaps, questions, html_dir, project, commit_url)
+    write_overview(history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url)
     write_summary(history, html_dir, project)
     problems += [*faults, *(host.offers.problems if host else ())]
     return problems

@@ -30,6 +30,15 @@ NAN = math.nan
 NASTY = "<script>alert(1)</script>"
 WARNINGS = ["time: drifts", f"time: unstable, {NASTY}"]
 RETRACTED = f"the timer fell back, {NASTY}"
+QUESTIONS = """# Toys
+
+## How long?
+
+It takes <!--= cell toy.numbers column=time size=1000 --><!--/-->, which is
+<!--= ratio toy.numbers column=time size=1000 over.size=10 --><!--/--> times as long as with 10.
+
+<!--= table toy.numbers --><!--/-->
+"""
 
 Sample = float | Sequence[float] | None
 AddResult = Callable[..., Any]
@@ -274,6 +283,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _a_plugin_that_draws(folder: Path, commit: str) -> None:
     (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     (folder / "toy.py").write_text(DRAWN)
+    (folder / "docs" / "questions").mkdir(parents=True)
+    (folder / "docs" / "questions" / "000.md").write_text(QUESTIONS)
     for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(

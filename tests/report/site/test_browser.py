@@ -34,6 +34,8 @@ OURS = (
     "nodes.html",
     "plugins.html",
     "plugin-toy.html",
+    "questions.html",
+    "questions-000.html",
     "search.html",
 )
 AXE = ROOT / ".tools" / "axe.min.js"
@@ -115,6 +117,27 @@ def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     tab.wait_for_function("() => document.querySelector('#freely img').naturalWidth > 300")
 
 
+def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> None:
+    def records() -> str:
+        tab.locator("#runs summary").click()
+        tab.locator("#records tbody tr").first.wait_for()
+        return f"{tab.locator('#title').inner_text()}: {tab.locator('#records').inner_text()}"
+
+    tab = site.open("index.html")
+    for text, point in (("35.00 µs", "size=1000"), ("17.5", "size=1000"), ("[2]", "size=10")):
+        tab.get_by_role("link", name="Questions", exact=True).click()
+        tab.get_by_role("link", name="How long?", exact=True).click()
+        tab.get_by_role("link", name=text, exact=True).click()
+        assert records().startswith(f"toy · time: {point}")
+    for page, table in (("questions-000.html", "article table"), ("plugin-toy.html", "#numbers table")):
+        tab = site.open(page)
+        link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
+        commit = link.inner_text()
+        assert link.get_attribute("title").startswith(f"{NASTY} at {commit}: toy · time 35.00 µs ± ")
+        link.click()
+        assert commit in records()
+
+
 def test_a_chart_is_zoomed_with_ctrl_and_the_wheel(site: Site) -> None:
     tab = site.open("plugin-toy.html")
     chart = tab.locator("#toy-over_size[data-drawn] svg")
@@ -137,10 +160,10 @@ def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
     tab = site.open("plugin-toy.html")
     tab.locator("#over_size summary").click()
     cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
-    assert cells == [NASTY, "1000", "35.00 µs"]
-    links = [link.get_attribute("href") for link in tab.locator("#over_size details a").all()]
-    assert links == ["figures/toy-over_size.csv"]
-    assert tab.request.get(f"{site.address}/{links[0]}").text().endswith("1000,3.5e-05\n")
+    assert cells[:-1] == [NASTY, "1000", "35.00 µs"]
+    link = tab.locator("#over_size details").get_by_role("link", name="CSV").get_attribute("href")
+    assert link == "figures/toy-over_size.csv"
+    assert tab.request.get(f"{site.address}/{link}").text().endswith("1000,3.5e-05\n")
     with tab.expect_download() as download:
         tab.locator("#over_size button[data-save]").click()
     assert download.value.suggested_filename == "toy-over_size.svg"
@@ -357,6 +380,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     assert found("toy against") == ["Time against size chart · toy", "Time against size, drawn freely chart · toy"]
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
+    assert found("how long toys") == ["How long? question"]
     assert found("no such thing") == []
     assert f"foreign.track_score: path={NASTY} point" in found("<script>")
     assert found("BANDWIDTH n=1000,") == [

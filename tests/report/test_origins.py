@@ -1,0 +1,90 @@
+"""Which Records the rows of a figure's table rest on: of one Record, of several, of none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from hpml_plugins import Table
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.origins import Origins, RecordLink
+
+
+def measured(machine: str, variant: str, seconds: float, **metrics: float) -> Record:
+    samples = {name: MetricSamples("s", "lower", [value]) for name, value in {"time": seconds, **metrics}.items()}
+    return Record(
+        benchmark="copy", plugin="p", version="1", params={"variant": variant}, status="ok", metrics=samples,
+        machine=machine, commit="abcdef0123",
+    )  # fmt: skip
+
+
+PLAIN, FAST, OTHER = measured("m", "plain", 2.0), measured("m", "fast", 1.0), measured("n", "plain", 4.0)
+PUBLISHED = {"machine": "published", "time": 9.0}
+
+
+def times(records: Sequence[Record]) -> Table:
+    """One row of each Record, and one that somebody else published."""
+    return Table.of([*Table.of_records(records, "time").rows(), PUBLISHED])
+
+
+def speedups(records: Sequence[Record]) -> Table:
+    """Against the plain variant of the machine; raises without any Record."""
+    plain = {record.machine: record.median("time") for record in records if record.params["variant"] == "plain"}
+    _ = records[0]
+
+    def more(record: Record) -> dict[str, float | None]:
+        base = plain.get(record.machine)
+        return {"speedup": base and base / record.metrics["time"].median}
+
+    return Table.of_records(records, "time", more=more)
+
+
+def fastest(records: Sequence[Record]) -> Table:
+    """Of all machines together."""
+    return Table.of([{"fastest": min(record.metrics["time"].median for record in records), "of": len(records)}])
+
+
+def counts(records: Sequence[Record]) -> Table:
+    """A row for each point, of all machines that counted it."""
+    found: dict[str, list[str]] = {}
+    for record in records:
+        found.setdefault(str(record.params["variant"]), []).append(record.machine)
+    return Table.of([{"variant": name, "counted_on": ", ".join(machines)} for name, machines in found.items()])
+
+
+Made = Callable[[Sequence[Record]], Table]
+
+
+@pytest.mark.parametrize(
+    ("table", "records", "expected"),
+    [
+        (times, [PLAIN, FAST, OTHER], [[PLAIN], [FAST], [OTHER], []]),
+        (times, [PLAIN], [[PLAIN], []]),  # the published row is there with every Record, which is only one here
+        (speedups, [PLAIN, FAST, OTHER], [[PLAIN], [FAST, PLAIN], [OTHER]]),
+        (fastest, [PLAIN, FAST, OTHER], [[]]),  # of several machines
+        (counts, [PLAIN, FAST, OTHER], [[PLAIN], [FAST]]),  # one point on two machines: its page has both
+        (times, [], [[]]),
+    ],
+)
+def test_a_row_rests_on_the_records_that_make_it(
+    table: Made, records: list[Record], expected: list[list[Record]]
+) -> None:
+    origins = Origins(table, records)
+    assert [origins.of(row) for row in table(records).rows()] == expected
+
+
+def test_a_cell_of_a_row_of_several_records_may_rest_on_one_of_them() -> None:
+    origins = Origins(speedups, [PLAIN, FAST])
+    _, row = speedups([PLAIN, FAST]).rows()
+    assert origins.of(row, ["variant", "time"]) == [FAST]
+    assert origins.of(row, ["variant", "speedup"]) == [FAST, PLAIN]
+
+
+def test_a_link_is_to_the_history_of_the_metric_that_the_row_shows() -> None:
+    record = measured("m", "fast", 1.0, total=3.0)
+    row = {"variant": "fast", "time": 3.0, "kernel": 1.0}  # the column `time` shows the metric `total`
+    found = RecordLink.of(record, row, ["time"])
+    assert found == ("copy.track_total", "variant=fast", "abcdef01", "m at abcdef01: copy · total 3.000 s")
+    assert RecordLink.of(record, row, ["variant", "kernel"]).metric == "copy.track_time"
+    assert RecordLink.of(record, row, ["variant"]).metric == "copy.track_time"
