@@ -65,10 +65,12 @@ def measure_counters(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant
     columns = {name: [each[name] for each in rows] for name in rows[0]}
     units = {**dict.fromkeys(columns, "1"), "time": "s"}
     bench.series("kernels", columns, {name: unit for name, unit in units.items() if name not in ("whose", "kernel")})
-    stalls = [[found.get(counter, 0.0) for counter in STALLS.values()] for _, found in (kernels[0], kernels[-1])]
-    bench.series("stalls", {"reason": list(STALLS), "own": stalls[0], "torch": stalls[1]}, {"own": "1", "torch": "1"})
-    own = rows[0]
-    return {name: Samples((float(own[name]),), info={"tile": str(tile), "source": "ncu"}) for name in SHARES}
+    # The products themselves, not what adds up their parts.
+    first = [next(found for each, (_, found) in zip(rows, kernels, strict=True) if each["whose"] == whose)
+             for whose in ("own", "torch")]  # fmt: skip
+    own, theirs = ([found.get(counter, 0.0) for counter in STALLS.values()] for found in first)
+    bench.series("stalls", {"reason": list(STALLS), "own": own, "torch": theirs}, {"own": "1", "torch": "1"})
+    return {name: Samples((float(rows[0][name]),), info={"tile": str(tile), "source": "ncu"}) for name in SHARES}
 
 
 def owners(count: int, tile: Tile) -> list[str]:
