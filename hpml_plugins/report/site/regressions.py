@@ -389,7 +389,6 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
 
     def entries() -> Iterator[Any]:
         for each in shown:
-            when = datetime.datetime.fromtimestamp(each["date"] / 1000, datetime.UTC)
             texts = {name: printable(text) for name, text in each.items() if isinstance(text, str)}
             title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
             words = {name: escape(text) for name, text in texts.items()}
@@ -399,10 +398,7 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
             )
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
-            identity = list(map(printable, each["identity"]))
-            yield feed.FeedEntry(title, when.replace(tzinfo=None), texts["link"], text, identity, when)
-
-    def missing() -> Iterator[Any]:
+            yield entry(title, texts["link"], each["date"], list(map(printable, each["identity"])), text)
         for gap in gaps:
             machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
@@ -411,16 +407,16 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
                 number = len(gap.dropped.get(benchmark, ()))
                 what = f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer" if number else "not"
                 title = f"{machine}: {what} measured since {day(date)}"
-                yield missing_entry(title, link, date, ["missing", machine, printable(benchmark)])
+                yield entry(title, link, date, ["missing", machine, printable(benchmark)])
             if gap.failed:
-                title = f"{machine}: {gap.failed} point{'s' * (gap.failed != 1)} failed"
-                yield missing_entry(title, link, gap.last, ["failed", machine])
+                title = f"{machine}: {formatting.counted(gap.failed, 'point')} failed"
+                yield entry(title, link, gap.last, ["failed", machine])
 
-    def missing_entry(title: str, link: str, date: float, identity: list[str]) -> Any:
+    def entry(title: str, link: str, date: float, identity: list[str], text: str = "") -> Any:
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
-        text = f'<a href="{link}">{escape(title)}</a>'
+        text = text or f'<a href="{link}">{escape(title)}</a>'
         return feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
 
     project = printable(project)
     title = f"{project} performance regressions"
-    feed.write_atom(str(path), [*entries(), *missing()], title=title, author=project, address=f"{project}.asv")
+    feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")
