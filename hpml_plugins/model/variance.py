@@ -188,11 +188,7 @@ def _mean_log(freedom: float) -> float:
 
 def _number(columns: Array) -> Array:
     """A number for each column, equal for equal columns."""
-    found = np.zeros(columns.shape[1], np.int64)
-    for row in columns:
-        _, numbered = np.unique(row, return_inverse=True)
-        _, found = np.unique(found * (int(numbered.max(initial=0)) + 1) + numbered, return_inverse=True)
-    return found
+    return np.unique(columns, axis=1, return_inverse=True)[1].ravel()
 
 
 def _pool(variance: Array, freedom: Array, key: Array, size: int) -> tuple[Array, Array]:
