@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from hpml_plugins.model.samples import Samples
 if TYPE_CHECKING:
     from hpml_plugins.measure.bench import Bench
 
-#: Turns of each step in all rounds of the point. Even, so that each step goes first equally often. Of six ratios the
-#: smallest and the largest are the 95 % interval of the median; of fewer they cover less.
+#: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six, each of two or three
+#: steps goes first equally often. Of six ratios the smallest and the largest are the 95 % interval of the median; of
+#: fewer they cover less.
 TURNS = 6
 #: Samples of a turn, at least.
 FEWEST = 2
@@ -45,8 +47,10 @@ def time_alternately(
 ) -> Alternating:
     """See Bench.time_alternately.
 
-    The order is reversed from turn to turn: a machine that slows down steadily favours no step, and one that does so at
-    once spoils one ratio at most. A turn has its share of the budget and of the bench's warm-up.
+    Of two successive turns the second has the reverse order: a machine that slows down steadily favours no step, and
+    one that does so at once spoils one ratio at most. From pair to pair the order rotates, so that every step goes
+    first, which a GPU that has rested runs at higher clocks; where it begins is random, because a round may have one
+    pair. A turn has its share of the budget and of the bench's warm-up.
     """
     turns, fewest = (TURNS_OF_LONG, 1) if seconds >= LONG else (TURNS, FEWEST)
     share = 1 / (len(steps) * turns)
@@ -56,9 +60,12 @@ def time_alternately(
         precision=0.0, budget=budget * share * rounds, warm_up=bench.plan.warm_up * share, fewest=fewest
     )
     taken: dict[str, list[Samples]] = {name: [] for name in steps}
+    start = random.SystemRandom().randrange(len(steps))  # not Python's own generator: a plugin may have seeded it
     with no_garbage_collection():
         for turn in range(2 * math.ceil(turns / (2 * rounds))):
-            for name in steps if turn % 2 == 0 else reversed(list(steps)):
+            first = (start + turn // 2) % len(steps)
+            order = [*steps][first:] + [*steps][:first]
+            for name in order if turn % 2 == 0 else reversed(order):
                 taken[name].append(bench.time(steps[name](), plan=plan, quiet=True))
     medians = {name: Samples.of([turn.median for turn in each], "s", turns=len(each)) for name, each in taken.items()}
     return Alternating({name: _joined(each) for name, each in taken.items()}, medians)

@@ -233,7 +233,7 @@ def _impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Ite
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
     warnings = record.warnings + seen.warnings
-    if seen.throttled and not any(metric.boost for metric in record.metrics.values()):
+    if seen.throttled and not any(metric.regime for metric in record.metrics.values()):
         warnings.append(f"{THROTTLED} while this was measured: {seen.throttled}")
     record = replace(
         record,

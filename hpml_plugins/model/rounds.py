@@ -131,6 +131,7 @@ def _total(rounds: Sequence[Record]) -> float:
 
 def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
     boosted = [metric for metric in metrics if metric.boost]
+    sustained = sum(bool(metric.regime) for metric in metrics)
     return replace(
         metrics[0],
         samples=[value for metric in metrics for value in metric.samples],
@@ -141,7 +142,8 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
             name: _join_info([metric.info[name] for metric in metrics if name in metric.info])
             for name in dict.fromkeys(name for metric in metrics for name in metric.info)
         }
-        | _core_rates(metrics),
+        | _core_rates(metrics)
+        | ({"sustained_rounds": sustained} if 0 < sustained < len(metrics) else {}),
     )
 
 

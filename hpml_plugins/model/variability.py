@@ -17,7 +17,7 @@ from scipy.stats import false_discovery_control
 
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
 from hpml_plugins.model.units import UNITS
-from hpml_plugins.model.variance import Observations, Spread, estimate_spreads, half_width, p_value
+from hpml_plugins.model.variance import Observations, Spread, estimate_spreads, half_width, p_value, pool_rounds
 
 Verdict = Literal["SAME", "BETTER", "WORSE", "AMBIGUOUS"]
 
@@ -39,8 +39,8 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
 
     value: the median.  low, high: the 95 % interval of the run itself, or asv's; None where there is none.  count: of
     samples.  direction, regime: of the metric.  boost: the median of the regime boost.  kind: see `kind_of`.  code: see
-    `code_of`.  card: see `card_of`.  started: Unix time, s.  rounds: the variance of its logarithm that the rounds
-    imply, NaN for one round.  spread: see `fill_in_spreads`; None where the value is not above 0.
+    `code_of`.  card: see `card_of`.  started: Unix time, s.  rounds: see `_variance_by_rounds`.  spread: see
+    `fill_in_spreads`; None where the value is not above 0.
     """
 
     value: float
@@ -54,7 +54,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     card: str
     started: float
     regime: str = ""
-    rounds: float = math.nan
+    rounds: tuple[float, int] | None = None
     spread: Spread | None = None
 
     @classmethod
@@ -105,11 +105,11 @@ def code_of(record: Record) -> str:
     return f"{code} {source.get('package', '')} {record.environment} {problem}"
 
 
-def _variance_by_rounds(metric: MetricSamples) -> float:
-    """The variance of the logarithm of the median of the rounds, from how far they differ; NaN for one round."""
+def _variance_by_rounds(metric: MetricSamples) -> tuple[float, int] | None:
+    """The variance of the logarithm of the median of the rounds, and its degrees of freedom; None for one round."""
     if len(metric.rounds) < 2 or min(medians := metric.round_medians) <= 0:
-        return math.nan
-    return variance_of_median(statistics.variance(map(math.log, medians)), len(medians))
+        return None
+    return variance_of_median(statistics.variance(map(math.log, medians)), len(medians)), len(medians) - 1
 
 
 def variance_of_median(variance: float, count: int) -> float:
@@ -138,15 +138,16 @@ def fill_in_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) 
             elif reading.kind != _FOREIGN and reading.value > 0:
                 of_kind.setdefault(reading.kind, []).append(reading)
         for kind, found in of_kind.items():
+            rounds = pool_rounds([each.rounds for each in found[-RECENT:] if each.rounds])
             for each in found[-RECENT:]:
                 labels = (len(places), (kind, group), kind, each.code, each.card, each.started)
                 numbered = [known.setdefault(label, len(known)) for known, label in zip(numbers, labels, strict=True)]
-                rows.append((math.log(each.value), each.rounds, *numbered))
+                rows.append((math.log(each.value), rounds, *numbered))
             places.append(found)
     if not rows:
         return
-    value, rounds, *columns = np.array(rows).T
-    spreads = estimate_spreads(Observations(value, rounds, *(column.astype(np.int64) for column in columns)))
+    values, of_rounds, *columns = np.array(rows).T
+    spreads = estimate_spreads(Observations(values, of_rounds, *(column.astype(np.int64) for column in columns)))
     for found, spread in zip(places, spreads, strict=True):
         for reading in found:
             reading.spread = spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,6 +13,7 @@ from hpml_plugins.measure import SamplingPlan
 
 #: s: the second is 1.2 times as fast.
 STEPS = {"first": 0.012, "second": 0.010}
+THREE = {**STEPS, "third": 0.011}
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Machine:
         self.turns.append(name)
 
         def step() -> None:
-            self.now += STEPS[name] * self.slowness(self.now)
+            self.now += THREE[name] * self.slowness(self.now)
 
         return step
 
@@ -40,14 +41,19 @@ def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
     """Time the two steps on a machine of this slowness, whose clock is everybody's: it, their samples, their ratio."""
 
     def timed(
-        slowness: Callable[[float], float], seconds: float = 0.01, rounds: int = 1
+        slowness: Callable[[float], float],
+        seconds: float = 0.01,
+        rounds: int = 1,
+        steps: Iterable[str] = STEPS,
+        start: int = 0,
     ) -> tuple[Machine, Samples, Samples, Samples]:
         machine = Machine(slowness)
         bench = Bench(node, {}, plan=SamplingPlan().in_rounds(rounds))
         with monkeypatch.context() as patched:
             patched.setattr("time.perf_counter", lambda: machine.now)
+            patched.setattr("random.SystemRandom.randrange", lambda _, count: start)
             patched.setattr("hpml_plugins.measure.cpu_timer.core_rate", lambda: 7e7)
-            found = bench.time_alternately({name: partial(machine.prepare, name) for name in STEPS}, seconds=seconds)
+            found = bench.time_alternately({name: partial(machine.prepare, name) for name in steps}, seconds=seconds)
         assert bench.collected.warnings == []
         return machine, found.samples["first"], found.samples["second"], found.ratio("first", "second")
 
@@ -62,15 +68,27 @@ def test_the_rounds_of_a_point_share_the_turns(timed: Timed) -> None:
 
 def test_each_of_two_steps_goes_first_as_often(timed: Timed) -> None:
     machine, first, second, ratio = timed(lambda now: 1.0)
-    assert machine.turns == ["first", "second", "second", "first"] * 3
+    pair, other = ["first", "second", "second", "first"], ["second", "first", "first", "second"]
+    assert machine.turns == [*pair, *other, *pair]
     assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
     assert ratio.values == pytest.approx([1.2] * 6)
     assert (first.info["turns"], first.info["core_rate"]) == (6, 7e7)
 
 
+def test_each_of_three_steps_is_in_each_place_as_often(timed: Timed) -> None:
+    for start in range(3):
+        machine, *_ = timed(lambda now: 1.0, steps=THREE, start=start)
+        turns = [machine.turns[at : at + 3] for at in range(0, 18, 3)]
+        assert all(sorted(place) == sorted([*THREE] * 2) for place in zip(*turns, strict=True))
+        assert all(turns[at + 1] == turns[at][::-1] for at in (0, 2, 4))
+        shared, *_ = timed(lambda now: 1.0, rounds=3, steps=THREE, start=start)
+        assert shared.turns == machine.turns[:6]  # a round begins with any of them
+        assert shared.turns[0] == [*THREE][start]
+
+
 def test_a_long_step_has_four_turns_of_one_sample(timed: Timed) -> None:
     machine, first, second, ratio = timed(lambda now: 100.0, seconds=1.2)
-    assert machine.turns == ["first", "second", "second", "first"] * 2
+    assert machine.turns == ["first", "second", "second", "first", "second", "first", "first", "second"]
     assert (first.values, second.values) == (pytest.approx([1.2] * 4), pytest.approx([1.0] * 4))
     assert ratio.values == pytest.approx([1.2] * 4)
 

@@ -329,13 +329,19 @@ def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node:
     assert record.warnings == ["the GPU held its clocks down while this was measured: heat (software)"]
 
 
-def test_a_point_that_was_measured_in_both_regimes_is_not_warned_of_throttling(
-    nvml: Callable[..., None], node: Node
+def measure_long(bench: Bench) -> dict[str, Any]:
+    """A step within which the regulator acts has no boost."""
+    return {"time": Samples((2.0, 2.1), "s", {"regime": "sustained"})}
+
+
+@pytest.mark.parametrize(("measure", "boost"), [(measure_boost, [1.0]), (measure_long, [])])
+def test_a_point_that_was_measured_at_settled_clocks_is_not_warned_of_throttling(
+    nvml: Callable[..., None], node: Node, measure: Any, boost: list[float]
 ) -> None:
     nvml(reasons=0x4)
-    benchmark = replace(BENCHMARK, measure=measure_boost)
+    benchmark = replace(BENCHMARK, measure=measure)
     record = measure_point(benchmark, {}, Context(on_one_card(node)))
-    assert (record.metrics["time"].samples, record.metrics["time"].boost) == ([2.0, 2.1], [1.0])
+    assert (record.metrics["time"].samples, record.metrics["time"].boost) == ([2.0, 2.1], boost)
     assert record.warnings == []
 
 

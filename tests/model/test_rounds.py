@@ -73,6 +73,15 @@ def test_boost_of_the_rounds_that_have_one() -> None:
     assert one([1.0]).metrics["time"].boost_median is None
 
 
+def test_a_record_says_how_many_of_its_rounds_were_sustained_unless_all_or_none_were() -> None:
+    def joined(*boosts: list[float] | None) -> MetricSamples:
+        return combine([one([2.0], boost) for boost in boosts]).metrics["time"]
+
+    mixed = joined([1.0], None, None)
+    assert (mixed.regime, mixed.info["sustained_rounds"]) == ("sustained", 1)
+    assert "sustained_rounds" not in {**joined([1.0], [1.0]).info, **joined(None, None).info}
+
+
 def test_texts_that_differ_between_rounds_are_joined() -> None:
     slow = one([1.0])
     metric = replace(slow.metrics["time"], info={"timer": "perf_counter", "only": 1.0})

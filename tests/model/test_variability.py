@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -272,3 +273,24 @@ def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run(
     assert card_of(record(1.0, node={}, run="x")) == "x"
     assert card_of(record(1.0, node={"boot": "h"}, run="x")) == "h"
     assert card_of(record(1.0, node={"gpus": [{"uuid": "b"}, {"uuid": "a"}]})) == "a,b"
+
+
+def in_rounds(rng: random.Random, factors: Sequence[float]) -> Record:
+    """A run whose rounds vary by 3 % of 1 s, each round times its factor."""
+    samples = [factor * math.exp(rng.gauss(0, 0.03)) for factor in factors]
+    return record(1.0, metrics={"time": MetricSamples("s", "lower", samples, EVENTS, rounds=[1] * len(samples))})
+
+
+def half_band(made: Sequence[Record]) -> float:
+    """Of the newest, relative."""
+    found = Variability(made).reading(made[-1], "time").estimate
+    assert found.high is not None
+    return found.high / found.value - 1
+
+
+def test_a_few_slow_rounds_do_not_widen_the_interval_and_rounds_that_always_differ_do() -> None:
+    rng = random.Random(7)
+    quiet = [in_rounds(rng, factors) for factors in [(1, 1)] * 2 + [(1, 1, 1)] * 10 + [(1, 1, 1, 1, 1)] * 2]
+    disturbed = [*quiet[:9], *(in_rounds(rng, (1, 1, 30)) for _ in range(3)), *quiet[12:]]
+    assert half_band(disturbed) < 1.3 * half_band(quiet)
+    assert half_band([in_rounds(rng, (0.5, 1, 2)) for _ in range(14)]) > 3 * half_band(quiet)

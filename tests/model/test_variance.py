@@ -11,14 +11,17 @@ from scipy import stats
 
 from hpml_plugins.model.variance import (
     FLOOR,
+    QUARTILE,
     UNKNOWN,
     UNKNOWN_CARDS,
     Observations,
     Spread,
     estimate_spreads,
+    expected_quartile,
     fit_prior,
     half_width,
     p_value,
+    pool_rounds,
 )
 
 
@@ -70,6 +73,29 @@ def test_runs_differ_by_no_less_than_their_rounds_and_those_alone_say_it_of_what
     alone = spreads(Observations(np.array([1.0]), np.array([0.001**2]), one, one, one, one, one, one))
     assert np.sqrt(alone.same_card) == pytest.approx([0.002])
     assert np.sqrt(alone.any_card) == pytest.approx([np.hypot(0.002, UNKNOWN_CARDS)])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_the_quartile_of_sample_variances_has_the_mean_of_exponential_order_statistics(count: int) -> None:
+    """With two degrees of freedom they are exponential, and rank r of n has the mean 1/n + 1/(n - 1) + … (Rényi)."""
+    means = [sum(1 / left for left in range(count - rank, count + 1)) for rank in range(count)]
+    assert expected_quartile(count, 2) == pytest.approx(np.quantile(means, QUARTILE), abs=0.005)
+
+
+def test_the_quartile_of_many_sample_variances_is_that_of_their_distribution() -> None:
+    assert expected_quartile(1001, 4) == pytest.approx(stats.chi2.ppf(QUARTILE, 4) / 4, abs=0.002)
+
+
+def test_runs_of_any_number_of_rounds_tell_one_variance_of_which_a_fifth_may_be_wrong() -> None:
+    rng = np.random.default_rng(7)
+    freedom = rng.choice([1, 2, 9], 400)  # two, three and ten rounds
+    variance = 0.05**2 * rng.chisquare(freedom) / freedom
+    told = list(zip(variance.tolist(), freedom.tolist(), strict=True))
+    assert pool_rounds(told) == pytest.approx(0.05**2, rel=0.15)
+    rogue = [(1.0, worth) if number % 5 == 0 else (each, worth) for number, (each, worth) in enumerate(told)]
+    assert 0.05**2 < pool_rounds(rogue) < 3 * 0.05**2
+    assert pool_rounds(told[:1]) == pytest.approx(told[0][0], rel=0.01)
+    assert np.isnan(pool_rounds([]))
 
 
 def test_a_point_measured_once_borrows_from_its_class() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from markupsafe import escape
 
-from hpml_plugins.model.variability import MeasuredValue, compare_values
+from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.newest_records import FOLDER
 from hpml_plugins.report.site.page import day
@@ -33,11 +33,12 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
 
     Counted are the verdicts on the last measured commit of each machine against the one before that it measured.
     """
-    pairs = []
+    pairs, newest = [], 0
     for metric in history.measured:
-        for label, machine in metric.benchmark.lines:
-            values = [outcome.readings for outcome, value in metric.line(label, machine) if value]
+        for line in (metric.line(*place) for place in metric.benchmark.lines):
+            values = [outcome.readings for outcome, value in line if value]
             pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
+            newest += bool(line and line[-1][1])
     verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "AMBIGUOUS": 0, "SAME": 0}
     verdicts |= Counter(each.verdict for each in compare_values(pairs))
     summary = {
@@ -47,19 +48,13 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
         "date": day(history.dates[-1]) if history.dates else "",
         "machines": [machine.name for machine in history.machines],
         "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
-        "values": sum(bool(value) for metric in history.measured for value in _newest(history, metric.name)),
+        "values": newest,
         "verdicts": verdicts,
         # hpml pull reads them: records/0.js, records/1.js, …
         "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
     }
     (html_dir / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     (html_dir / "badge.svg").write_text(_draw(verdicts, measured=bool(history.commits)), encoding="utf-8")
-
-
-def _newest(history: History, name: str) -> list[MeasuredValue | None]:
-    """The last value of each point and machine of a metric."""
-    metric = history.metrics[name]
-    return [line[-1][1] for place in metric.benchmark.lines if (line := metric.line(*place))]
 
 
 def _draw(verdicts: dict[str, int], *, measured: bool) -> str:

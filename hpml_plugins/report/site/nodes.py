@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import heapq
 import itertools
 import statistics
@@ -25,8 +24,9 @@ MOST_WARNINGS = 6
 MOST_CARDS, MOST_RUNS = 8, 5
 #: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
 STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point is no longer measured if at least this many of the newest commits lack it, and no earlier gap was longer.
-NEWEST_COMMITS = 5
+#: A point is no longer measured if the machine has since measured this many times as many points as it has, and no
+#: earlier gap was longer. A run of a part counts for what it measured.
+ENOUGH_PASSES = 2
 _MINUTE = "%Y-%m-%d %H:%M"
 #: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
 Reasons = dict[tuple[str, str], list[str]]
@@ -268,12 +268,16 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
             continue
         behind, days = last - seen[-1], int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
         dropped: dict[str, list[tuple[str, str, float, int]]] = {}
-        for benchmark, label, columns in measured.get(node.name, ()):
-            at = [bisect.bisect(seen, column) for column in columns]
-            since = len(seen) - at[-1]
-            if NEWEST_COMMITS <= since >= max((b - a for a, b in itertools.pairwise(at)), default=since + 1):
+        points = measured.get(node.name, ())
+        counts = Counter(itertools.chain(*(columns for *_, columns in points)))
+        done = dict(zip(seen, itertools.accumulate(counts[column] for column in seen), strict=True))
+        for benchmark, label, columns in points:
+            at = [done[column] for column in columns]
+            since = counts.total() - at[-1]
+            gap = max((b - a for a, b in itertools.pairwise(at)), default=since + 1)
+            if ENOUGH_PASSES * len(points) <= since >= gap:
                 link = history_link(benchmark.first_metric, label)
-                point = label or "one point", link, history.dates[columns[-1]], seen[-1] - columns[-1]
+                point = label, link, history.dates[columns[-1]], seen[-1] - columns[-1]
                 dropped.setdefault(benchmark.heading, []).append(point)
         stale = behind >= STALE_COMMITS or days >= STALE_DAYS
         each = Gaps(node.name, node.anchor, behind, days, stale, dropped, node.total["failed"], history.dates[seen[-1]])

@@ -16,7 +16,7 @@ from hpml_plugins.model.variability import MARGIN, Difference, why_not_judged
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
-from hpml_plugins.report.site.nodes import NEWEST_COMMITS, Gaps
+from hpml_plugins.report.site.nodes import ENOUGH_PASSES, Gaps
 from hpml_plugins.report.site.page import day, history_link, write_data, write_page
 from hpml_plugins.report.site.regressions import Shift, show_shift
 
@@ -109,7 +109,7 @@ def write_overview(
     write_page(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
         verdicts=first, changes=changes, gaps=gaps, commits=len(history.commits),
-        machines=len(history.machines), newest_commits=NEWEST_COMMITS, commit_url=commit_url,
+        machines=len(history.machines), enough_passes=ENOUGH_PASSES, commit_url=commit_url,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 import operator
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -228,36 +229,53 @@ class Shift:
         return -change.first, -change.size, series.metric.title, series.label, _where(series)
 
 
-def find_shifts(history: History, series: Sequence[MeasuredSeries]) -> dict[str, list[Shift]]:
-    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of pages."""
+def find_shifts(
+    history: History, series: Sequence[MeasuredSeries], gaps: Sequence[Gaps] = ()
+) -> tuple[dict[str, list[Shift]], Counter[str]]:
+    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of pages.
+
+    Also how many series nothing is suspected of, see `find_suspected`.
+    """
     worse = [Shift(each, change) for each in series for change in each.open]
     last = [Shift(each, change) for each in series for change in each.changes[-1:]]
     better = [shift for shift in last if shift.change.verdict == "better"]
-    suspected = find_suspected(history, {shift.series.place for shift in (*worse, *better)})
+    suspected, left_out = find_suspected(history, {shift.series.place for shift in (*worse, *better)}, gaps)
     kinds = {
         "open regression": worse,
         "suspected regression": [shift for shift in suspected if shift.change.verdict == "worse"],
         "improvement": better,
         "suspected improvement": [shift for shift in suspected if shift.change.verdict == "better"],
     }
-    return {kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()}
+    return {kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()}, left_out
 
 
-def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> list[Shift]:
+def find_suspected(
+    history: History, known: Container[tuple[str, str, str]], gaps: Sequence[Gaps] = ()
+) -> tuple[list[Shift], Counter[str]]:
     """Newest values that differ from what was usual by more than THRESHOLD and than runs and cards explain.
 
-    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before.
+    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before, or of
+    at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of them stands out. A series that is no longer
+    measured has no next run. Also returns how many series are left out as "old" or "young" for these two reasons.
+
     known: `MeasuredSeries.place` of what is more than suspected.
     """
-    machines = {machine.name: machine for machine in history.machines}
+    machines, of_machine = {machine.name: machine for machine in history.machines}, {gap.name: gap for gap in gaps}
     asked: list[tuple[Values, Values, str]] = []
     shifts: list[Shift] = []
+    left_out: Counter[str] = Counter()
     for metric in history.measured:
         for (label, name), line in metric.benchmark.lines.items() if metric.direction else ():
             measured = (outcome for outcome in reversed(line) if metric.metric in outcome.readings)
             recent = list(itertools.islice(measured, USUAL + 1))
             series = MeasuredSeries(metric, label, machines[name])
-            if len(recent) < 2 or series.place in known:
+            if not recent or series.place in known:
+                continue
+            gap = of_machine.get(name)
+            dropped = [point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())] if gap else []
+            gone, young = (gap and gap.stale) or label in dropped, len(recent) <= ENOUGH_WITH_INTERVAL
+            if gone or young:
+                left_out["old" if gone else "young"] += 1
                 continue
             newest, *before = (outcome.readings for outcome in recent)
             usual = sorted(before, key=lambda readings: readings[metric.metric].value)[len(before) // 2]
@@ -267,11 +285,12 @@ def find_suspected(history: History, known: Container[tuple[str, str, str]]) -> 
             shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
     compared = compare_values(asked)
     chances = iter(correct([each.p for each in compared if each.p is not None]))
-    return [
+    suspected = [
         shift
         for shift, each in zip(shifts, compared, strict=True)
         if each.p is not None and next(chances) < SUSPICION_RATE and each.ratio and abs(each.ratio - 1) > THRESHOLD
     ]
+    return suspected, left_out
 
 
 def find_changes(history: History) -> list[MeasuredSeries]:
@@ -304,19 +323,19 @@ def _exceeds(old: Level, new: Level) -> bool:
 
 
 def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]], looked: int, history: History, gaps: Sequence[Gaps], html_dir: Path,
-    project: str, commit_url: str,
+    shifts: Mapping[str, Sequence[Shift]], left_out: Mapping[str, int], looked: int, history: History,
+    gaps: Sequence[Gaps], html_dir: Path, project: str, commit_url: str,
 ) -> None:  # fmt: skip
     """Write our page, with changes of every kind, and the Atom feed of the open regressions and of what is missing.
 
-    looked: how many series were looked at.  commit_url: see `page.commit_links`.
+    left_out: see `find_suspected`.  looked: how many series were looked at.  commit_url: see `page.commit_links`.
     """
     shown = {kind: [show_shift(each, history) for each in found[:LISTED]] for kind, found in shifts.items()}
     write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps)
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
-        commit_url=commit_url,
+        left_out=left_out, commit_url=commit_url,
     )  # fmt: skip
 
 
@@ -370,7 +389,6 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
 
     def entries() -> Iterator[Any]:
         for each in shown:
-            when = datetime.datetime.fromtimestamp(each["date"] / 1000, datetime.UTC)
             texts = {name: printable(text) for name, text in each.items() if isinstance(text, str)}
             title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
             words = {name: escape(text) for name, text in texts.items()}
@@ -380,10 +398,7 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
             )
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
-            identity = list(map(printable, each["identity"]))
-            yield feed.FeedEntry(title, when.replace(tzinfo=None), texts["link"], text, identity, when)
-
-    def missing() -> Iterator[Any]:
+            yield entry(title, texts["link"], each["date"], list(map(printable, each["identity"])), text)
         for gap in gaps:
             machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
@@ -392,16 +407,16 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
                 number = len(gap.dropped.get(benchmark, ()))
                 what = f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer" if number else "not"
                 title = f"{machine}: {what} measured since {day(date)}"
-                yield missing_entry(title, link, date, ["missing", machine, printable(benchmark)])
+                yield entry(title, link, date, ["missing", machine, printable(benchmark)])
             if gap.failed:
-                title = f"{machine}: {gap.failed} point{'s' * (gap.failed != 1)} failed"
-                yield missing_entry(title, link, gap.last, ["failed", machine])
+                title = f"{machine}: {formatting.counted(gap.failed, 'point')} failed"
+                yield entry(title, link, gap.last, ["failed", machine])
 
-    def missing_entry(title: str, link: str, date: float, identity: list[str]) -> Any:
+    def entry(title: str, link: str, date: float, identity: list[str], text: str = "") -> Any:
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
-        text = f'<a href="{link}">{escape(title)}</a>'
+        text = text or f'<a href="{link}">{escape(title)}</a>'
         return feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
 
     project = printable(project)
     title = f"{project} performance regressions"
-    feed.write_atom(str(path), [*entries(), *missing()], title=title, author=project, address=f"{project}.asv")
+    feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")

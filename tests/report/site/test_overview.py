@@ -184,8 +184,28 @@ def test_what_is_measured_once_or_seldom_is_not_missed_sooner_than_ever(results:
         results.add(H200, day, {**values, **({FLOP["name"]: [1e9]} if not day else {})})
         history = results.read()
         dropped = [each.dropped for each in find_gaps(history, find_nodes(history))]
-        assert bool(dropped) == (day >= 7 + 7)
+        # From day 0 to day 7 eight points were measured: one of every day, and its own on day 7.
+        assert bool(dropped) == (day >= 7 + 8)
     assert list(*dropped) == ["vector_add"]
+
+
+def test_runs_of_a_part_do_not_make_the_rest_missing_and_runs_of_everything_else_do(results: Results) -> None:
+    many = ours("p", "many", "time", "s", "lower", n=list(range(10)))
+
+    def dropped_after(day: int, measured: Sequence[int]) -> list[str]:
+        values = [around(1e-3) if n in measured else None for n in range(10)]
+        for record in records_of("node1", COMMITS[day], {many["name"]: values}, {many["name"]: many}, float(day)):
+            if record.params["n"] in measured:
+                append_record(record_file(results.folder, "node1", record.commit), record)
+        history = read(results.folder, {many["name"]: many}, DATES)
+        return [point for gap in find_gaps(history, find_nodes(history)) for point, *_ in gap.dropped.get("many", ())]
+
+    for day in range(2):
+        assert dropped_after(day, range(10)) == []
+    for day in range(2, 12):  # ten runs of one point: the others have been missed by one pass at most
+        assert dropped_after(day, [0]) == []
+    assert dropped_after(12, range(9)) == []
+    assert dropped_after(13, range(9)) == ["n=9"]
 
 
 def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Path) -> None:
@@ -218,10 +238,28 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
         values = {TIME["name"]: [around(1e-3 * factor), around(1e-3 * min(factor, 1.003))]}
         results.add(H200, day, values, code="new" if day == 5 else "old")
     history = results.read()
-    (found,) = find_suspected(history, set())
+    ((found,), left_out) = find_suspected(history, set())
+    assert not left_out
     assert (found.series.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
     assert (found.change.first, found.change.wording) == (5, "50 % higher")
-    assert find_suspected(history, {found.series.place}) == []
+    assert find_suspected(history, {found.series.place}) == ([], {})
+
+
+def test_nothing_is_suspected_of_what_is_no_longer_measured_or_was_measured_twice(results: Results) -> None:
+    def suspected(days: Sequence[int], until: int = 0) -> tuple[int, dict[str, int]]:
+        for day in days:
+            factor, code = (1.5, "new") if day == days[-1] else (1.0 + day / 1000, "old")
+            results.add(H200, day, {TIME["name"]: [around(1e-3 * factor)] * 2}, code=code)
+        for day in range(until):
+            results.add(LAPTOP, day, {FLOP["name"]: [8.2e9]})
+        history = results.read()
+        found, left_out = find_suspected(history, set(), find_gaps(history, find_nodes(history)))
+        return len(found), left_out
+
+    assert suspected([0, 1]) == (0, {"young": 2})
+    results.folder = results.folder / "longer"
+    assert suspected([0, 1, 2]) == (2, {})
+    assert suspected([], 13) == (0, {"old": 2})  # ten commits behind, nothing else changed
 
 
 def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(results: Results) -> None:
@@ -233,7 +271,7 @@ def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(results: R
             values = {TIME["name"]: [around(1e-3 * factor) for factor in newest[-2:]]}
             results.add({**H200, "machine": f"node{node}"}, day, values)
     assert max(newest) > 2 and min(newest) < 0.5  # of two hundred series that tremble, some stand out
-    assert find_suspected(results.read(), set()) == []
+    assert find_suspected(results.read(), set()) == ([], {})
 
 
 def test_a_card_counts_nodes_and_distinct_cards_and_names_the_source_of_its_peaks(results: Results) -> None:
