@@ -23,9 +23,9 @@ from support import ROOT
 CORE, WORKLOADS_AND_TOOLS = 16_751, 4_000
 #: Issue 29: init, gate, pull and the pytest fixture; then budgets in the registry, and the fixture under xdist.
 OWN_REPOSITORY = 1_510
-#: Without `machine` and `kernels` (issues 30 and 32) 13,300, on the way to 11,000. Then what issue 33 asks for (18,407):
-#: CUDA C++, loading and copies, a step's use of a GPU, counters of our product and its split depth, each network's
-#: accuracy.
+#: Without `machine` and `kernels` (issues 30 and 32) 13,300, on the way to 11,000. Then what issue 33 asks for
+#: (18,407): CUDA C++, loading and copies, a step's use of a GPU, counters of our product and its split depth, each
+#: network's accuracy.
 PLUGINS = 18_407
 LONGEST = 60
 
