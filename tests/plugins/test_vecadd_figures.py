@@ -101,3 +101,16 @@ def test_every_chart_has_all_machines_and_every_row(name: str) -> None:
     drawn = picture(figure, three)
     assert {"m0", "m1", "m2", "K, millions of elements"} <= drawn.texts
     assert len(drawn.marks["point"]) == len(figure.table(three)) == 3 * len(figure.table(one))
+
+
+def test_the_program_in_cuda_cpp_stands_beside_numba_s_on_either_chart() -> None:
+    explicit, managed = (
+        record("vecadd_cuda_cpp", metrics={"time": 4e-5, "total": 9e-3}, millions=10, launch="grid", memory=memory)
+        for memory in ("explicit", "managed")
+    )
+    rows = FIGURES["explicit"].table([CPU, explicit, managed]).rows()
+    assert [(row["program"], row["memory"]) for row in rows] == [("CPU", "host memory"), ("explicit, C++", "pageable")]
+    rows = FIGURES["unified"].table([CPU, UNIFIED, managed]).rows()
+    assert [row["program"] for row in rows] == ["CPU", "unified", "unified, C++"]
+    (row,) = FIGURES["speedup"].table([CPU, explicit]).rows()
+    assert (row["speedup"], row["over"]) == (pytest.approx(1.0), "C++")

@@ -42,9 +42,9 @@ def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_
         metrics={"time": [1.0], "bandwidth": [1e8]},
     )
     on_cpu, on_gpu, other = programs([GRID, elsewhere, CPP]).rows()
-    assert tuple(on_cpu.values()) == ("h200-x1", "CPU", "cpp", "host memory", 10, 0.009, 0.009, 13e9, 1.0)
+    assert tuple(on_cpu.values()) == ("h200-x1", "CPU", "cpp", "host memory", 10, 0.009, 0.009, 13e9, 1.0, "C++")
     # 9 ms of the CPU over 4.5 ms of the whole run, not over 40 µs of the kernel
-    assert tuple(on_gpu.values()) == ("h200-x1", "explicit", "grid", "pinned", 10, 0.0045, 4e-5, 3e12, 2.0)
+    assert tuple(on_gpu.values()) == ("h200-x1", "explicit", "grid", "pinned", 10, 0.0045, 4e-5, 3e12, 2.0, "C++")
     assert (other["machine"], other["speedup"]) == ("other", 1.0)
 
 
