@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, find_gpu, line_chart
+from hpml_plugins.plugins.vecadd.cpu import IMPLEMENTATIONS
 
 PROGRAMS = {"vecadd_cpu": "CPU", "vecadd_cuda": "explicit", "vecadd_unified": "unified"}
 #: The values of `memory` of the program in CUDA C++ → its name, and how the data move.
 IN_CPP = {"explicit": ("explicit, C++", "pageable"), "managed": ("unified, C++", "on demand")}
-BENCHMARKS = (*PROGRAMS, "vecadd_cuda_cpp")
+CPP = ("vecadd_cpu", "vecadd_cuda_cpp")
 #: The values of `prefetch`, in words.
 PAGES = {"on": "prefetched", "off": "on demand"}
 #: The CPU program that speed-ups are over: the C++ one, or the same loop by numba where there was no compiler.
@@ -53,14 +54,18 @@ def programs(records: Sequence[Record]) -> Table:
     return Table.of(map(row, records), units).sorted("machine", "program", "variant", "memory", "millions")
 
 
-def compared(program: str) -> Callable[[Sequence[Record]], Table]:
-    """The table of a GPU program, and of the CPU programs on the machines that ran it."""
+def compared(program: str, cpu: Sequence[str] = IMPLEMENTATIONS) -> Callable[[Sequence[Record]], Table]:
+    """The table of a GPU program, and of these CPU programs on the machines that ran it."""
 
     def table(records: Sequence[Record]) -> Table:
         found = programs(records)
-        on_gpu = (program, f"{program}, C++")
-        ran_it = {row["machine"] for row in found.rows() if row["program"] in on_gpu}
-        return found.filtered(lambda row: row["machine"] in ran_it and row["program"] in ("CPU", *on_gpu))
+        ran_it = {row["machine"] for row in found.rows() if row["program"] == program}
+
+        def shown(row: dict[str, Any]) -> bool:
+            on_cpu = row["program"] == "CPU" and row["variant"] in cpu
+            return row["machine"] in ran_it and (on_cpu or row["program"] == program)
+
+        return found.filtered(shown)
 
     return table
 
@@ -106,21 +111,37 @@ FIGURES = (
     Figure(
         "explicit",
         "Vector addition: explicit memory compared with the CPU",
-        ("vecadd_cpu", "vecadd_cuda", "vecadd_cuda_cpp"),
+        ("vecadd_cpu", "vecadd_cuda"),
         compared("explicit"),
         TIMES,
-        "A whole run on the GPU (allocation, copies, one launch, free), by numba and by CUDA C++, and the CPU's loop. "
-        "Lower is better. Where the lines of 1x1 and 1x256 rise, the kernel dominates; for grid, the copies do.",
+        "A whole run on the GPU (allocation, copies, one launch, free) and the CPU's loop. Lower is better. Where the "
+        "lines of 1x1 and 1x256 rise, the kernel dominates; for grid, the copies do.",
     ),
     Figure(
         "unified",
         "Vector addition: unified memory compared with the CPU",
-        ("vecadd_cpu", "vecadd_unified", "vecadd_cuda_cpp"),
+        ("vecadd_cpu", "vecadd_unified"),
         compared("unified"),
         TIMES,
         "A whole run in unified memory (allocation, first launch with its page faults, reading back, free). Lower is "
         "better. Prefetched: the driver is asked to move the pages before they are touched.",
     ),
-    Figure("speedup", "Speed-up over the CPU program", BENCHMARKS, speedup, SPEEDUPS),
+    Figure(
+        "explicit_cpp",
+        "The programs in CUDA C++ and C++: explicit memory",
+        CPP,
+        compared("explicit, C++", ["cpp"]),
+        TIMES,
+        "As above: cudaMalloc, cudaMemcpy from pageable memory, one launch, cudaMemcpy, cudaFree. Lower is better.",
+    ),
+    Figure(
+        "unified_cpp",
+        "The programs in CUDA C++ and C++: unified memory",
+        CPP,
+        compared("unified, C++", ["cpp"]),
+        TIMES,
+        "As above: cudaMallocManaged, the first launch with its page faults, reading back, cudaFree. Lower is better.",
+    ),
+    Figure("speedup", "Speed-up over the CPU program", tuple(PROGRAMS), speedup, SPEEDUPS),
     Figure("bandwidth", "Bandwidth of the kernel", ("vecadd_cuda", "vecadd_tuned"), bandwidth, BANDWIDTHS),
 )
