@@ -71,11 +71,12 @@ def stack_matrix(words: str) -> dict[str, dict[str, list[str]]]:
     return {"req": {name: [version] for name, _, version in pins}}
 
 
-def _requirements() -> list[str]:
-    """What hpml-plugins and its benchmarks require of this platform, without what they say of extras."""
+def _requirements(pins: Mapping[str, str]) -> list[str]:
+    """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform, without extras."""
     found = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
     needed = [each for each in found if each.marker is None or each.marker.evaluate({"extra": "benchmarks"})]
-    return [f"{each.name}{each.specifier}" for each in needed]
+    others = (f"{each.name}{each.specifier}" for each in needed if each.name not in pins)
+    return [*map("==".join, pins.items()), *others]
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]
@@ -146,9 +147,9 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         if uv is None:
             raise HpmlError(f"{self.name} is installed by uv, which is not here: python -m pip install uv")
         stack = Path(self._path, "stack")
-        pins = [f"{name.removeprefix('pip+')}=={version}" for name, version in self._requirements.items()]
+        pins = {name.removeprefix("pip+"): version for name, version in self._requirements.items()}
         self._uv([uv, "venv", "-q", "--clear", "--seed", "--python", sys.executable, str(stack)])
-        self._uv([uv, "pip", "install", "-q", "--python", str(stack / "bin/python"), *pins, *_requirements()])
+        self._uv([uv, "pip", "install", "-q", "--python", str(stack / "bin/python"), *_requirements(pins)])
         # a commit that has the package of its own comes before it
         site = next(stack.glob("lib/python*/site-packages"))
         (site / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from asv.config import Config
 
-from hpml_plugins.asv.environment import NodeEnvironment, search_path, stack_matrix
+from hpml_plugins.asv.environment import NodeEnvironment, _requirements, search_path, stack_matrix
 from hpml_plugins.errors import HpmlError, UsageError
 
 
@@ -29,6 +29,13 @@ def test_a_software_stack_is_asvs_matrix() -> None:
     for words, wrong in (("torch", "'torch'"), ("torch==", "'torch'"), ("==2", "''"), ("torch==2.13.0,", "''")):
         with pytest.raises(UsageError, match=f"{wrong} has no version; write NAME==VERSION,NAME==VERSION"):
             stack_matrix(words)
+
+
+def test_a_pinned_package_may_be_older_than_what_hpml_plugins_requires() -> None:
+    found = _requirements({"torch": "2.9.1", "torchvision": "0.24.1"})
+    assert [each for each in found if each.startswith("torch")][:2] == ["torch==2.9.1", "torchvision==0.24.1"]
+    assert not any(each.startswith(("torch>", "torchvision>")) for each in found)
+    assert any(each.startswith("numba>=") for each in found)
 
 
 def test_a_stack_that_uv_cannot_install_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
