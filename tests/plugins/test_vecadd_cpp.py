@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def test_the_point_of_the_program_is_measured(node: Node) -> None:
 def test_a_program_that_adds_wrong_gives_no_number(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "wrong.cpp"
     wrong.write_text(cpu.SOURCE.read_text().replace("a[i] + b[i]", "a[i] - b[i]"))
+    shutil.copy(cpu.SOURCE.with_suffix(".h"), tmp_path)
     monkeypatch.setattr(cpu, "SOURCE", wrong)
     with pytest.raises(CheckFailed, match="differs from NumPy"):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="cpp")

@@ -35,7 +35,7 @@ class Tile:
     wide: int
     #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks of 256 threads.
     registers: int = 0
-    #: The depth of the product is divided into so many, each with its own blocks; a second kernel adds up their sums.
+    #: Into how many parts the depth is divided. Each has its own blocks; a second kernel adds up their sums.
     parts: int = 1
 
     @property
@@ -162,7 +162,7 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
 
 
 def in_parts(tile: Tile, k: int) -> list[Tile]:
-    """The tile with the depth k in so many parts as PARTS has, or fewer: none is empty, each has at least two tiles."""
+    """The tile with the depth k divided into the numbers of PARTS, or fewer parts: each has two tiles or more."""
     tiles = -(-k // tile.depth)
     counts = (-(-tiles // -(-tiles // parts)) for parts in PARTS if 2 * parts <= tiles)
     return [replace(tile, parts=count) for count in counts]

@@ -14,7 +14,7 @@ from hpml_plugins.plugins.scaling import jobs
 WORKERS = 2
 #: Batches in a timed call: more than the workers prepare ahead, which is two each.
 BATCHES = 8
-#: What includes loading is sampled so many times longer than the rest: its calls are long and vary.
+#: Times that include loading are sampled longer than the others by this factor: their calls are long and vary.
 LONGER = 6
 
 

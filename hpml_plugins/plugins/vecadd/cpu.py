@@ -120,7 +120,7 @@ def checksum(elements: int, seed: int) -> int:
 
 
 def inputs(i: Any, which: int, seed: int) -> Any:
-    """The elements `i` (uint32) of the program's vector a (0) or b (1): float32 in [0, 1). See vecadd.cpp."""
+    """The elements `i` (uint32) of the program's vector a (0) or b (1): float32 in [0, 1). See vecadd.h."""
     import numpy as np
 
     x = 2 * i + np.uint32((which + seed * 0x9E3779B9) % 2**32)

@@ -69,7 +69,8 @@ def built(nvcc: str, capability: str) -> tuple[Path, str]:
     """
     version = run_command(nvcc, "--version").stdout.strip().splitlines()[-1]
     flags = ("-O3", "-std=c++17", f"-arch=sm_{capability.replace('.', '')}")
-    digest = hashlib.sha256("\n".join([version, *flags, SOURCE.read_text()]).encode()).hexdigest()[:16]
+    text = "\n".join([version, *flags, SOURCE.read_text(), SOURCE.with_suffix(".h").read_text()])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     program = cache() / "vecadd" / digest
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
