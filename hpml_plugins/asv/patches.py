@@ -26,7 +26,7 @@ from asv.commands import Command, compare, run
 from asv.console import log
 
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
-from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, tasks_of
+from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, save_machines, tasks_of
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, unwritable
 from hpml_plugins.model import formatting
@@ -205,9 +205,8 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
     # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json may be one.
     target = Path(path).absolute()
     if target.name.startswith("."):
-        target = target.resolve()
-        # asv writes ~/.asv-machine.json whole, as it read it: what another job has added since must stay.
-        data = {**read_object_or_empty(target), **data}
+        save_machines(target, data)
+        return
     if api_version is not None:
         data = {**data, "version": api_version}
     if target.name == DECLARATIONS:
@@ -216,7 +215,7 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
             atomic_write(target, json.dumps(data, indent=4, sort_keys=True).encode())
         return
     text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
-    lasting = target.name == MACHINE or target.name.startswith(".") or (target.parent / MACHINE).exists()
+    lasting = target.name == MACHINE or (target.parent / MACHINE).exists()
     atomic_write(target, text.encode(), durable=lasting)
 
 

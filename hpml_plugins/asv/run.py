@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +26,8 @@ from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport, measure_rounds
-from hpml_plugins.store import Lock, lock_machine, machine_folder, past_rounds, read_object_or_empty
+from hpml_plugins.store import Lock, atomic_write, lock_machine, machine_folder, past_rounds, read_object_or_empty
+from hpml_plugins.store.files import read_object
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -219,12 +221,20 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
 
 
 def record_machine(facts: dict[str, str]) -> None:
-    """Write the facts where asv looks for them, ~/.asv-machine.json, beside the machines that are there.
+    """Write the facts where asv looks for them, ~/.asv-machine.json."""
+    save_machines(Path(MachineCollection.get_machine_file_path()), {facts["machine"]: facts})
+
+
+def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
+    """Write machines into ~/.asv-machine.json, which may be a link, beside those that are there.
 
     asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home, one would be lost.
     """
-    with Lock(Path(f"{MachineCollection.get_machine_file_path()}.lock"), MACHINE_FILE_TIMEOUT):
-        MachineCollection.save(facts["machine"], facts)
+    file = file.resolve()
+    with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
+        known = read_object(file) if file.exists() else {}
+        found = {**known, **machines, "version": MachineCollection.api_version}
+        atomic_write(file, json.dumps(found, indent=4, sort_keys=True).encode())
 
 
 def _reused_statuses(args: Any) -> list[str]:
