@@ -193,13 +193,15 @@ def test_what_a_point_computes_once_is_computed_in_its_first_round(hpml: Hpml, w
     assert (samples.rounds, len(set(samples.samples))) == ([1, 1, 1], 1)
 
 
-@pytest.mark.usefixtures("toy")
 def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, write: Write) -> None:
+    # The samples alternate between 10 and 20 ms: ± 30 % is soon known, also on a busy machine, and ± 1 % never.
+    alternating = TOY.replace("lambda: sum(range(size))", "lambda: time.sleep(next(seconds))")
+    write("toy.py", "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating)
     write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))
     samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
-    assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")  # ten samples in three rounds
-    done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.000001", "--budget", "0.1")
-    assert decode(done.stdout.encode()).metrics["time"].info["stopped"] in ("budget", "most samples")
+    assert samples.info["stopped"] == "converged"
+    done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.01", "--budget", "0.3")
+    assert decode(done.stdout.encode()).metrics["time"].info["stopped"] == "budget"
 
 
 @pytest.mark.usefixtures("toy")
