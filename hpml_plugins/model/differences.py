@@ -128,12 +128,7 @@ def _node_fact(key: str) -> Callable[[Record], str]:
 
 def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
     """A fact of the GPUs, once where all have the same."""
-
-    def tell(record: Record) -> str:
-        known = [each[key] for each in record.gpus if each.get(key) not in (None, "")]
-        return " + ".join(dict.fromkeys(_spell(value, unit) for value in known))
-
-    return tell
+    return lambda record: " + ".join(filter(None, dict.fromkeys(_spell(gpu.get(key), unit) for gpu in record.gpus)))
 
 
 def _spell(value: object, unit: str = "") -> str:
@@ -167,6 +162,7 @@ _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
     "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),
     "power limit": _gpu_fact("power_limit", " W"),
+    "links of the card": _gpu_fact("links"),  # a node of one GPU, or one GPU of a node of several
     "NUMA node of the card": _gpu_fact("numa"),
     "NUMA nodes of the CPUs": lambda record: str(record.node.get("cpu_numa") or "").strip("[(,)]"),
     "kernel": _node_fact("os"),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hpml_plugins.model.differences import Confounder, describe_share, differences, unusual_conditions
 from hpml_plugins.model.record import MetricSamples, Record
 
-CARD = {"name": "NVIDIA H200", "uuid": "GPU-a7d00f32-64fa-041e", "power_limit": 700.0}
+CARD = {"name": "NVIDIA H200", "uuid": "GPU-a7d00f32-64fa-041e", "power_limit": 700.0, "links": "PCIe 5 x16"}
 NODE: dict[str, Any] = {
     "os": "Linux 6", "cpu": "Xeon", "num_cpu": 16, "python": "3.12", "driver": "580.159.04", "host": "0123456789",
     "boot": "ec0f18809c", "virtual": True, "host_cpus": 32, "host_gpus": 2, "gpus": [CARD],
@@ -53,6 +53,7 @@ def test_a_record_does_not_differ_from_itself() -> None:
     [
         (node(gpus=[{**CARD, "uuid": "GPU-faeac8f1-0a8c"}]), "card a7d00f32 → faeac8f1"),
         (node(gpus=[{**CARD, "power_limit": 600.0}]), "power limit 700 W → 600 W"),
+        (node(gpus=[{**CARD, "links": "NVLink x18"}]), "links of the card PCIe 5 x16 → NVLink x18"),
         (node(boot="ef9d6b04c5"), "boot ec0f1880 → ef9d6b04"),
         (node(host="ffff6789ab", boot="ef9d6b04c5"), "host 01234567 → ffff6789"),
         (node(driver="570.86"), "driver 580.159.04 → 570.86"),
