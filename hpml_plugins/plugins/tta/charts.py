@@ -88,9 +88,7 @@ def curves(records: Sequence[Record]) -> Table:
 
 
 def out_of_distribution(records: Sequence[Record]) -> Table:
-    """Mean over the trained networks; whiskers: one standard deviation to each side. blur, noise, contrast: modified
-    test images.
-    """
+    """Mean over the networks, and one standard deviation to each side. blur, noise, contrast: modified test images."""
     rows: list[Row] = []
     for record in records:
         kinds = {"unmodified": record.metrics["accuracy"].samples}
@@ -98,8 +96,10 @@ def out_of_distribution(records: Sequence[Record]) -> Table:
             kinds.setdefault(str(row["images"]), []).append(float(row["accuracy"] or 0))
         for kind, accuracies in kinds.items():
             mean, deviation = statistics.fmean(accuracies), _deviation(accuracies)
-            found = {"images": kind, "networks": len(accuracies), "accuracy": mean, "deviation": deviation}
-            ends = {"accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
+            data = record.data.get(kind) or record.data.get(str(record.params["data"]), {})
+            judged = int(data.get("test", 0)) or None
+            found = {"images": kind, "judged": judged, "networks": len(accuracies), "accuracy": mean}
+            ends = {"deviation": deviation, "accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
             rows.append({**_set(record), **found, **ends})
     return Table.of(rows).sorted("data", "images", *ORDER[1:])
 
@@ -112,9 +112,9 @@ def networks(records: Sequence[Record]) -> Table:
         for row in Table.of_series([record], "elsewhere").rows():
             others.setdefault(int(row["run"] or 0), {})[str(row["images"])] = row["accuracy"]
         accuracies = record.metrics["accuracy"].samples
-        about = {**_set(record), "networks": len(accuracies)}
         for number, accuracy in enumerate(accuracies):
-            rows.append({**about, "network": number + 1, "unmodified": accuracy, **others.get(number, {})})
+            about = {**_set(record), "networks": len(accuracies), "network": number + 1}
+            rows.append({**about, "unmodified": accuracy, **others.get(number, {})})
     return Table.of(rows).sorted(*ORDER, "networks", "network")
 
 
