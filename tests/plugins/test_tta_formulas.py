@@ -83,8 +83,9 @@ def test_the_grids_name_the_recipes() -> None:
 
 def test_the_exercises_recipe_is_what_it_asks_for() -> None:
     lab = read_recipe("lab", "cifar10")
-    assert (lab.network.name, lab.batch, lab.target) == ("resnet50", 128, 0.92)
-    assert read_recipe("lab_stem3", "cifar10").network.name == "resnet50_stem3"
+    assert (lab.network.name, lab.batch, lab.epochs, lab.target) == ("resnet50", 128, 12, 0.58)
+    stem3 = read_recipe("lab_stem3", "cifar10")
+    assert (stem3.network.name, stem3.epochs, stem3.target) == ("resnet50_stem3", 60, 0.92)
     assert read_recipe("lab_stem3", "digits").network.name == "small_resnet"
 
 
