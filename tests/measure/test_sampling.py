@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpml_plugins import Samples
-from hpml_plugins.measure.cpu_timer import affinity, core_rate, time_on_cpu
+from hpml_plugins.measure.cpu_timer import RATE_EVERY, affinity, core_rate, time_on_cpu
 from hpml_plugins.measure.sampling import SHORTEST_WARM_UP, SamplingPlan, remarks, sample, warm_up
 
 
@@ -132,9 +132,9 @@ def test_warming_up_gives_up_at_its_bound_and_says_so() -> None:
         time.sleep(0.005)
         return random.random()
 
-    info = warm_up(restless, SamplingPlan(warm_up=0.05))
+    info = warm_up(restless, SamplingPlan(warm_up=0.5))
     assert info["warm"] == "not stable"
-    assert 0.05 <= float(info["warm_up"]) < 1
+    assert 0.5 <= float(info["warm_up"]) < 5
 
 
 def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
@@ -147,7 +147,7 @@ def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
 def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look every 20 ms, the first before the first sample; the samples' info has the median."""
     order: list[str] = []
-    rates = iter([70e6, 30e6, 40e6, *[35e6] * 1000])
+    rates = iter([70e6, 30e6, *[35e6] * 1000])
 
     def look() -> float:
         order.append("look")
@@ -155,9 +155,11 @@ def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(monkeypatch: py
 
     monkeypatch.setattr("hpml_plugins.measure.cpu_timer.core_rate", look)
     plan = SamplingPlan(budget=0.2, warm_up=0.02, precision=0.0)
+    started = time.perf_counter()
     samples = time_on_cpu(lambda: order.append("step") or time.sleep(0.005), plan)
+    taken = time.perf_counter() - started
     assert order[:3] == ["step", "look", "step"]  # the step's first call comes before everything
-    assert 3 <= order.count("look") <= order.count("step") / 2
+    assert 3 <= order.count("look") <= 1 + taken / RATE_EVERY
     assert samples.info["core_rate"] == 35e6
     assert 0 < samples.info["core_variation"] < 0.5  # type: ignore[operator]
     assert max(samples.values) < 0.1
@@ -172,7 +174,7 @@ def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_eithe
 
 
 def test_the_rate_of_the_core_is_that_of_a_loop_in_python() -> None:
-    assert 1e6 < core_rate() < 1e10
+    assert 1e6 < max(core_rate() for _ in range(50)) < 1e10  # a look of 0.1 ms that is interrupted is no rate
 
 
 def test_the_affinity_is_recorded_as_linux_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
