@@ -192,10 +192,10 @@ def hangs(bench: Bench) -> None:
 
 def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigterm(node: Node) -> None:
     started = time.monotonic()
-    record = point(hangs, node, timeout=0.5)
-    assert (record.status, record.reason) == ("failed", f"timed out after 0.5 s in hangs ({line_of(hangs, 2)})")
+    record = point(hangs, node, timeout=3)
+    assert (record.status, record.reason) == ("failed", f"timed out after 3 s in hangs ({line_of(hangs, 2)})")
     assert f"in {hangs.__name__}\n" in record.output  # with the whole stack
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def leaves_a_process(bench: Bench) -> dict[str, Any]:
