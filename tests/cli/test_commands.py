@@ -199,7 +199,7 @@ def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, w
     write("toy.py", "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating)
     write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))
     samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
-    assert samples.info["stopped"] == "converged"
+    assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")  # ten samples in three rounds
     done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.01", "--budget", "0.3")
     assert decode(done.stdout.encode()).metrics["time"].info["stopped"] == "budget"
 

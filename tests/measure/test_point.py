@@ -195,7 +195,7 @@ def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigte
     record = point(hangs, node, timeout=3)
     assert (record.status, record.reason) == ("failed", f"timed out after 3 s in hangs ({line_of(hangs, 2)})")
     assert f"in {hangs.__name__}\n" in record.output  # with the whole stack
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 13
 
 
 def leaves_a_process(bench: Bench) -> dict[str, Any]:
