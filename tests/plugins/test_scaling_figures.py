@@ -28,6 +28,7 @@ def record(benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list
     profile = {name: samples.get(name, [1.0]) for name in DP_UNITS}
     waited = [0.003, 0.001]
     ranks = {"rank": [0.0, 1.0], "reduction": waited, "kernels": [0.04, 0.05], "collective_share": [0.2, 0.1]}
+    ranks["utilisation"] = [0.9, 0.8]
     series = {"profile": Series(profile), "ranks": Series(ranks), "epochs": Series({"steps": [3.0, 6.0]})}
     return Record(
         benchmark=benchmark, plugin="scaling", version="1", params=params, status="ok", machine=machine,
@@ -180,6 +181,7 @@ def test_vgg16_has_a_row_a_rank() -> None:
     first, second = rows("vgg16", record("scaling_vgg16", samples=samples, gpus=2, **POINT))
     assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
     assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)
+    assert (first["utilisation"], second["utilisation"]) == (0.9, 0.8)
     assert first["single_epoch"] == pytest.approx(64 * 2 * 0.09)  # 64 steps of two GPUs, 128 of one
 
 

@@ -34,6 +34,7 @@ LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu"
 #: What tells the points apart.
 POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
 UNITS = {**{metric.name: metric.unit for metric in METRICS}, **DP_UNITS}
+USE = ("utilisation", "sm_efficiency", "occupancy")  # of scaling_use, and of scaling_vgg16's ranks
 UNITS |= {"waiting": "s", "last_rank": "B/s", "by_subtraction": "B/s"}
 
 Row = dict[str, Any]
@@ -162,11 +163,11 @@ def dp_step(records: Sequence[Record]) -> Table:
 def vgg16(records: Sequence[Record]) -> Table:
     """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; single_epoch: an epoch of steps
     on one GPU; kernels: time of all kernels of a profiled step on that rank's GPU; collective_share: NCCL's share of
-    it, including waiting.
+    it, including waiting; utilisation, sm_efficiency, occupancy: as in `use`.
     """
     units = {**UNITS, "kernels": "s"}
     table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
-    columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share")
+    columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share", *USE)
 
     def of_epoch(row: Row) -> Row:
         steps_of_one = row["gpus"] * row["epoch"] / row["step"]  # weak scaling
@@ -180,8 +181,7 @@ def use(records: Sequence[Record]) -> Table:
     """utilisation: share of the profiled time in which anything ran; sm_efficiency: kernels' time, weighted with its
     blocks per multiprocessor up to 1; occupancy: resident warps over those a multiprocessor can hold.
     """
-    names = ("step", "utilisation", "sm_efficiency", "occupancy")
-    return Table.of_records(records, *names).select("machine", "model", "dtype", "batch", *names)
+    return Table.of_records(records, "step", *USE).select("machine", "model", "dtype", "batch", "step", *USE)
 
 
 def wire(records: Sequence[Record]) -> Table:
