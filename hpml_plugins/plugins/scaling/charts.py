@@ -34,8 +34,8 @@ LARGE = ("scaling_small_batch", "scaling_large_batch", "scaling_large_batch_cpu"
 #: What tells the points apart.
 POINT = ("machine", "method", "scaling", "dtype", "batch", "gpus")
 UNITS = {**{metric.name: metric.unit for metric in METRICS}, **DP_UNITS}
-USE = ("utilisation", "sm_efficiency", "occupancy")  # of scaling_use, and of scaling_vgg16's ranks
 UNITS |= {"waiting": "s", "last_rank": "B/s", "by_subtraction": "B/s"}
+USE = ("utilisation", "sm_efficiency", "occupancy")  # of scaling_use, and of scaling_vgg16's ranks
 
 Row = dict[str, Any]
 
