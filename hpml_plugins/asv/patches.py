@@ -26,7 +26,17 @@ from asv.commands import Command, compare, run
 from asv.console import log
 
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
-from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, save_machines, tasks_of
+from hpml_plugins.asv.run import (
+    Prepared,
+    add_reference,
+    keep_shard,
+    measure_commit,
+    narrow,
+    plan,
+    prepare,
+    save_machines,
+    tasks_of,
+)
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, unwritable
 from hpml_plugins.model import formatting
@@ -41,6 +51,8 @@ from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, 
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
+#: Exit status of a run that measured what fitted into its limit, and left points out.
+NOT_WHOLE = 3
 #: asv's commands that measure, and those of them that store results.
 _MEASURING, _WRITING = ("Run", "Continuous", "Find", "Profile"), ("Run", "Continuous", "Find")
 
@@ -94,11 +106,12 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
         log.warning(one_line(str(problem)))
     _prepared[:] = [prepared]
     try:
-        return original(cls, conf, args, **options)
+        status = original(cls, conf, args, **options)
     finally:
         log.flush()
         for line in prepared.report.summary(Path(conf.results_dir)):
             say(line)
+    return status or (NOT_WHOLE if prepared.report.left_out else status)
 
 
 def _project_if_possible(results: Path) -> None:
@@ -119,9 +132,9 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
         prepared = _prepared[0]
         narrow(found, prepared.suite.benchmarks)
         keep_shard(found)
+        add_reference(found, prepared.suite.benchmarks, prepared.suite.node)
         prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
-        points = [each.declared.key(each.params) for each in prepared.tasks for _ in range(each.declared.rounds)]
-        prepared.report.points = points * (len(commits) * len(environments))
+        plan(prepared, len(commits) * len(environments))
     return found
 
 
@@ -151,9 +164,17 @@ def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **opt
         prepared.spawner = spawner
         log.flush()
         extra = options["extra_params"] if isinstance(options["extra_params"], dict) else {}
-        measure_commit(prepared, lambda of, index: original(of, spawner, index, **options), extra.get("rounds"))
-    result, record = prepared.outcomes[benchmark["name"], param_idx]
-    prepared.report.add(record)
+        measure_commit(
+            prepared,
+            lambda of, index: original(of, spawner, index, **options),
+            extra.get("rounds"),
+            spawner.env.installed_commit_hash or "",
+            spawner.env.name,
+        )
+    place = (benchmark["name"], param_idx)
+    result, record = prepared.outcomes[place]
+    if place not in prepared.left_out:
+        prepared.report.add(record)
     return result
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,6 +17,7 @@ import msgspec
 from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
+from asv.runner import BenchmarkResult
 
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.host import Declared, Host, make_host
@@ -22,10 +25,19 @@ from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode
-from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.model.reference import REFERENCE
+from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
-from hpml_plugins.report.progress import RunReport, measure_rounds
+from hpml_plugins.report.progress import RunReport
+from hpml_plugins.run import (
+    Round,
+    RoundTimes,
+    limit_of_environment,
+    measure_rounds,
+    read_past_rounds,
+    rounds_of,
+)
 from hpml_plugins.store import Lock, atomic_write, lock_machine, machine_folder, past_rounds, read_object_or_empty
 from hpml_plugins.store.files import read_object
 from hpml_plugins.store.projection import MACHINE
@@ -37,11 +49,13 @@ from hpml_plugins.suite.declaration import (
     Suite,
     declare,
 )
-from hpml_plugins.suite.functions import UNWRITABLE
+from hpml_plugins.suite.functions import UNWRITABLE, skip_point
 from hpml_plugins.terminal import say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
+#: What asv is told of a point that no process measured: asv's skipped.
+NOT_MEASURED = BenchmarkResult(result=[math.nan], samples=[None], number=[None], errcode=0, stderr="", profile=None)
 
 
 class Task(NamedTuple):
@@ -59,6 +73,7 @@ class Prepared:
 
     scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and environment under way.
     outcomes: (name, number of the point) → what the process of the last round gave asv, and the Record of all rounds.
+    left_out: the points that did not fit into the limit, likewise.
     lock: of the machine's folder; None where nothing is stored.
     """
 
@@ -69,6 +84,7 @@ class Prepared:
     tasks: list[Task] = field(default_factory=list)
     spawner: Any = None
     outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = field(default_factory=dict)
+    left_out: set[tuple[str, int]] = field(default_factory=set)
     lock: Lock | None = None
 
 
@@ -79,6 +95,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     for this process. Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it
     is not, and Locked when another process, here or on another node, writes this machine's results.
     """
+    limit = limit_of_environment()
     registry = read_registry()
     node = detect_node()
     args.machine = machine = getattr(args, "machine", None) or machine_name(node)
@@ -93,13 +110,16 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     scratch = Path(folder_of_run.name)
     for left in end_leftovers() if writes else ():
         log.warning(left)
-    host = make_host(registry, profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING)
+    profile = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
+    host = make_host(registry, profile=profile, unmet=functools.partial(unmet, node=node))
     suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
-    return Prepared(scratch, host, suite, RunReport(past=past_rounds(results, machine)), lock=lock)
+    times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
+    report = RunReport(times, past_rounds(results, machine), limit)
+    return Prepared(scratch, host, suite, report, lock=lock)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
@@ -121,22 +141,47 @@ def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
         done.add(benchmark)
 
 
+def add_reference(benchmarks: Benchmarks, declared: Iterable[Declared], node: Node) -> None:
+    """Add the reference to a selection that measures something on this node's GPUs.
+
+    Where `--bench` chose other benchmarks, asv has left it out.
+    """
+    needs_gpu = {each.benchmark for each in declared if each.needs_gpu}
+    selected = {entry.get("benchmark") for entry in benchmarks.values()}
+    if not node.gpus or REFERENCE in selected or not needs_gpu & selected:
+        return
+    for name, entry in benchmarks._all_benchmarks.items():
+        if entry.get("benchmark") == REFERENCE:
+            benchmarks[name] = entry
+            return
+
+
 def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]:
-    """The points of ours that asv has selected, in its order."""
-    ours = {each.benchmark: each for each in declared}
-    return [
-        Task(entry, index, ours[entry["benchmark"]], params)
-        for name, entry in benchmarks.items()
-        if entry.get("benchmark") in ours
-        for index, params in enumerate(ours[entry["benchmark"]].points())
-        if (active := benchmarks.benchmark_selection.get(name)) is None or index in active
-    ]
+    """The points of ours that asv has selected, in the registry's order."""
+    entries = {entry["benchmark"]: (name, entry) for name, entry in benchmarks.items() if "benchmark" in entry}
+    tasks = []
+    for each in declared:
+        if each.benchmark not in entries:
+            continue
+        name, entry = entries[each.benchmark]
+        active = benchmarks.benchmark_selection.get(name)
+        for index, params in enumerate(each.points()):
+            if active is None or index in active:
+                tasks.append(Task(entry, index, each, params))
+    return tasks
 
 
-def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], Any], rounds: int | None) -> None:
-    """Measure all rounds of all points of a commit, in random order; fills `outcomes`.
+def measure_commit(
+    prepared: Prepared,
+    measure: Callable[[dict[str, Any], int], Any],
+    rounds: int | None,
+    commit: str = "",
+    environment: str = "",
+) -> None:
+    """Measure all rounds of all points of a commit that fit into the run's limit; fills `outcomes`.
 
     measure: has asv start a process for a point, which leaves a Record.  rounds: overrides the benchmarks' own.
+    commit, environment: their names, for the Records of points that this node skips.
     Raises Unwritable where a Record cannot be stored: the next ones would be lost too.
     """
     results: dict[int, Any] = {}
@@ -145,6 +190,9 @@ def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], 
         task = prepared.tasks[number]
         if prepared.lock:
             prepared.lock.check()
+        if reason := task.declared.unmet.get(task.number):
+            results[number] = NOT_MEASURED._replace(stderr=f"skipped: {reason}")
+            return skip_point(prepared.suite, task.declared, task.params, reason, commit, environment)
         results[number] = measure(task.entry, task.number)
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
@@ -155,10 +203,25 @@ def measure_commit(prepared: Prepared, measure: Callable[[dict[str, Any], int], 
         (msgspec.structs.replace(task.declared, rounds=rounds or task.declared.rounds), task.params)
         for task in prepared.tasks
     ]
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, prepared.report)
+    report = prepared.report
+    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
     prepared.outcomes = {
-        (task.entry["name"], task.number): (results[place], records[place]) for place, task in enumerate(prepared.tasks)
+        (task.entry["name"], task.number): (results.get(place, NOT_MEASURED), records[place])
+        for place, task in enumerate(prepared.tasks)
     }
+    prepared.left_out = {
+        (task.entry["name"], task.number) for place, task in enumerate(prepared.tasks) if place not in results
+    }
+
+
+def plan(prepared: Prepared, repeats: int) -> None:
+    """Tell the report which rounds the run will measure. repeats: at how many commits and environments."""
+    rounds: list[Round] = []
+    for task in prepared.tasks:
+        if task.number in task.declared.unmet:
+            continue
+        rounds += rounds_of((task.declared, task.params))
+    prepared.report.plan(rounds, repeats)
 
 
 def take_record(scratch: Path, point: str) -> Record | None:

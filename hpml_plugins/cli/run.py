@@ -18,18 +18,19 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared, Host, Unmet, make_host, merge
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
-from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record, encode
 from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
-from hpml_plugins.report.progress import RunReport, measure_rounds
+from hpml_plugins.report.progress import RunReport
+from hpml_plugins.run import RoundTimes, Task, TimeLimit, measure_rounds, parse_limit, read_past_rounds, rounds_of
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.declaration import declare
 from hpml_plugins.suite.functions import record_of
 from hpml_plugins.terminal import printable_json, say, warn
 
-Task = tuple[Declared, Params]
+#: Exit status where the limit left no time for some points.
+NOT_WHOLE = 3
 
 
 @click.command("run")
@@ -39,6 +40,7 @@ Task = tuple[Declared, Params]
 @click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
 @click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
+@click.option("--limit", "limit_text", metavar="TIME", help="Measure whole points while they fit; 9min, 540s, 1h.")
 @click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
@@ -50,13 +52,15 @@ def command(
     precision: float | None,
     budget: float | None,
     rounds: int | None,
+    limit_text: str | None,
     record: Path | None,
     as_json: bool,
 ) -> int:
-    """Measure NAME now: a benchmark, a plugin, or a plugin's file. Exit status 1 when a point failed.
+    """Measure NAME now: a benchmark, a plugin, or a plugin's file.
 
-    FILE.py need not be in the registry.
+    FILE.py need not be in the registry. Exit status 1 when a point failed, 3 when --limit left points out.
     """
+    limit = TimeLimit(parse_limit(limit_text, "--limit")) if limit_text else None
     node = detect_node()
     host, found = _find(settings, name, profile, functools.partial(unmet, node=node))
     tasks = [
@@ -77,9 +81,12 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    points = [declared.key(params) for declared, params in tasks for _ in range(declared.rounds)]
-    report = RunReport(points, past_rounds(settings.registry.parent / "results", machine))
-    if len(points) > 1:
+    results = settings.registry.parent / "results"
+    times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
+    report = RunReport(times, past_rounds(results, machine), limit)
+    planned = [this for task in tasks for this in rounds_of(task)]
+    report.plan(planned)
+    if len(planned) > 1:
         measurable = [declared for declared, params in tasks if params not in declared.unmet_points()]
         import_before_fork(module for declared in measurable for module in declared.modules)
     for left in end_leftovers():
@@ -97,11 +104,12 @@ def command(
                 say(f"printed by {declared.benchmark} {format_point(params)}:", *done.output.splitlines(), error=True)
             return done
 
-        measured = measure_rounds(tasks, suite.run, measure, report)
+        measured = measure_rounds(tasks, suite.run, measure, report, limit)
     _print([done for done in measured if done], report, as_json=as_json)
     if failed := sum(done.status == "failed" for done in report.records):
         warn(f"{failed} of {len(tasks)} points failed")
-    return 1 if failed else 0
+        return 1
+    return NOT_WHOLE if report.left_out else 0
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
@@ -113,7 +121,7 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
                 say(printable_json(encode(done).decode()))
         if not as_json:
             say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
-    for line in [*report.code_changes, *report.busy]:
+    for line in [*report.omitted, *report.code_changes, *report.busy]:
         warn(line)
 
 

@@ -1,4 +1,4 @@
-"""The loop over the rounds of a run, and what it prints: progress with the time left, tables of points, a summary."""
+"""What a run prints: progress with the time left, tables of points, a summary."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hpml_plugins.host import Declared
 from hpml_plugins.model import formatting
-from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.model.work import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
+from hpml_plugins.run import Round, RoundTimes, Task, TimeLimit
 from hpml_plugins.terminal import one_line, warn
 
 #: s between two lines of status where the output is no terminal.
@@ -26,6 +24,8 @@ INTERVAL = 30.0
 HEADLINES, REASONS = 4, 2
 #: Plugins with changed files that have a line each.
 MOST_CHANGED = 3
+#: Points that did not fit into a limit and are named.
+MOST_LEFT_OUT = 12
 
 
 def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -49,32 +49,62 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
 
 
 class RunReport:
-    """Follows the points of one run, of `hpml run` or `asv run`.
+    """Follows the points of one run, of `hpml run` or `asv run`, and prints what it does.
 
-    points: as `Record.point` has them, in order, each as often as it has rounds.  past: the rounds that this machine
-    measured before, in order.
+    times: predicts how long the rounds take that are left.  past: the rounds that this machine measured before, in
+    order.  limit: the time that the run may take.  left_out: what did not fit into it, in words.
     """
 
-    def __init__(self, points: Sequence[str] = (), past: Sequence[Record] = ()) -> None:
-        self.points = points
+    def __init__(
+        self,
+        times: RoundTimes | None = None,
+        past: Sequence[Record] = (),
+        limit: TimeLimit | None = None,
+    ) -> None:
+        self.times = times or RoundTimes()
+        self.limit = limit
         self.records: list[Record] = []
+        self.left_out: list[str] = []
         self._of_benchmark: list[Record | None] = []
-        self._durations = {each.point: each.duration for each in past}
         self._past = list(past)
+        self._planned: Counter[Round] = Counter()
+        self._total = 0
         self._done = 0
         self._current = ""
         self._started = self._spoke = time.monotonic()
 
-    def start_point(self, name: str) -> None:
+    def plan(self, rounds: Sequence[Round], repeats: int = 1) -> None:
+        """What the run will measure. repeats: how often each round is, once for each commit and environment."""
+        for this in rounds:
+            self._planned[this] += repeats
+        self._total += len(rounds) * repeats
+
+    def begin(self) -> None:
+        """Say what disturbs the run before it begins."""
+        if load := describe_load():
+            warn(f"{load}; CPU times will be marked and not compared")
+
+    def start_round(self, this: Round, task: Task) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
-        total = max(len(self.points), self._done + 1)
-        known = list(self._durations.values())
-        usual = sum(known) / len(known) if known else (time.monotonic() - self._started) / max(self._done, 1)
-        # What each point took the last time it was measured; others like the mean of those, or of this run
-        seconds = sum(self._durations.get(point, usual) for point in self.points[self._done :])
-        left = f", about {_spell_time(seconds)} left" if self._done or known else ""
-        self._current = f"{self._done + 1} of {total}{left}: {name}"
+        declared, params = task
+        which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
+        point = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        total = max(self._total, self._done + 1)
+        self._current = f"{self._done + 1} of {total}, about {_spell_time(self.seconds_left)} left: {point}"
         self.progress("…", None)
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long the rounds take that are left, s; no more than what is left of the limit."""
+        expected = sum(self.times.expect(this) * count for this, count in self._planned.items())
+        return max(0.0, min(expected, self.limit.left)) if self.limit else expected
+
+    def leave_out(self, task: Task, measured_rounds: int) -> None:
+        """A point, or what is missing of its rounds, does not fit into the limit."""
+        declared, params = task
+        point = f"{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        part = f" (measured {measured_rounds} of {declared.rounds} rounds)" if measured_rounds else ""
+        self.left_out.append(point + part)
 
     def progress(self, text: str, share: float | None) -> None:
         """Say what the point is doing: on a terminal in place of the line before, elsewhere at times."""
@@ -86,12 +116,15 @@ class RunReport:
         sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
         sys.stderr.flush()
 
-    def finish_round(self) -> None:
+    def finish_round(self, this: Round) -> None:
         """A round of a point has ended, or is not needed."""
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
         self._done += 1
+        self._planned[this] -= 1
+        if self._planned[this] <= 0:
+            del self._planned[this]
 
     def add(self, record: Record | None) -> None:
         """Take in what all rounds of a point gave; a commit from before the suite gives nothing."""
@@ -132,6 +165,17 @@ class RunReport:
             "measure them again when the machine is idle"
         ]
 
+    @property
+    def omitted(self) -> list[str]:
+        """A line about the points that the limit left no time for, if there are any."""
+        if not self.left_out:
+            return []
+        named = ", ".join(self.left_out[:MOST_LEFT_OUT])
+        rest = len(self.left_out) - MOST_LEFT_OUT
+        more = f" and {rest} more" if rest > 0 else ""
+        points = counted(len(self.left_out), "point")
+        return [f"Left out {points} that did not fit into the limit of {self.limit}: {named}{more}."]
+
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
@@ -149,7 +193,8 @@ class RunReport:
         seconds = _spell_time(time.monotonic() - self._started)
         machine = self.records[-1].machine
         measured = f"{counted(by_status['ok'], 'point')} of {counted(benchmarks, 'benchmark')}"
-        yield f"Measured {measured} on {machine} in {seconds}."
+        between = f"{self.times.between:.2g} s between two rounds"
+        yield f"Measured {measured} on {machine} in {seconds}, {between}."
         seen: set[str] = set()
         for record in self.records:
             if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
@@ -163,46 +208,8 @@ class RunReport:
                 shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
                 more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
                 yield f"{status.capitalize()} {counted(by_status[status], 'point')}: {'; '.join(shown)}{more}."
-        yield from [*self.code_changes, *self.busy]
+        yield from [*self.omitted, *self.code_changes, *self.busy]
         yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
-
-
-def measure_rounds(
-    tasks: Sequence[tuple[Declared, Params]],
-    run: str,
-    measure: Callable[[int], Record | None],
-    report: RunReport,
-) -> list[Record | None]:
-    """Measure all rounds of all points, in random order. Returns what the rounds of each gave, as one Record.
-
-    A point that failed or was skipped has no further round.  run: the name of this run.  measure: measures a round of
-    the point of this number; None where its commit gives no Record.
-    """
-    if load := describe_load():
-        warn(f"{load}; CPU times will be marked and not compared")
-    measured: list[list[Record | None]] = [[] for _ in tasks]
-    for number in schedule(range(len(tasks)), lambda number: tasks[number][0].rounds, run):
-        (declared, params), done = tasks[number], measured[number]
-        if not done or _needs_more(done, run):
-            which = f"round {len(done) + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
-            report.start_point(f"{which}{declared.benchmark} {formatting.format_point(params)}")
-            done.append(measure(number))
-        report.finish_round()
-    return [_join(done, run) for done in measured]
-
-
-def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
-    """One Record of the rounds; that of an earlier run, which this run completes, comes with all of its rounds."""
-    last = rounds[-1]
-    return combine([each for each in rounds if each]) if last and last.run == run else last
-
-
-def _needs_more(rounds: Sequence[Record | None], run: str) -> bool:
-    """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
-    record = _join(rounds, run)
-    if record is None or record.status != "ok":
-        return False
-    return not record.is_complete or (record.run == run and record.planned_rounds == 1)
 
 
 def _spell_time(seconds: float) -> str:

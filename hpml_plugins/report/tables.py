@@ -115,11 +115,18 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
         ended = [] if record.status == "ok" else [(record.status, record.reason)]
-        for remark in [*ended, *(("warning", text) for text in [*record.warnings, *_differing_rounds(record)])]:
+        warnings = [*_missing_rounds(record), *record.warnings, *_differing_rounds(record)]
+        for remark in [*ended, *(("warning", text) for text in warnings)]:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
         which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
         yield printable(f"{kind}: {which}: {text}")
+
+
+def _missing_rounds(record: Record) -> Iterator[str]:
+    """A warning where a run was interrupted before all rounds were measured."""
+    if record.missing_rounds:
+        yield f"the run was interrupted: {record.missing_rounds} measured"
 
 
 def _differing_rounds(record: Record) -> Iterator[str]:

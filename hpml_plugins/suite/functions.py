@@ -21,6 +21,7 @@ from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.model.record import Record, encode, shorten
+from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
@@ -109,8 +110,49 @@ def record_of(suite: Suite, declared: Declared, params: Params, progress: Progre
     environment, is given instead; one that was interrupted on this node gets another round, and is given with it.
     """
     commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
-    scratch = Path(suite.scratch, commit or "here", environment or "here")
-    context = Context(
+    context = _context(suite, declared, commit, environment)
+    point = declared.key(params)
+    file = record_file(suite.results, suite.machine, commit)
+    # The reference tells of this visit to the card; an earlier one does not.
+    reuses = suite.reuse and declared.benchmark != REFERENCE
+    before = _stored(suite, file, point, environment) if reuses else None
+    if before and before.is_complete:
+        record = before
+    else:
+        again = replace(context, run=before.run) if before else context
+        record = shorten(_measure(suite, declared, params, again, progress))
+        _store(suite, file, record)
+        record = combine([before, record]) if before else record
+    scratch = _scratch(suite, commit, environment)
+    atomic_write(scratch / f"{point}.json", encode(record), durable=False)  # for what asv's own process prints
+    return record
+
+
+def skip_point(
+    suite: Suite, declared: Declared, params: Params, reason: str, commit: str = "", environment: str = ""
+) -> Record:
+    """The Record of a point that this node lacks something for, stored without starting a process.
+
+    reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable where it cannot be
+    stored.
+    """
+    file = record_file(suite.results, suite.machine, commit)
+    before = _stored(suite, file, declared.key(params), environment) if suite.reuse else None
+    if before and before.is_complete:
+        return before
+    context = _context(suite, declared, commit, environment)
+    record = unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
+    _store(suite, file, record)
+    return record
+
+
+def _scratch(suite: Suite, commit: str, environment: str) -> Path:
+    """The folder that the rounds of a commit's points share."""
+    return Path(suite.scratch, commit or "here", environment or "here")
+
+
+def _context(suite: Suite, declared: Declared, commit: str, environment: str) -> Context:
+    return Context(
         plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
         rounds=declared.rounds,
         node=suite.node,
@@ -119,25 +161,19 @@ def record_of(suite: Suite, declared: Declared, params: Params, progress: Progre
         commit=commit,
         environment=environment,
         run=suite.run,
-        scratch=scratch,
+        scratch=_scratch(suite, commit, environment),
     )
-    point = declared.key(params)
-    file = record_file(suite.results, suite.machine, commit)
-    before = _stored(suite, file, point, environment) if suite.reuse else None
-    if before and before.is_complete:
-        record = before
-    else:
-        again = replace(context, run=before.run) if before else context
-        record = shorten(_measure(suite, declared, params, again, progress))
-        if suite.keep:
-            try:
-                append_record(file, record)
-            except Unwritable as error:
-                Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
-                raise
-        record = combine([before, record]) if before else record
-    atomic_write(scratch / f"{point}.json", encode(record), durable=False)  # for what asv's own process prints
-    return record
+
+
+def _store(suite: Suite, file: Path, record: Record) -> None:
+    """Append a Record where this run stores any. Raises Unwritable, and leaves the reason for asv's own process."""
+    if not suite.keep:
+        return
+    try:
+        append_record(file, record)
+    except Unwritable as error:
+        Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
+        raise
 
 
 def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:

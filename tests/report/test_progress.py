@@ -8,8 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from hpml_plugins.host import Declared
+from hpml_plugins.model.benchmark import Metric
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.registry import PluginSource
 from hpml_plugins.report.progress import RunReport, describe_code_changes
+from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLimit, rounds_of
 from hpml_plugins.store import append_record, past_rounds, record_file
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
@@ -126,10 +130,37 @@ def test_the_same_files_and_records_of_earlier_runs_say_nothing(tmp_path: Path) 
     assert "measured at commit bbbbbbbb" in line
 
 
-def test_how_long_a_point_took_is_known_from_its_last_round(tmp_path: Path) -> None:
-    past = [measured("one", "a", 1.0, duration=50.0), measured("one", "a", 2.0, duration=20.0)]
-    for each in past:
-        append_record(record_file(tmp_path, "here", each.commit), each)
-    report = RunReport([past[0].point] * 3, past_rounds(tmp_path, "here"))
-    report.start_point("x")
-    assert "1 of 3, about 1 min 0 s left" in report._current
+def task(name: str, rounds: int) -> Task:
+    metrics = [Metric("time", "s", "lower")]
+    source = PluginSource("p", path="p.py")
+    return Declared(source, name, "1", {}, 60.0, metrics, rounds=rounds), {}
+
+
+def test_what_is_left_counts_down_with_each_round_and_ends_at_the_limit() -> None:
+    rounds = rounds_of(task("one", 3))
+    past = [PastRound("one", "1", {}, "ok", 1.0, 20.0, "here")]
+    report = RunReport(RoundTimes(past, "here"))
+    report.plan(rounds, repeats=2)  # of two commits
+    report.start_round(rounds[0], task("one", 3))
+    first = report.seconds_left
+    assert "1 of 6, about " in report._current and report._current.endswith("round 1 of 3: one")
+    report.finish_round(rounds[0])
+    assert report.seconds_left < first
+    limited = RunReport(RoundTimes(past, "here"), limit=TimeLimit(5.0))
+    limited.plan(rounds)
+    assert 0 < limited.seconds_left <= 5
+
+
+def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> None:
+    report = RunReport(limit=TimeLimit(540.0))
+    report.add(point(0))
+    for number in range(14):
+        report.leave_out(task(f"b{number}", 3), measured_rounds=int(number == 0))
+    (line,) = (each for each in report.summary(tmp_path) if each.startswith("Left out"))
+    assert line.startswith("Left out 14 points that did not fit into the limit of 9 min: ")
+    assert "b0 (measured 1 of 3 rounds), b1, " in line and line.endswith("b11 and 2 more.")
+
+
+def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
+    lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
+    assert lines[-1] == "warning: number=0, kind=[red]: the run was interrupted: 1 of 3 rounds measured"

@@ -21,7 +21,8 @@ from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.host import Declared
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Params, Record
-from hpml_plugins.report import RunReport, measure_rounds
+from hpml_plugins.report import RunReport
+from hpml_plugins.run import measure_rounds, rounds_of
 from hpml_plugins.terminal import warn
 
 BASE, HEAD = 0, 1
@@ -207,8 +208,10 @@ def measure_sides(sides: Sides, wanted: dict[int, int], rounds: Rounds) -> None:
             rounds[number, side] += [record] if record else [_no_record(tasks[number])]
             return record
 
-        points = [declared.key(params) for declared, params in chosen for _ in range(declared.rounds)]
-        measure_rounds(chosen, sides.prepared.suite.run, measure, RunReport(points))
+        report = RunReport()
+        for task in chosen:
+            report.plan(rounds_of(task))
+        measure_rounds(chosen, sides.prepared.suite.run, measure, report)
 
 
 def _no_record(task: Task) -> Record:

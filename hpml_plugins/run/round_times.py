@@ -1,0 +1,174 @@
+"""How long the rounds of a run take: predicted from earlier Records, corrected by what the run has shown so far."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.record import point_key
+from hpml_plugins.store import decode_file, record_files
+
+#: s of a round of which nothing is known at all.
+UNKNOWN = 3.0
+#: Time of a later round as a share of the first's, where no point tells: the first compiles and loads.
+LATER_SHARE = 0.6
+#: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
+WEIGHT = 30.0
+#: A round that takes longer than this many times its prediction counts as that much: one of them says little of others.
+SURPRISE = 4.0
+#: The ratio is not believed beyond these.
+LEAST_RATIO, MOST_RATIO = 0.2, 5.0
+
+
+class PastNode(msgspec.Struct):
+    """What is read of a Record's node."""
+
+    gpus: list[Any] | None = None
+
+
+class PastRound(msgspec.Struct, omit_defaults=True):
+    """What is read of a stored round: all of results/ is read for it at the start of each run."""
+
+    benchmark: str
+    version: str
+    params: Params
+    status: str
+    started: float = 0.0
+    duration: float = 0.0
+    machine: str = ""
+    commit: str = ""
+    run: str = ""
+    node: PastNode = msgspec.field(default_factory=PastNode)
+
+    @property
+    def point(self) -> str:
+        """As `Record.point`."""
+        return point_key(self.benchmark, self.version, self.params)
+
+
+def read_past_rounds(results: Path) -> list[PastRound]:
+    """The stored rounds of all machines, in the order of time. What cannot be read tells nothing."""
+    decode = msgspec.json.Decoder(PastRound).decode
+    found = []
+    for path in record_files(results):
+        found += [each for _, each in decode_file(path, decode)]
+    return sorted(found, key=lambda each: each.started)
+
+
+class Round(NamedTuple):
+    """A round of a run. point: as `Record.point` has it.  number: from 0, within its point."""
+
+    point: str
+    benchmark: str
+    number: int
+
+
+@dataclass
+class _Known:
+    """s of the first round of a point in a run, and of a later one; None where no run had it."""
+
+    first: float | None = None
+    later: float | None = None
+
+    def of(self, number: int) -> float | None:
+        return self.first if number == 0 else self.later
+
+    def add(self, number: int, seconds: float) -> None:
+        if number == 0:
+            self.first = seconds
+        else:
+            self.later = seconds
+
+
+class _Progress:
+    """What rounds of one sort, first or later ones, took in this run, against what was predicted for them."""
+
+    def __init__(self) -> None:
+        self.measured = 0.0
+        self.predicted = 0.0
+
+    @property
+    def ratio(self) -> float:
+        found = (self.measured + WEIGHT) / (self.predicted + WEIGHT)
+        return min(MOST_RATIO, max(LEAST_RATIO, found))
+
+
+class RoundTimes:
+    """Predicts how long a round takes, s.
+
+    A first round compiles and loads what later rounds find in caches, and a fresh node is slower at all of it: first
+    and later rounds are predicted apart, and each is corrected by the ratio that this run has shown.
+
+    past: stored rounds, not joined, of this machine and of others, in the order of time.  machine: this one. Its own
+    rounds count first, then those of machines that have a GPU as this one does, or have none, then of the others, then
+    those of the same benchmark's other points.  has_gpu: whether this machine has one.
+    """
+
+    def __init__(self, past: Iterable[PastRound] = (), machine: str = "", *, has_gpu: bool = False) -> None:
+        self._machine = machine
+        self._has_gpu = has_gpu
+        self._own: dict[str, _Known] = defaultdict(_Known)
+        self._alike: dict[str, _Known] = defaultdict(_Known)
+        self._others: dict[str, _Known] = defaultdict(_Known)
+        self._of_benchmark: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._now: dict[str, float] = {}
+        self._progress = {0: _Progress(), 1: _Progress()}
+        self._overhead = 0.0
+        self._rounds = 0
+        counts: dict[tuple[str, ...], int] = defaultdict(int)
+        for record in past:
+            run = record.run or str(record.started)
+            place = (record.machine, run, record.commit, record.point)
+            self._remember(record, counts[place])
+            counts[place] += 1
+
+    def _remember(self, record: PastRound, number: int) -> None:
+        if record.machine == self._machine:
+            self._own[record.point].add(number, record.duration)
+        elif record.status == "ok":  # what another machine lacks, this one may have
+            known = self._alike if bool(record.node.gpus) == self._has_gpu else self._others
+            known[record.point].add(number, record.duration)
+        if record.status == "ok":
+            self._of_benchmark[record.benchmark][min(number, 1)].append(record.duration)
+
+    def expect(self, this: Round) -> float:
+        """Seconds that this round will take, what lies between two rounds included."""
+        sort = min(this.number, 1)
+        return self._expected(this) * self._progress[sort].ratio + self.between
+
+    def expect_all(self, rounds: Iterable[Round]) -> float:
+        """Seconds that these rounds will take together."""
+        return sum(map(self.expect, rounds))
+
+    def learn(self, this: Round, seconds: float, wall: float) -> None:
+        """Take in a round of this run. seconds: of the point itself.  wall: from one round's end to the next one's."""
+        progress = self._progress[min(this.number, 1)]
+        expected = self._expected(this)
+        progress.predicted += expected
+        progress.measured += min(seconds, SURPRISE * expected + 1.0)
+        if this.number == 0:
+            self._now[this.point] = seconds
+        self._overhead += max(0.0, wall - seconds)
+        self._rounds += 1
+
+    @property
+    def between(self) -> float:
+        """Mean seconds between the end of a point and the beginning of the next one: starting and ending processes."""
+        return self._overhead / self._rounds if self._rounds else 0.0
+
+    def _expected(self, this: Round) -> float:
+        """Before the correction by this run."""
+        for known in (self._own, self._alike, self._others):
+            if this.point in known and (seconds := known[this.point].of(this.number)) is not None:
+                return seconds
+        if this.number and this.point in self._now:
+            return self._now[this.point] * LATER_SHARE
+        alike = self._of_benchmark.get(this.benchmark, {}).get(min(this.number, 1))
+        return statistics.median(alike) if alike else UNKNOWN
