@@ -81,6 +81,12 @@ class Declared(msgspec.Struct, frozen=True):
         """The points that cannot be measured on this node, where that was asked."""
         return [params for index, params in enumerate(self.points()) if index in self.unmet] if self.unmet else []
 
+    def why_unmet(self, params: Params) -> str:
+        """Why a point cannot be measured on this node; empty where it can, or where that was not asked."""
+        if not self.unmet:
+            return ""
+        return next((self.unmet.get(n, "") for n, each in enumerate(self.points()) if each == params), "")
+
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""
         return point_key(self.benchmark, self.version, params)

@@ -187,6 +187,7 @@ class RunReport:
     def summary(self, results: Path) -> Iterator[str]:
         """What was measured, some numbers, what was not measured and why, where to look; which code changed."""
         if not self.records:
+            yield from self.omitted
             return
         by_status = Counter(record.status for record in self.records)
         benchmarks = len({record.benchmark for record in self.records if record.status == "ok"})

@@ -106,11 +106,16 @@ class _Loop:
             passes[number] += 1
 
     def fill(self, limit: TimeLimit) -> None:
-        """Whole points in their order, as long as the next one fits."""
+        """Whole points in their order, as long as the next one fits.
+
+        What this node lacks something for takes no time: its Records say so whatever the limit.
+        """
         times = self._follower.times
         for number in [*self._references, *self._others]:
+            declared, params = self._tasks[number]
             rounds = self._rounds[number]
-            if CAUTION * times.expect_all(rounds) > limit.left:
+            takes_time = not declared.why_unmet(params)
+            if takes_time and CAUTION * times.expect_all(rounds) > limit.left:
                 self._leave_out(number, rounds)
                 continue
             for place, this in enumerate(rounds):

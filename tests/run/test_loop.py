@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from hpml_plugins.host import Declared
@@ -154,3 +155,21 @@ def test_a_point_that_failed_has_no_further_round(monkeypatch: pytest.MonkeyPatc
     found = measure_rounds([task("a")], RUN, fail, follower)
     assert measured == [0] and found[0] is not None and found[0].status == "failed"
     assert len(follower.finished) == 3
+
+
+def test_what_the_node_lacks_something_for_is_recorded_whatever_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    declared, params = task("two_gpus")
+    tasks = [task("a"), (msgspec.structs.replace(declared, unmet={0: "needs 2 GPUs"}), params)]
+    follower = Follower(RoundTimes(past("a", 10, 10), "here"))
+    found = measure_rounds(
+        tasks,
+        RUN,
+        lambda number: record(tasks[number][0].benchmark, 0.0, 3, status="skipped"),
+        follower,
+        TimeLimit(1.0, started=clock.now),
+    )
+    assert follower.left_out == [("a", 0)]
+    assert found[0] is None and found[1] is not None and found[1].status == "skipped"
