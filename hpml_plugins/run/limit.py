@@ -27,8 +27,8 @@ class TimeLimit:
         return self.started + self.seconds - time.monotonic()
 
     def __str__(self) -> str:
-        minutes = self.seconds / 60
-        return f"{minutes:g} min" if self.seconds >= 60 else f"{self.seconds:g} s"
+        minutes, rest = divmod(self.seconds, 60)
+        return f"{minutes:g} min" if minutes and not rest else f"{self.seconds:g} s"
 
 
 def parse_limit(text: str, named: str) -> float:

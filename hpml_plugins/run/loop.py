@@ -141,8 +141,9 @@ class _Loop:
             began = time.monotonic()
             record = self._measure(number)
             ended = time.monotonic()
-            seconds = record.duration if record and record.run == self._run else ended - began
-            self._follower.times.learn(this, seconds, ended - self._ended)
+            if not record or record.status != "skipped":
+                seconds = record.duration if record and record.run == self._run else ended - began
+                self._follower.times.learn(this, seconds, ended - self._ended)
             self._ended = ended
             self.measured[number].append(record)
         self._follower.finish_round(this)
