@@ -36,6 +36,10 @@ x = torch.randn(3, 200).bfloat16()
 gate, up = x.double().chunk(2, -1)
 close("swiglu", t.swiglu(x, x.new_empty(3, 100), block=64), silu(gate) * up)
 
+for width in (128, 100):
+    x = 3 * torch.randn(3, width).bfloat16()
+    close(f"softmax {width}", t.softmax(x, torch.empty_like(x)), torch.softmax(x.double(), -1))
+
 logits, target = 3 * torch.randn(3, 500).bfloat16(), torch.tensor([0, 250, 499])
 for splits in (1, 4):
     step = t.CrossEntropy(logits, target, splits=splits, deep=2, lanes=64)
@@ -82,6 +86,6 @@ def test_kernels_agree_with_float64() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("\n") == 3 + 2 + 6 + 2
+    assert done.stdout.count("\n") == 3 + 2 + 2 + 6 + 2
     assert "does not fit 5 × 64 × 128" in done.stdout
     assert "64 × 128 is more than 8191 numbers" in done.stdout

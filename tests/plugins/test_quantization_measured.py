@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from hpml_plugins import Bench, HpmlError, Node, Samples, load_data
+from hpml_plugins import Bench, HpmlError, Node, Samples, find_gpu, load_data
 from hpml_plugins.errors import CheckFailed, Skipped
 from hpml_plugins.measure import SamplingPlan, meter, to_metrics
 from hpml_plugins.node import needs
@@ -225,7 +225,7 @@ def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.Monke
 # Products
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "fp8"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "bfloat16", "int8", "fp8"])
 def test_every_product_is_right_and_a_wrong_one_is_seen(dtype: str) -> None:
     tried = 0
     for name, product in products.ways(dtype, 64, "cpu", 0).items():
@@ -237,6 +237,43 @@ def test_every_product_is_right_and_a_wrong_one_is_seen(dtype: str) -> None:
         assert product.error(result) > product.tolerance
         tried += 1
     assert tried == 2
+
+
+def test_tf32_is_on_while_it_is_multiplied_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    multiply = torch.mm
+
+    def watched(*matrices: Any, **options: Any) -> Any:
+        seen.append(torch.get_float32_matmul_precision())
+        return multiply(*matrices, **options)
+
+    monkeypatch.setattr(torch, "mm", watched)
+    before = torch.get_float32_matmul_precision()
+    for product in products.ways("tf32", 16, "cpu", 0).values():
+        product.run()
+    a = torch.ones(2, 2)
+    products._multiply_float32("highest", a, a, out=torch.empty_like(a))
+    assert seen == ["high", "high", "highest"]
+    with pytest.raises(RuntimeError):
+        products._multiply_float32("high", a, torch.ones(3, 3), out=a)
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_float64_is_drawn_with_all_its_bits() -> None:
+    product = products.ways("float64", 32, "cpu", 0)["rows"]
+    result = product.run()
+    assert result.dtype == torch.float64
+    (a, _), _ = product.run.args, product.truth  # type: ignore[attr-defined]
+    assert not torch.equal(a, a.float().double())
+
+
+def test_float64_is_held_against_the_peak_of_tensor_cores_where_there_are_some() -> None:
+    hopper, volta = find_gpu("NVIDIA H100 80GB HBM3"), find_gpu("Tesla V100-SXM2-32GB")
+    assert hopper and volta
+    assert hopper.peak(matmul.peak_precision("float64", hopper)) == 67e12
+    assert volta.peak(matmul.peak_precision("float64", volta)) == 7.8e12
+    assert hopper.peak(matmul.peak_precision("tf32", hopper)) == 494.5e12
+    assert matmul.peak_precision("float64", None) == "float64"
 
 
 def test_int8_operands_use_their_range() -> None:
@@ -255,7 +292,7 @@ def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch
 
 
 def test_an_unknown_product_names_the_known_ones() -> None:
-    with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8"):
+    with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8, tf32, float64"):
         products.ways("int4", 8, "cpu", 0)
 
 

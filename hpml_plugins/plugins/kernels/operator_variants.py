@@ -14,6 +14,9 @@ from hpml_plugins.plugins.kernels.variants import Step, relative_error
 
 #: Of RMSNorm, as in Llama.
 EPSILON = 1e-5
+#: Numbers in a row of softmax: the scores of a query with 8192 keys, a length at which `kernels_attention` is measured.
+#: It is also the hidden width of Llama 3.1 70B. A row of bfloat16 has 16 KiB, which one program holds in registers.
+SOFTMAX_WIDTH = 8192
 #: First and last rows that are compared with float64.
 CHECKED = 64
 
@@ -48,11 +51,17 @@ class Operator:
 
 
 def build(name: str, nbytes: int, shape: Model, device: str, seed: int) -> Operator:
-    """The operator "rms_norm", "rotary", "swiglu" or "cross_entropy", whose input has about `nbytes`.
+    """The operator "rms_norm", "rotary", "swiglu", "cross_entropy" or "softmax", whose input has about `nbytes`.
 
     bfloat16 on a GPU, float32 on a CPU. Raises HpmlError for another name.
     """
-    builders = {"rms_norm": _rms_norm, "rotary": _rotary, "swiglu": _swiglu, "cross_entropy": _cross_entropy}
+    builders = {
+        "rms_norm": _rms_norm,
+        "rotary": _rotary,
+        "swiglu": _swiglu,
+        "cross_entropy": _cross_entropy,
+        "softmax": _softmax,
+    }
     if name not in builders:
         raise HpmlError(f"no operator {name!r}; use one of {', '.join(builders)}")
     generator = torch.Generator(device).manual_seed(seed)
@@ -134,3 +143,20 @@ def _cross_entropy(draw: Callable[..., Any], shape: Model, generator: Any) -> Op
         return triton_kernels.CrossEntropy(logits, target)
 
     return Operator(define, (logits, target), make, logits.nbytes + target.nbytes + 4 * len(logits))
+
+
+def _softmax(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
+    del shape, generator  # the row has a width of its own, and there is nothing else to draw
+    x = draw(SOFTMAX_WIDTH)
+    y = torch.empty_like(x)
+
+    def define(x: Any) -> Any:
+        """torch computes in float32 inside and rounds the result once."""
+        return torch.softmax(x, dim=-1)
+
+    def make() -> Step:
+        from hpml_plugins.plugins.kernels import triton_kernels
+
+        return lambda: triton_kernels.softmax(x, y)
+
+    return Operator(define, (x,), make, x.nbytes + y.nbytes)

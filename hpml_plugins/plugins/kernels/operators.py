@@ -11,7 +11,7 @@ from hpml_plugins.plugins.kernels.models import model
 from hpml_plugins.plugins.kernels.variants import BUDGET, Step, prepared, survey
 
 MODEL = "llama-3.1-8b"
-OPERATORS = ("rms_norm", "rotary", "swiglu", "cross_entropy")
+OPERATORS = ("rms_norm", "rotary", "swiglu", "cross_entropy", "softmax")
 MEBIBYTE = 2**20
 #: Relative error against float64, of results in bfloat16 and in float32.
 TOLERANCE = {"cuda": 1e-2, "cpu": 1e-5}
@@ -80,13 +80,18 @@ OPERATORS_CUDA = Benchmark(
     grid={"operator": OPERATORS, "mebibytes": (64, 1024)},
     requires=Requires(gpus=1, gpu_memory=16e9, modules=("torch",)),
     timeout=180,
-    description="RMSNorm, rotary embedding, SwiGLU and cross-entropy: Triton, eager and compiled, against a copy.",
-    terms={"mebibytes": "size of the input, MiB", "operator=cross_entropy": "the loss of each row, without gradients"},
+    description="RMSNorm, rotary, SwiGLU, cross-entropy, softmax: Triton, eager and compiled, against a copy.",
+    terms={
+        "mebibytes": "size of the input, MiB",
+        "operator=cross_entropy": "the loss of each row, without gradients",
+        "operator=softmax": "of rows of 8192 numbers, as of the scores of 8192 keys",
+    },
 )
 OPERATORS_CPU = replace(
     OPERATORS_CUDA,
     name="kernels_operators_cpu",
-    grid={"operator": ("rms_norm", "swiglu"), "mebibytes": (8,)},
+    grid={"operator": ("rms_norm", "swiglu", "softmax"), "mebibytes": (8,)},
     requires=Requires(modules=("torch",)),
-    description="RMSNorm and SwiGLU by torch's operations on the CPU in float32.",
+    description="RMSNorm, SwiGLU and softmax by torch's operations on the CPU in float32.",
+    terms={},
 )

@@ -53,6 +53,17 @@ def _swiglu(x, y, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _softmax(x, y, cols, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < cols
+    values = tl.load(x + row * cols + column, mask=inside, other=-float("inf")).to(tl.float32)
+    raised = tl.exp(values - tl.max(values, axis=0))
+    share = raised * (1.0 / tl.sum(raised, axis=0))
+    tl.store(y + row * cols + column, share.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _cross_entropy(  # type: ignore[no-untyped-def]
     logits, target, loss, partial, arrived, cols, part,
     SPLITS: tl.constexpr, DEEP: tl.constexpr, LANES: tl.constexpr,
@@ -179,6 +190,13 @@ def swiglu(x: Any, y: Any, *, block: int = 2048, warps: int = 8) -> Any:
     """silu(gate) · up into y (tokens, width).  x: (tokens, 2 · width), gate beside up."""
     tokens, width = y.shape
     _swiglu[(tokens, triton.cdiv(width, block))](x, y, width, BLOCK=block, num_warps=warps)
+    return y
+
+
+def softmax(x: Any, y: Any, *, warps: int = 16) -> Any:
+    """Softmax of each row of x (rows, cols) into y. A row must fit into the registers of one program."""
+    rows, cols = x.shape
+    _softmax[(rows,)](x, y, cols, BLOCK=triton.next_power_of_2(cols), num_warps=warps)
     return y
 
 

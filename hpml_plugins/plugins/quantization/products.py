@@ -1,4 +1,4 @@
-"""Square matrix products in low precision, by torch and by cuBLASLt itself. Imports torch: imported on use only."""
+"""Square matrix products, float64 to fp8, by torch and by cuBLASLt itself. Imports torch: imported on use only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from hpml_plugins import HpmlError
 #: Rows of the result that are compared with float64, as well as as many last ones: a kernel's tiles end somewhere.
 CHECKED = 8
 #: Relative error (2-norm) of the checked rows. int8 is exact. fp8's products are exact too, but Hopper's tensor cores
-#: add them up with fewer bits than float32 has, and the result is rounded to bfloat16.
-TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 0.0, "fp8": 2e-2}
+#: add them up with fewer bits than float32 has, and the result is rounded to bfloat16. TF32 keeps 10 bits of mantissa:
+#: 3e-4 if the operands are rounded, 8e-4 if cut off (n = 16384). float64 is held against another float64 product.
+TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 0.0, "fp8": 2e-2, "tf32": 2e-3, "float64": 1e-12}
+#: torch's name of how float32 matrices are multiplied.
+FLOAT32_PRECISION = {"float32": "highest", "tf32": "high"}
 #: The same where sums are rounded to int8: the scaling is done in float32, so one that lies halfway may go either way.
 ROUNDED = 1e-3
 #: B that an algorithm of cuBLASLt may work in; how many are asked for, and how often each runs when they are compared.
@@ -54,15 +57,30 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
     to int8", whose sums are scaled and rounded. fp8, e4m3, gives bfloat16. Raises HpmlError for another dtype.
     """
     generator = torch.Generator(device).manual_seed(seed)
-    a, b = (torch.randn(n, n, generator=generator, device=device) for _ in range(2))
-    if dtype in ("float32", "bfloat16"):
-        a, b = (x.to(getattr(torch, dtype)) for x in (a, b))
-        return _plain(torch.mm, a, {"columns": _by_columns(b), "rows": b}, torch.empty_like(a), TOLERANCE[dtype])
+    drawn = torch.float64 if dtype == "float64" else torch.float32
+    a, b = (torch.randn(n, n, generator=generator, device=device, dtype=drawn) for _ in range(2))
+    if dtype in ("float64", "float32", "tf32", "bfloat16"):
+        if dtype == "bfloat16":
+            a, b = a.bfloat16(), b.bfloat16()
+        multiply = torch.mm
+        if dtype == "tf32" or (dtype == "float32" and a.is_cuda):
+            multiply = partial(_multiply_float32, FLOAT32_PRECISION[dtype])
+        return _plain(multiply, a, {"columns": _by_columns(b), "rows": b}, torch.empty_like(a), TOLERANCE[dtype])
     if dtype == "int8":
         return _int8(_to_int8(a), _to_int8(b))
     if dtype == "fp8":
         return _fp8(a, b)
     raise HpmlError(f"no product of {dtype!r}; use one of {', '.join(TOLERANCE)}")
+
+
+def _multiply_float32(precision: str, a: Any, b: Any, *, out: Any) -> Any:
+    """a @ b of float32 matrices in `precision`, torch's name; what was set before is set again afterwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        return torch.mm(a, b, out=out)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _by_columns(matrix: Any) -> Any:
