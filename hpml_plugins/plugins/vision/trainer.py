@@ -27,9 +27,8 @@ def forward_flop(model: str, side: int) -> int:
     """
     from torch.utils.flop_counter import FlopCounterMode
 
-    with torch.device("meta"):
-        network = build(model).eval()
-        image = torch.empty(1, 3, side, side)
+    network = build(model).eval().to("meta")
+    image = torch.empty(1, 3, side, side, device="meta")
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network(image)
     return int(counter.get_total_flops())
