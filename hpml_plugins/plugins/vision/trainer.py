@@ -44,7 +44,6 @@ class Trainer:
         rounds = dtype == "tf32"
         torch.set_float32_matmul_precision("high" if rounds else "highest")
         torch.backends.cudnn.allow_tf32 = rounds
-        torch.backends.cudnn.benchmark = True  # all batches have one shape
         torch.manual_seed(seed)
         layout = torch.channels_last
         self.network = build(model).to(device, memory_format=layout).train()
