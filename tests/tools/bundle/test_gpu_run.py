@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,40 @@ def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(tmp_path: Path
         f"{project}: asv run HEAD^! as core",
     ]
     assert (tmp_path / "results.tgz").exists()
+
+
+def stand_in(tmp_path: Path, asv: str) -> dict[str, str]:
+    """The environment of a node whose `asv` is a script, and whose `pack-results` packs a counter."""
+    node = tmp_path / "node"
+    (node / "hpml-plugins").mkdir(parents=True)
+    pack = 'echo packed >>"$(dirname "$0")/count"; cp "$(dirname "$0")/count" "$1"'
+    for name, text in (("asv", asv), ("pack-results", pack)):
+        (node / name).write_text(f"#!/bin/sh\n{text}\n")
+        (node / name).chmod(0o755)
+    plain = {key: value for key, value in os.environ.items() if key not in ("HPML_LIMIT", "GPU_SECONDS")}
+    return {**plain, "HPML_FOLDER": str(node)}
+
+
+def test_the_run_is_told_a_limit_that_ends_before_the_time_is_over(tmp_path: Path) -> None:
+    place = stand_in(tmp_path, 'echo "limit ${HPML_LIMIT:-none}"')
+    words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
+
+    def said(**more: str) -> str:
+        done = subprocess.run(words, cwd=tmp_path, env={**place, **more}, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[0]
+
+    assert said() == "limit none"
+    assert said(GPU_SECONDS="560") == "limit 540s"
+    assert said(GPU_SECONDS="560", HPML_LIMIT="2min") == "limit 2min"
+
+
+def test_a_script_that_is_killed_leaves_what_was_measured_until_then(tmp_path: Path) -> None:
+    place = {**stand_in(tmp_path, "sleep 60"), "PACK_EVERY": "0.2"}
+    words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
+    running = subprocess.Popen(words, cwd=tmp_path, env=place, start_new_session=True)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "results.tgz").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert "packed" in (tmp_path / "results.tgz").read_text()
