@@ -235,8 +235,11 @@ def _check_metric(name: str, metric: MetricSamples) -> None:
 
 
 def is_unresolved(unit: str, direction: str | None, samples: Sequence[float]) -> bool:
-    """Whether it is a time that is to be short and was 0 in each sample: no timer resolved it."""
-    return unit == "s" and direction == "lower" and not any(samples)
+    """Whether it is a time that is to be short and was 0 in each of several samples: no timer resolved it.
+
+    A single 0 may be what was meant, such as the time of communication that nothing waits for.
+    """
+    return unit == "s" and direction == "lower" and len(samples) > 1 and not any(samples)
 
 
 @functools.lru_cache(maxsize=4096)
