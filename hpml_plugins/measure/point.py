@@ -22,7 +22,7 @@ from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status, decode, encode
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
-from hpml_plugins.model.validation import abridge, bounded, is_unresolved
+from hpml_plugins.model.validation import abridge, bounded, cleaned, is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit
 from hpml_plugins.node import CpuWatch, gpus_used, unmet
 from hpml_plugins.published import PRECISIONS
@@ -140,7 +140,7 @@ def _storable(record: Record, asked: Record) -> Record:
 
     asked: the same, as it was before anything was measured.
     """
-    found = bounded(record)
+    found = bounded(cleaned(record))
     try:
         decode(encode(found))
     except ValueError as error:

@@ -21,6 +21,7 @@ from hpml_plugins.model.validation import (
     Column,
     Duration,
     Facts,
+    NodeFacts,
     Numbers,
     Output,
     Rounds,
@@ -29,6 +30,7 @@ from hpml_plugins.model.validation import (
     Words,
     check_record,
     check_schema,
+    cleaned,
 )
 from hpml_plugins.model.work import DeclaredWork
 
@@ -212,7 +214,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     commit: str = ""
     environment: str = ""
     run: str = ""
-    node: dict[str, Any] = {}
+    node: NodeFacts = {}
     packages: Words = {}
     source: Words = {}
     data: Annotated[dict[Text, Facts], FEW] = {}
@@ -296,7 +298,7 @@ def decode(line: bytes) -> Record:
         check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)  # a later one may be of another form
         raise
     check_record(record, SCHEMA)
-    return record
+    return cleaned(record)
 
 
 class _Head(msgspec.Struct):

@@ -19,6 +19,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
+from hpml_plugins.terminal import unturned
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import MetricSamples, Record, Series
@@ -31,8 +32,6 @@ MOST_TEXT, MOST_OUTPUT = 10_000, 100_000
 MOST_SAMPLES = 2_000_000
 #: Entries of a mapping or a list of texts: metrics, series, columns, warnings, packages.
 MOST_ENTRIES = 1_000
-#: Values in the facts of a node, counted at all depths; and how deep they may be nested.
-MOST_FACTS, MOST_DEPTH = 10_000, 10
 #: The largest number of any kind: squares of it, and sums of those, are finite.
 LARGEST = 1e100
 #: s; the longest duration, 31 years. And s by which another machine's clock may be ahead of this one's.
@@ -55,8 +54,17 @@ Words = Annotated[dict[Text, Text], Meta(max_length=MOST_ENTRIES)]
 Facts = Annotated[dict[Text, Text | Number], Meta(max_length=MOST_ENTRIES)]
 Amounts = Annotated[dict[Text, Amount], Meta(max_length=MOST_ENTRIES)]
 FEW = Meta(max_length=MOST_ENTRIES)
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+if TYPE_CHECKING:
+    NodeFacts = dict[str, Any]
+else:  # what a node tells of itself, nested four deep: GPUs and their links
+    Fact = None | bool | Integer | Number | Text
+    for _ in range(4):
+        Fact = None | bool | Integer | Number | Text | Annotated[list[Fact], FEW] | Annotated[dict[Text, Fact], FEW]
+    NodeFacts = Annotated[dict[Text, Fact], FEW]
 
 _COMMIT = re.compile(r"|[0-9a-f]{40}|[0-9a-f]{64}")
+_HOME = re.compile(r"(?<![\w.~-])/(?:root|(?:home|Users)/[^/\s\"'\\:]+)(?=/)")
 _METRIC = re.compile(r"[a-z][a-z0-9_]*")
 _PLUGIN = re.compile(r"|[A-Za-z_][A-Za-z0-9_.-]*")
 _RUN = re.compile(r"[A-Za-z0-9_. -]*")
@@ -80,7 +88,6 @@ def check_record(record: Record, schema: int) -> None:
     _check_words(record.benchmark, record.plugin, record.version, record.run)
     _check_params(record.params)
     _check_started(record.started)
-    _check_facts(record.node)
     if abs(record.seed) > LARGEST_INTEGER:
         raise Refused("seed is an integer of more than 64 bits")
     for name, metric in record.metrics.items():
@@ -126,6 +133,38 @@ def abridge(text: str, most: int = MOST_TEXT) -> str:
     kept = max(0, most - len(said))
     head = kept // 2
     return text[:head] + said + text[len(text) - (kept - head) :]
+
+
+def may_need_cleaning(line: bytes) -> bool:
+    """Whether the line of a Record may hold what `cleaned` replaces."""
+    text = line.decode(errors="replace")
+    return "\\u20" in text or _is_suspicious(text)
+
+
+def _is_suspicious(text: str) -> bool:
+    names_home = "/root/" in text or "/home/" in text or "/Users/" in text
+    return names_home or (not text.isascii() and unturned(text) != text)
+
+
+def cleaned(record: Record) -> Record:
+    """The Record with `~` for the home folders in its texts, and no character that turns the direction of a text.
+
+    Whose home it was is nobody's business. Its parameters stay as they are: they say what was measured.
+    """
+    if not _is_suspicious("\n".join([record.reason, record.output, *record.warnings, *record.checks])):
+        return record
+
+    def plain(texts: list[str]) -> list[str]:
+        return [unturned(_HOME.sub("~", text)) for text in texts]
+
+    reason, output = plain([record.reason, record.output])
+    return replace(
+        record,
+        reason=reason,
+        output=output,
+        warnings=plain(record.warnings),
+        checks=plain(record.checks),
+    )
 
 
 def bounded(record: Record) -> Record:
@@ -193,33 +232,6 @@ def _date(seconds: float) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def _check_facts(node: Mapping[str, Any]) -> None:
-    """Of how many facts there are, how deep they are nested and how long their texts are."""
-    count = 0
-    level: list[Any] = [node]
-    for _ in range(MOST_DEPTH):
-        inner: list[Any] = []
-        for value in level:
-            kind = type(value)
-            longest = 0
-            if kind is str:
-                longest = len(value)
-            elif kind is dict:
-                longest = max(map(len, value), default=0)
-                inner.extend(value.values())
-            elif kind is list:
-                inner.extend(value)
-            if longest > MOST_TEXT:
-                raise Refused(f"a fact of the node has {longest:,} characters, and {MOST_TEXT:,} are allowed")
-        count += len(inner)
-        if count > MOST_FACTS:
-            raise Refused(f"more than {MOST_FACTS:,} facts of the node")
-        if not inner:
-            return
-        level = inner
-    raise Refused(f"facts of the node nested deeper than {MOST_DEPTH}")
-
-
 def _check_metric(name: str, metric: MetricSamples) -> None:
     _check_declaration(name, metric.unit, metric.direction)
     if metric.interval is not None:
@@ -230,16 +242,16 @@ def _check_metric(name: str, metric: MetricSamples) -> None:
             lowest = min(lowest, min(metric.boost))
         if lowest < 0:
             raise Refused(f"metric {name} has a sample of {lowest:g} {metric.unit}")
-    if is_unresolved(metric.unit, metric.direction, metric.samples):
+    if is_unresolved(metric.unit, metric.direction, metric.samples, len(metric.rounds)):
         raise Refused(f"metric {name} took 0 s each time")
 
 
-def is_unresolved(unit: str, direction: str | None, samples: Sequence[float]) -> bool:
+def is_unresolved(unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1) -> bool:
     """Whether it is a time that is to be short and was 0 in each of several samples: no timer resolved it.
 
-    A single 0 may be what was meant, such as the time of communication that nothing waits for.
+    A single 0 a round may be what was meant, such as the time of communication that nothing waits for.
     """
-    return unit == "s" and direction == "lower" and len(samples) > 1 and not any(samples)
+    return unit == "s" and direction == "lower" and len(samples) > max(1, rounds) and not any(samples)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -94,6 +94,7 @@ def decode_file(
         return
     end = 0
     elsewhere: list[tuple[int, str]] = []
+    place = _place(path)
     with file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             offset, end = end, end + len(line)
@@ -105,7 +106,7 @@ def decode_file(
                 if on_damage:
                     on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
                 continue
-            if isinstance(content, Record) and (fault := misplaced(path, content)):
+            if isinstance(content, Record) and (fault := _whose(content, *place)):
                 elsewhere.append((number, fault))
             else:
                 yield offset, content
@@ -121,12 +122,28 @@ def _decode_whole(line: bytes, decode_line: Callable[[bytes], Content]) -> Conte
 
 
 def misplaced(path: Path, record: Record) -> str:
-    """Whose Record it is, where a file of results is another machine's or commit's; empty where it is in its place."""
-    if path.parent.name != RECORDS:
+    """Whose Record it is, where a file of results is another machine's or commit's; empty where it is in its place.
+
+    Stricter than reading: what is merged goes into the folder of the machine that it names.
+    """
+    return _whose(record, path.parent.parent.name, path.stem) if path.parent.name == RECORDS else ""
+
+
+def _place(path: Path) -> tuple[str | None, str]:
+    """The machine and the commit, by its first letters, whose Records a file has; no machine where that is open.
+
+    That is so of a file elsewhere, and of Records of no commit, which `hpml run --record` appends to any file.
+    """
+    is_open = path.parent.name != RECORDS or path.stem == UNCOMMITTED
+    return (None if is_open else path.parent.parent.name), path.stem
+
+
+def _whose(record: Record, machine: str | None, commit: str) -> str:
+    if machine is None:
         return ""
-    if record.machine != path.parent.parent.name:
+    if record.machine != machine:
         return "of another machine"
-    return "" if (record.commit[:8] or UNCOMMITTED) == path.stem else "of another commit"
+    return "" if (record.commit[:8] or UNCOMMITTED) == commit else "of another commit"
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
