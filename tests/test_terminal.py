@@ -19,7 +19,7 @@ from hpml_plugins import Table
 from hpml_plugins.cli import main
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import quantity
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples, Record, encode
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
 from hpml_plugins.store import append_record
 from hpml_plugins.terminal import THIN_SPACE, one_line, printable, printable_json, say
@@ -132,13 +132,18 @@ def test_commands_show_what_others_wrote_as_text(call: Call, tmp_path: Path, mon
         job = tmp_path / "cluster-jobs" / f"{number}{text}"
         job.mkdir(parents=True)
         write_file(job, JobOrder(text, text, "slurm", text, "", text))
-        append_record(
-            tmp_path / "results" / "m" / "records" / f"{'c' * 40}.jsonl",
-            Record(
-                benchmark=text, plugin=text, version="1", params={"a": text}, status="ok", started=1.0, duration=1.0,
-                metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=f"m{text}", commit=f"{text}{'c' * 9}",
-            ),
+        record = Record(
+            benchmark=text, plugin=text, version="1", params={"a": text}, status="ok", started=1.0, duration=1.0,
+            metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=f"m{text}", commit=f"{text}{'c' * 9}",
         )  # fmt: skip
+        shown = Record(
+            benchmark="toy", plugin="toy", version="1", params={"a": text}, status="ok", started=1.0, duration=1.0,
+            metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=f"m{number}", commit="c" * 40, reason=text,
+        )  # fmt: skip
+        records = tmp_path / "results" / shown.machine / "records"
+        records.mkdir(parents=True)
+        (records / "cccccccc.jsonl").write_bytes(encode(record) + b"\n")
+        append_record(records / "cccccccc.jsonl", shown)
     for words in (["merge", "other"], ["jobs"], ["jobs", "--json"], ["jobs", text], ["compare", "m1", "m2"],
                   ["retract", names[0], "--reason", "no", "--dry-run"], ["retract", "nobody", "--reason", names[1]],
                   ["--registry", names[0], "list"], ["run", names[7]], ["table", names[7]], [names[7]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Record
     from hpml_plugins.report.compare import Compared, RefusedComparison
     from hpml_plugins.report.figures import Drawable
+    from hpml_plugins.store.merge import Merge
 
+#: Points of each kind that `hpml merge` names before it asks.
+MOST_SHOWN = 20
 _RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder of results."
 )
@@ -197,23 +201,53 @@ def export(file: Path, results: Path) -> int:
     help="Where to merge them.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
-def merge(folders: tuple[Path, ...], into: Path, dry_run: bool) -> int:
+@click.option("--yes", is_flag=True, help="Do not ask before points that are stored here change.")
+def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> int:
     """Add the results of each DIR to those of this project.
 
     DIR is a results folder or a project that has one. Records and asv's JSON files are merged.
 
     The order of the folders does not matter, and merging twice changes nothing. Where two folders have a result for the
     same point, the newer one counts. Exit status 1 when files were skipped because they are damaged or not results.
+
+    New Records are added without a question. Where DIR retracts points that are stored here, has further rounds of
+    their runs, or another Record of the same round (then neither counts), you are asked first; without a terminal the
+    command ends with exit status 2 and merges nothing, unless --yes is given.
     """
     from hpml_plugins.store import merge_results
 
+    if not (dry_run or yes):
+        _ask_before_changes(merge_results(folders, into, dry_run=True))
     report = merge_results(folders, into, dry_run=dry_run)
+    if dry_run or yes:
+        _show_changes(report)
     for conflict in report.conflicts:
         warn(conflict)
     for skipped in report.skipped:
         warn(f"skipped: {skipped}")
     say(*report.describe())
     return 1 if report.skipped else 0
+
+
+def _ask_before_changes(planned: Merge) -> None:
+    """Have the user agree to what a merge does to stored points. Raises UsageError, or Abort, where nobody does."""
+    if not planned.consequences:
+        return
+    _show_changes(planned)
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"the merge would mean {planned.consequences}; nothing was merged; --yes merges without asking"
+        )
+    click.confirm(f"{planned.consequences}. Merge?", abort=True)
+
+
+def _show_changes(planned: Merge) -> None:
+    kinds = (("retracted", planned.retracted), ("changed", planned.changed), ("conflict", planned.disputed))
+    for kind, points in kinds:
+        for point in points[:MOST_SHOWN]:
+            say(f"{kind}: {point}")
+        if len(points) > MOST_SHOWN:
+            say(f"{kind}: {len(points) - MOST_SHOWN} more")
 
 
 @click.command()
@@ -241,7 +275,8 @@ def retract(
 
     Its numbers are no longer shown or compared; the history of the point gives the reason. The Record is kept, and a
     line with the reason is appended. A retraction cannot be taken back: measure the point again, for example with
-    `asv run --skip-existing`, which takes it for not measured.
+    `asv run --skip-existing`, which takes it for not measured. Exit status 1 when asv's own files have to do without
+    some Records, which are named.
     """
     from hpml_plugins.model.rounds import retract as retraction_of
     from hpml_plugins.store import append_record, lock_machine, project
@@ -260,13 +295,16 @@ def retract(
         for _, record in measured or found:
             say(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
         return 0
+    left_out: list[str] = []
     for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
         with lock_machine(results, folder):
             for path, record in records:
                 append_record(path, retraction_of(record, reason))
                 say(f"retracted: {_describe(record)}")
-            project(results, machine=folder)
-    return 0
+            project(results, machine=folder, on_damage=left_out.append)
+    for line in left_out:
+        warn(line)
+    return 1 if left_out else 0
 
 
 def _describe(record: Record) -> str:
@@ -287,7 +325,7 @@ def _find_records(
     from hpml_plugins.model.formatting import spell_choice
     from hpml_plugins.store import read_file, record_files
 
-    stored = [(path, record) for path in record_files(results) for record in read_file(path)]
+    stored = [(path, record) for path in record_files(results) for record in read_file(path, warn)]
     wanted: dict[str, list[str]] = {}
     for key, text in map(split_choice, choices):
         offered = {

@@ -71,8 +71,9 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
     with tempfile.TemporaryDirectory(prefix="hpml-publish-") as scratch:
         if folders:
             together = Path(scratch, "results")
-            for skipped in merge_results(folders, together).skipped:
-                warn(f"skipped: {skipped}")
+            merged = merge_results(folders, together)
+            for line in [*merged.conflicts, *(f"skipped: {skipped}" for skipped in merged.skipped)]:
+                warn(line)
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
                 config = str(write_configuration(Path(scratch), html=Path("html").absolute()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
 from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
 from hpml_plugins.measure.sampling import SamplingPlan
-from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status, decode, encode
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
+from hpml_plugins.model.validation import abridge, bounded, cleaned, is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit
 from hpml_plugins.node import CpuWatch, gpus_used, unmet
 from hpml_plugins.published import PRECISIONS
@@ -29,6 +30,9 @@ from hpml_plugins.published import PRECISIONS
 #: A share of the published peak above which a number is doubted: peaks hold at the highest clock, and timers are noisy.
 HIGHEST_SHARE = 1.05
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
+#: What a Record is about, which those know who asked for it; and what the process of the point supplies.
+_ASKED = ("benchmark", "plugin", "version", "params", "machine", "commit", "environment", "run")
+_SUPPLIED = ("status", "reason", "metrics", "series", "checks", "warnings", "data", "work", "packages")
 
 
 @dataclass(frozen=True)
@@ -72,16 +76,18 @@ def measure_point(
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
+    unread: list[str] = []
     others = CpuWatch()
 
     def on_message(message: bytes) -> None:
         try:
             received = _DECODER.decode(message)
-        except (ValueError, RecursionError) as error:  # what a plugin wrote into the pipe itself
-            received = replace(record, reason=f"it sent what cannot be read: {describe(error)}")
-        if isinstance(received, Record):
-            answers.append(received)
-        elif progress:
+            if isinstance(received, Record):
+                answers.append(_as_record(benchmark, record, received))
+        except (ValueError, RecursionError, ResultError) as error:  # what a plugin wrote into the pipe itself
+            unread.append(f"it sent what cannot be read: {describe(error)}")
+            return
+        if progress and not isinstance(received, Record):
             progress(*received)
 
     limit = timeout or benchmark.timeout
@@ -95,8 +101,8 @@ def measure_point(
             on_message,
             monitor.check,
         )
-        fault = outcome.fault or ("" if answers else "ended with exit status 0 before it reported")
-        measured = replace(record, reason=fault) if fault else answers[-1]
+        fault = outcome.fault or "; ".join(unread[:1]) or _fault_of(answers)
+        measured = replace(record, reason=fault) if fault else answers[0]
         if outcome.left:
             measured.warnings.append("the benchmark left processes behind; they were ended")
         measured = _with_what_was_seen(measured, monitor.finish())
@@ -104,7 +110,42 @@ def measure_point(
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
     conditions = measured.conditions | others.conditions()
-    return replace(measured, output=output, conditions=conditions, duration=time.monotonic() - clock)
+    done = replace(measured, output=output, conditions=conditions, duration=time.monotonic() - clock)
+    return _storable(done, record)
+
+
+def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
+    """The Record that was asked for, with what the point supplied.
+
+    Raises ResultError for a Record of anything else, and for metrics that are not declared so.
+    """
+    for name in _ASKED:
+        if getattr(sent, name) != getattr(asked, name):
+            raise ResultError(f"a Record of another {name}")
+    declared = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
+    for name, metric in sent.metrics.items():
+        if declared.get(name) != (metric.unit, metric.direction):
+            raise ResultError(f"metric {name[:100]!r} in {metric.unit[:100]!r}, which is not declared")
+    return replace(asked, **{name: getattr(sent, name) for name in _SUPPLIED})
+
+
+def _fault_of(answers: Sequence[Record]) -> str:
+    if len(answers) > 1:
+        return f"it reported {len(answers)} times, so that none of its results can be believed"
+    return "" if answers else "ended with exit status 0 before it reported"
+
+
+def _storable(record: Record, asked: Record) -> Record:
+    """The Record as it can be stored: with bounded texts, and failed where what it says is not to be believed.
+
+    asked: the same, as it was before anything was measured.
+    """
+    found = bounded(cleaned(record))
+    try:
+        decode(encode(found))
+    except ValueError as error:
+        return replace(asked, reason=abridge(f"its result cannot be stored: {describe(error)}"))
+    return found
 
 
 def _measure_here(
@@ -150,10 +191,11 @@ def _measure_here(
             packages=package_versions(),
             **vars(bench.collected),
         )
-        message = msgspec.json.encode(measured)
-        _DECODER.decode(message)  # as the calling process will: what fails must fail here
+        message = encode(bounded(measured))
+        decode(message)  # as the calling process will: what fails must fail here
     except Exception as error:
-        message = msgspec.json.encode(replace(record, reason=f"its result cannot be stored: {describe(error)}"))
+        said = abridge(f"its result cannot be stored: {describe(error)}")
+        message = encode(replace(record, reason=said))
     send(message)
 
 
@@ -182,14 +224,9 @@ def to_metrics(
         samples = _as_samples(name, value)
         if not samples.values:
             raise ResultError(f"metric {name!r} has no samples")
-        low, high = metric.bounds
-        for number in samples.values + samples.boost:
-            if not math.isfinite(number):
-                raise ResultError(f"metric {name!r} is not finite: {number}")
-            if not low <= number <= high:
-                bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
-                value = f"{number:g} {unit(metric.unit).label}".rstrip()
-                raise ResultError(f"metric {name!r} is {value}; possible is {bounds}")
+        _check_values(metric, samples)
+        if is_unresolved(metric.unit, metric.direction, samples.values):
+            raise ResultError(f"metric {name!r} is 0 s in each sample: no timer resolved it; time more work at once")
         if samples.unit not in ("", metric.unit):
             raise ResultError(f"metric {name!r}: what was measured is in {samples.unit}, not in {metric.unit}")
         values, boost = list(samples.values), list(samples.boost)
@@ -197,6 +234,18 @@ def to_metrics(
     if not result:
         raise ResultError("measure returned None for every metric; skip the point with the reason instead (bench.skip)")
     return result
+
+
+def _check_values(metric: Metric, samples: Samples) -> None:
+    """Raise ResultError for a value that is not finite or not possible."""
+    low, high = metric.bounds
+    for number in samples.values + samples.boost:
+        if not math.isfinite(number):
+            raise ResultError(f"metric {metric.name!r} is not finite: {number}")
+        if not low <= number <= high:
+            bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+            value = f"{number:g} {unit(metric.unit).label}".rstrip()
+            raise ResultError(f"metric {metric.name!r} is {value}; possible is {bounds}")
 
 
 def _rates(

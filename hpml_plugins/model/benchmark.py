@@ -17,7 +17,8 @@ from msgspec import Meta
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.declaring import check_fields, spell, takes
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.units import unit
+from hpml_plugins.model.units import SIGNED, is_right_direction, may_be_negative, unit
+from hpml_plugins.model.validation import LARGEST_INTEGER, MOST_ENTRIES, MOST_NAME, MOST_TEXT
 
 Value = str | int | float | bool
 Params = dict[str, Value]
@@ -27,8 +28,6 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Memory = Annotated[float, Meta(ge=0, le=1e18)]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: Units whose values may be negative; all others are of what there cannot be less than none of.
-_SIGNED = ("1", "degC")
 #: Points of a grid: asv writes each of them into each of its files.
 MOST_POINTS = 100_000
 
@@ -59,14 +58,20 @@ class Metric:
             raise DefinitionError(f"metric {self.name!r}: {what}")
         check_fields(self, "metric", self.name)
         unit(self.unit)
+        if not is_right_direction(self.unit, self.direction):
+            what = f"{self.direction} is never better in {self.unit}; use {unit(self.unit).better!r} or None"
+            raise DefinitionError(f"metric {self.name!r}: {what}")
         low, high = self.bounds
+        if low < 0 and not may_be_negative(self.unit, self.direction):
+            what = f"nothing is below 0 {self.unit}; give a difference, which may be, the direction None"
+            raise DefinitionError(f"metric {self.name!r}: {what}")
         if not low < high:
             raise DefinitionError(f"metric {self.name!r}: possible={self.possible} leaves no value possible")
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest possible value; infinite where there is no bound."""
-        low, high = self.possible or (None if self.unit in _SIGNED else 0.0, None)
+        low, high = self.possible or (None if self.unit in SIGNED else 0.0, None)
         return -math.inf if low is None else low, math.inf if high is None else high
 
 
@@ -158,6 +163,7 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
     """What does not hold, of fields that have the right types."""
     if not benchmark.metrics:
         yield "declares no metric"
+    yield from _too_large(benchmark)
     yield from _repeated("metric", [metric.name for metric in benchmark.metrics])
     for term in benchmark.terms:
         if term.partition("=")[0] not in benchmark.grid:
@@ -182,6 +188,15 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
             yield f"Requires({field_name}={need!r}) does not fit the grid of {need!r}: {error}"
 
 
+def _too_large(benchmark: Benchmark) -> Iterator[str]:
+    """What no Record could store."""
+    for what, count in (("metrics", len(benchmark.metrics)), ("parameters", len(benchmark.grid))):
+        if count > MOST_ENTRIES:
+            yield f"declares {count:,} {what}; at most {MOST_ENTRIES:,} are possible"
+    if len(benchmark.version.encode()) > MOST_NAME or not benchmark.version.isprintable():
+        yield f"version {spell(benchmark.version)} is not a text of up to {MOST_NAME} printable characters"
+
+
 def _grid_faults(grid: Any) -> Iterator[str]:
     """What cannot be a grid."""
     if not isinstance(grid, Mapping):
@@ -197,6 +212,11 @@ def _grid_faults(grid: Any) -> Iterator[str]:
                 yield f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a number or a bool"
             if isinstance(value, float) and not math.isfinite(value):
                 yield f"grid value {value!r} of {name} is not finite"
+            if isinstance(value, str) and len(value) > MOST_TEXT:
+                what = f"has {len(value):,} characters; at most {MOST_TEXT:,} can be stored"
+                yield f"grid value {spell(value)} of {name} {what}"
+            if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+                yield f"a grid value of {name} is an integer of more than 64 bits"
         yield from _repeated(f"grid of {name} has value", values)
     if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
         yield f"its grid has {points:.3g} points; at most {MOST_POINTS} are possible"

@@ -7,13 +7,31 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import UNITS
+from hpml_plugins.model.validation import (
+    FEW,
+    Amount,
+    Amounts,
+    Column,
+    Duration,
+    Facts,
+    NodeFacts,
+    Numbers,
+    Output,
+    Rounds,
+    Text,
+    Texts,
+    Words,
+    check_record,
+    check_schema,
+    cleaned,
+)
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
@@ -53,11 +71,11 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
     unit: str
     direction: Direction | None
-    samples: list[float]
-    info: dict[str, str | float] = {}
-    boost: list[float] = []
-    rounds: list[int] = []
-    boost_rounds: list[int] = []
+    samples: Numbers
+    info: Facts = {}
+    boost: Numbers = []
+    rounds: Annotated[list[int], FEW] = []
+    boost_rounds: Annotated[list[int], FEW] = []
     interval: tuple[float | None, float | None] | None = None
 
     def __post_init__(self) -> None:
@@ -123,8 +141,8 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
-    columns: dict[str, list[float | str | None]]
-    units: dict[str, str] = {}
+    columns: Annotated[dict[Text, Column], FEW]
+    units: Words = {}
 
     @classmethod
     def of(cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None) -> Series:
@@ -182,27 +200,27 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     version: str
     params: Params
     status: Status
-    reason: str = ""
-    metrics: dict[str, MetricSamples] = {}
-    series: dict[str, Series] = {}
-    checks: list[str] = []
-    warnings: list[str] = []
-    output: str = ""
+    reason: Text = ""
+    metrics: Annotated[dict[str, MetricSamples], FEW] = {}
+    series: Annotated[dict[Text, Series], FEW] = {}
+    checks: Texts = []
+    warnings: Texts = []
+    output: Output = ""
     seed: int = 0
     started: float = 0.0
-    duration: float = 0.0
-    energy: float = 0.0
+    duration: Duration = 0.0
+    energy: Amount = 0.0
     machine: str = ""
     commit: str = ""
     environment: str = ""
     run: str = ""
-    node: dict[str, Any] = {}
-    packages: dict[str, str] = {}
-    source: dict[str, str] = {}
-    data: dict[str, dict[str, str | float]] = {}
-    planned_rounds: int = msgspec.field(default=1, name="rounds")
-    conditions: dict[str, float] = {}
-    work: dict[str, DeclaredWork] = {}
+    node: NodeFacts = {}
+    packages: Words = {}
+    source: Words = {}
+    data: Annotated[dict[Text, Facts], FEW] = {}
+    planned_rounds: Rounds = msgspec.field(default=1, name="rounds")
+    conditions: Amounts = {}
+    work: Annotated[dict[Text, DeclaredWork], FEW] = {}
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""
@@ -273,11 +291,24 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """A record from one line of JSON. Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8."""
+    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters comes through here.
+
+    Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
+    """
     try:
-        return _DECODER.decode(line)
+        record = _DECODER.decode(line)
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
+    except msgspec.ValidationError:
+        check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)  # a later one may be of another form
+        raise
+    check_record(record, SCHEMA)
+    return cleaned(record)
+
+
+class _Head(msgspec.Struct):
+    schema: Any = SCHEMA
 
 
 _DECODER = msgspec.json.Decoder(Record)
+_HEAD_DECODER = msgspec.json.Decoder(_Head)

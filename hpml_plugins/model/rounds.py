@@ -25,6 +25,9 @@ from hpml_plugins.model.record import MetricSamples, Record
 
 _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
+RunKey = tuple[str | float, ...]
+#: Why a point has no numbers of which a round was stored twice, differently.
+DISPUTED = "two different Records of one round are stored, and neither counts; measure the point again"
 
 
 def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str) -> Iterator[Point]:
@@ -48,15 +51,29 @@ def join_rounds(records: Iterable[Record]) -> list[Record]:
 def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, Record]]]:
     """Each Record with a number, such as its place in a file, grouped by point: its rounds, and their retraction.
 
-    A Record that comes twice is one: two rounds never start at the same time.
+    A Record that comes twice is one: two rounds never start at the same time. Where two differ, one of them was edited
+    and nothing says which: the point is retracted.
     """
-    groups: dict[tuple[str | float, ...], dict[tuple[float, bool], tuple[int, Record]]] = {}
+    groups: dict[RunKey, dict[tuple[float, bool], tuple[int, Record]]] = {}
     for number, record in records:
-        # A Record without a run, such as one measured before there were runs, has no other round.
-        run = record.run or record.started
-        key = (run, record.machine, record.commit, record.environment, record.point)
-        groups.setdefault(key, {}).setdefault((record.started, record.status == "retracted"), (number, record))
+        rounds = groups.setdefault(run_key(record), {})
+        round_key = (record.started, record.status == "retracted")
+        _, known = rounds.setdefault(round_key, (number, record))
+        if are_disputed(known, record):
+            rounds.setdefault((record.started, True), (number, retract(record, DISPUTED)))
     return [list(rounds.values()) for rounds in groups.values()]
+
+
+def run_key(record: Record) -> RunKey:
+    """What all rounds of a point in one run, and their retraction, have in common."""
+    # A Record without a run, such as one measured before there were runs, has no other round.
+    run = record.run or record.started
+    return (run, record.machine, record.commit, record.environment, record.point)
+
+
+def are_disputed(one: Record, other: Record) -> bool:
+    """Whether two Records of a run and point tell of the same round, and differently. 0: when is not told."""
+    return one.started == other.started > 0 and "retracted" not in (one.status, other.status) and one != other
 
 
 def retract(record: Record, reason: str) -> Record:
@@ -149,7 +166,8 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
 
 def _core_rates(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
     """The core's rate of each round, 1/s, beside their median: a figure tells by them what the time follows."""
-    rates = [metric.info["core_rate"] for metric in metrics if "core_rate" in metric.info]
+    stored = [metric.info.get("core_rate") for metric in metrics]
+    rates = [rate for rate in stored if isinstance(rate, float | int)]
     return {"core_rates": "; ".join(f"{rate:.7g}" for rate in rates)} if len(rates) == len(metrics) else {}
 
 

@@ -14,7 +14,8 @@ class Unit:
 
     symbol: what plugins write.  label: what a page writes behind a number.  lowest, highest: the powers of ten that a
     prefix may stand for.  count: whole numbers of it are exact, as those of a measured time are not.  text: the unit in
-    words, where the label does not say enough.
+    words, where the label does not say enough.  better: the only direction that a metric of it can have, beside none;
+    empty where either may be meant.
     """
 
     symbol: str
@@ -23,6 +24,7 @@ class Unit:
     highest: int = 0
     count: bool = False
     text: str = ""
+    better: str = ""
 
     def __str__(self) -> str:
         return self.text or self.label or self.symbol
@@ -36,21 +38,36 @@ UNITS: Final = {
     each.symbol: each
     for each in (
         Unit("1", "", count=True),
-        Unit("s", "s", -12, 0),  # nobody reads a kilosecond
+        Unit("s", "s", -12, 0, better="lower"),  # nobody reads a kilosecond
         Unit("B", "B", 0, 18, count=True),
-        Unit("B/s", "B/s", 0, 18),
+        Unit("B/s", "B/s", 0, 18, better="higher"),
         Unit("FLOP", "FLOP", 0, 18, count=True, text=_flop("FLOP")),
-        Unit("FLOP/s", "FLOP/s", 0, 18, text=_flop("FLOP/s")),
+        Unit("FLOP/s", "FLOP/s", 0, 18, text=_flop("FLOP/s"), better="higher"),
         Unit("FLOP/B", "FLOP/B", text=_flop("FLOP/B")),
         Unit("MAC", "MAC", 0, 18, count=True, text="multiply-add"),
-        Unit("OP/s", "OP/s", 0, 18, text=_flop("OP/s", "OP")),
+        Unit("OP/s", "OP/s", 0, 18, text=_flop("OP/s", "OP"), better="higher"),
         Unit("1/s", "/s", 0, 18, text="1/s"),
         Unit("Hz", "Hz", 0, 18),
-        Unit("J", "J", -6, 18),
+        Unit("J", "J", -6, 18, better="lower"),
         Unit("W", "W", -3, 18),
         Unit("degC", "°C"),
     )
 }
+
+
+#: Units whose values may be negative; of all others there cannot be less than none, except in a difference.
+SIGNED = ("1", "degC")
+
+
+def may_be_negative(symbol: str, direction: str | None) -> bool:
+    """Whether a metric of this unit may be below 0. One that is not ranked may be a difference, as of two times."""
+    return direction is None or symbol in SIGNED
+
+
+def is_right_direction(symbol: str, direction: str | None) -> bool:
+    """Whether a metric of this unit can have this direction: no time is better for being longer."""
+    better = UNITS[symbol].better
+    return direction is None or not better or direction == better
 
 
 def unit(symbol: str) -> Unit:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
+
+from hpml_plugins.model.validation import Amount, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,10 +31,10 @@ class DeclaredWork(msgspec.Struct, frozen=True, omit_defaults=True):
     roof: whether the step looks for the highest rate of the machine.
     """
 
-    flop: float = 0.0
-    bytes: float = 0.0
-    dtype: str = "float32"
-    gpus: int = 0
+    flop: Amount = 0.0
+    bytes: Amount = 0.0
+    dtype: Text = "float32"
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
     roof: bool = False
 
     @property

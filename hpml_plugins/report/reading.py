@@ -20,7 +20,7 @@ import msgspec
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import STACK, Record, Status, decode
-from hpml_plugins.model.rounds import combine, group_rounds
+from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
 from hpml_plugins.store import decode_file, machine_folders, open_result, read_object_or_empty, record_files
@@ -239,7 +239,8 @@ def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
 
 def stored_record(outcome: Outcome) -> Record:
     """The whole Record."""
-    return combine([decode(line) for line in stored_lines([outcome])])
+    (record,) = join_rounds(map(decode, stored_lines([outcome])))
+    return record
 
 
 def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:

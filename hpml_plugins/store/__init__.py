@@ -1,12 +1,15 @@
 """The results folder: Records as JSON lines, which are the truth, and asv's files, which are written from them."""
 
+from hpml_plugins.model.record import decode
 from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import (
     MAX_FILE,
+    OnDamage,
     atomic_write,
     machine_folder,
     machine_folders,
     open_result,
+    path_in,
     read_object,
     read_object_or_empty,
 )
@@ -19,6 +22,7 @@ from hpml_plugins.store.records import (
     append_record,
     current_records,
     decode_file,
+    misplaced,
     past_rounds,
     read_file,
     read_records,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -18,6 +19,8 @@ _PARTIAL = ".partial"
 OnDamage = Callable[[str], None]
 #: B of the largest file of results that is read whole.
 MAX_FILE = 256 << 20
+#: B of the longest name of a file or folder, on every file system that is met.
+LONGEST_NAME = 255
 _KINDS = {
     stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -49,13 +52,30 @@ def refuse_irregular(path: Path) -> None:
         raise HpmlError(f"{kind}; ignored", str(path))
 
 
+def path_in(folder: Path, *names: str) -> Path:
+    """`folder/name/…`, of names that others chose: the text of a Record, a file's name in somebody else's results.
+
+    This is the only way from such a text to a path (a test holds that): each name is one step down.
+    Raises HpmlError for a name that is empty, hidden, longer than a file system allows, not printable, or that holds a
+    separator, and so for `..`, for an absolute path and for one with a NUL.
+    """
+    for name in names:
+        size = len(os.fsencode(name)) if name.isprintable() else 0
+        if not 0 < size <= LONGEST_NAME or name.startswith(".") or "/" in name or "\\" in name:
+            shown = repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")
+            raise HpmlError(f"{shown} cannot name a file or folder below {folder}")
+    return folder.joinpath(*names)
+
+
 def machine_folder(results: Path, machine: str) -> Path:
     """results/<machine>/. Raises UsageError for a name that is not that of a folder there, such as `../x`."""
-    if not machine or machine != Path(machine).name or machine.startswith(".") or not machine.isprintable():
+    try:
+        return path_in(results, machine)
+    except HpmlError:
         raise UsageError(
-            f"machine name {machine!r} cannot name a folder in {results}; leave out slashes and leading dots"
-        )
-    return results / machine
+            f"machine name {machine[:LONGEST_NAME]!r} cannot name a folder in {results}; leave out slashes and leading "
+            "dots"
+        ) from None
 
 
 def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
@@ -73,7 +93,11 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
     The temporary name carries host and process, so that nodes of a shared file system do not collide.  durable: False
     skips fsync, for files that can be made again.  Raises OSError that names the target, also for a full disk.
     """
-    partial = path.with_name(f".{path.name}.{socket.gethostname()}-{os.getpid()}{_PARTIAL}")
+    ending = f".{socket.gethostname()}-{os.getpid()}{_PARTIAL}"
+    name = path.name
+    if len(os.fsencode(f".{name}{ending}")) > LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+    partial = path.with_name(f".{name}{ending}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -8,21 +8,23 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.model.formatting import counted
+from hpml_plugins.model.formatting import counted, format_point
 from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.rounds import RunKey, are_disputed, join_rounds, run_key
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import atomic_write, open_result, read_object
+from hpml_plugins.store.files import atomic_write, open_result, path_in, read_object
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
-from hpml_plugins.store.records import MAX_RECORDS, RECORDS, decode_file
+from hpml_plugins.store.records import MAX_LINE, MAX_RECORDS, RECORDS, decode_file, misplaced
 
 #: The files of a results folder, and how deep they lie.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
@@ -47,24 +49,36 @@ def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False,
     a result is named and left alone, and the rest goes on.  locked: of a machine, which the caller holds.
     """
     merge = Merge(into, dry_run)
+    found: dict[Path, list[Path]] = {}
     for source in map(find_results, sources):
         if into.exists() and source.resolve() == into.resolve():
             continue
-        for name, places in itertools.groupby(merge.find(source), lambda place: place.parts[0]):
-            held = locked if locked and locked.path.parent == into / name else None
-            with nullcontext(held) if dry_run or held else merge.lock(name) as lock:
-                for place in places:
-                    if lock:
-                        lock.check()
-                    merge.add(source / place, into / place)
+        for place in merge.find(source):
+            found.setdefault(place, []).append(source / place)
+    for name, places in itertools.groupby(sorted(found, key=_order), lambda place: place.parts[0]):
+        held = locked if locked and locked.path.parent == path_in(into, name) else None
+        with nullcontext(held) if dry_run or held else merge.lock(name) as lock:
+            for place in places:
+                if lock:
+                    lock.check()
+                merge.add(found[place], path_in(into, *place.parts))
     if not dry_run:
-        merge.files += project(into, force=True)
+        merge.files += project(into, force=True, on_damage=merge.skipped.append)
     return merge
+
+
+def _order(place: Path) -> tuple[str, bool, Path]:
+    """Files by machine, Records first."""
+    return (place.parts[0], place.suffix != ".jsonl", place)
 
 
 @dataclass
 class Merge:
-    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.  skipped: left alone."""
+    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.  skipped: left alone.
+
+    retracted, changed: points that were stored here and that a retraction, or another round of their run, takes away or
+    changes.  disputed: points of which a round is stored twice, differently.  Each in words.
+    """
 
     into: Path
     dry_run: bool
@@ -72,47 +86,75 @@ class Merge:
     files: list[Path] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    retracted: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    disputed: list[str] = field(default_factory=list)
 
     def find(self, source: Path) -> list[Path]:
         """The files of a results folder by machine, Records first; everything else is named and left alone."""
         found = []
         places = [path.relative_to(source) for path in source.rglob("*")]
-        for place in sorted(places, key=lambda place: (place.parts[0], place.suffix != ".jsonl", place)):
+        for place in sorted(places, key=_order):
+            path = source / place
             if any(part.startswith(".") for part in place.parts) or place.suffix == ".damaged":
                 continue
-            if (source / place).is_symlink():  # it may point at anything of this machine
-                self.skipped.append(f"{source / place}: a symbolic link; ignored")
+            if path.is_symlink():  # it may point at anything of this machine
+                self.skipped.append(f"{path}: a symbolic link; ignored")
             elif any(place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS):
-                found.append(place)
-            elif not (source / place).is_dir():
-                self.skipped.append(f"{source / place}: not a result; ignored")
+                try:
+                    path_in(self.into, *place.parts)
+                except HpmlError as error:
+                    self.skipped.append(f"{error}; ignored")
+                else:
+                    found.append(place)
+            elif not path.is_dir():
+                self.skipped.append(f"{path}: not a result; ignored")
         return found
 
+    @property
+    def consequences(self) -> str:
+        """What it does to points that are stored here, in words: `1 retraction, 2 points changed, 0 conflicts`.
+
+        Empty where it only adds.
+        """
+        if not (self.retracted or self.changed or self.disputed):
+            return ""
+        retractions, conflicts = counted(len(self.retracted), "retraction"), counted(len(self.disputed), "conflict")
+        return f"{retractions}, {counted(len(self.changed), 'point')} changed, {conflicts}"
+
     def describe(self) -> Iterator[str]:
-        """New Records of each machine, and how many files were written, a line each."""
+        """New Records of each machine, what they do to others, and how many files were written, a line each."""
         yield from (f"{machine}  {counted(count, 'new record')}" for machine, count in sorted(self.records.items()))
+        if self.consequences:
+            yield self.consequences
         files = counted(len(dict.fromkeys(self.files)), "file")
         yield f"{files} {'would be ' * self.dry_run}written in {self.into}"
 
     def lock(self, name: str) -> Lock:
         return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
 
-    def add(self, source: Path, target: Path) -> None:
-        """Unite two files."""
-        (self._records if source.suffix == ".jsonl" else self._json)(source, target)
+    def add(self, sources: Sequence[Path], target: Path) -> None:
+        """Unite files with one."""
+        (self._records if target.suffix == ".jsonl" else self._json)(sources, target)
 
-    def _json(self, source: Path, target: Path) -> None:
-        try:
-            theirs, ours = _read(source), self._read_target(target, _read)
-            if target.name in (DECLARATIONS, MACHINE):
-                joined, decided = join_entries(ours, theirs)
+    def _json(self, sources: Sequence[Path], target: Path) -> None:
+        ours: dict[str, Any] | None = None
+        joined: dict[str, Any] = {}
+        for source in sources:
+            try:
+                theirs = _read(source)
+                if ours is None:  # what lies in the way is put aside for a file that can be read
+                    joined = ours = self._read_target(target, _read)
+                if target.name in (DECLARATIONS, MACHINE):
+                    joined, decided = join_entries(joined, theirs)
+                else:
+                    measured = measured_here(target.parent, target.name)
+                    joined, decided = join_results(measured, joined, theirs), []
+            except HpmlError as error:
+                self.skipped.append(str(error) if error.where else f"{source}: {error}")
             else:
-                joined, decided = join_results(measured_here(target.parent, target.name), ours, theirs), []
-        except HpmlError as error:
-            self.skipped.append(str(error) if error.where else f"{source}: {error}")
-            return
-        self.conflicts += [f"{target}: {each}" for each in decided]
-        if joined != ours:
+                self.conflicts += [f"{target}: {each}" for each in decided]
+        if joined != (ours or {}):
             self.files.append(target)
             if not self.dry_run:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
@@ -130,31 +172,80 @@ class Merge:
                 target.replace(aside)
             return {}
 
-    def _records(self, source: Path, target: Path) -> None:
-        machine = target.parent.parent.name
-        theirs = self._lines(source)
-        foreign = {line for line, record in theirs.items() if record.machine != machine}
-        if foreign:
-            self.skipped.append(f"{source}: {len(foreign)} Records of another machine; ignored")
+    def _records(self, sources: Sequence[Path], target: Path) -> None:
+        theirs: dict[bytes, Record] = {}
+        for source in sources:
+            theirs |= self._lines(source)
         ours = self._read_target(target, self._lines_of_target)
-        joined = ours | {line: record for line, record in theirs.items() if line not in foreign}
-        new = len(joined) - len(ours)
+        joined = ours | theirs
+        new = [record for line, record in joined.items() if line not in ours]
         if not new:
             return
-        self.records[machine] = self.records.get(machine, 0) + new
-        self.conflicts += [f"{target}: {each}" for each in _contradictions(joined.values())]
+        machine = target.parent.parent.name
+        self.records[machine] = self.records.get(machine, 0) + len(new)
+        self._compare(ours.values(), joined.values(), {run_key(record) for record in new})
         self.files.append(target)
         if not self.dry_run:
             ordered = sorted(joined, key=lambda line: (joined[line].started, line))
-            atomic_write(target, b"".join(ordered))
+            atomic_write(target, b"".join([*ordered, *_other_lines(target, ours)]))
+
+    def _compare(self, ours: Iterable[Record], joined: Iterable[Record], touched: set[RunKey]) -> None:
+        """Note what the new Records do to points that are stored here. touched: the points of new Records."""
+        # In the order of a merged file, so that rounds that were only put in order count as unchanged.
+        before, after = (
+            sorted((record for record in each if run_key(record) in touched), key=_when) for each in (ours, joined)
+        )
+        known = {run_key(record): record for record in join_rounds(before)}
+        new_disputes = _disputed(after) - _disputed(before)
+        for record in join_rounds(after):
+            about = f"{record.benchmark} {format_point(record.params)} of {record.machine}, run {record.run[:8]}"
+            mine = known.get(run_key(record))
+            if run_key(record) in new_disputes:
+                self.disputed.append(about)
+                self.conflicts.append(f"{about}: two different Records of one round; neither counts, both are kept")
+            elif mine and mine.status != record.status == "retracted":
+                self.retracted.append(f"{about}: {record.reason}")
+            elif mine and mine != record:
+                self.changed.append(about)
 
     def _lines(self, path: Path) -> dict[bytes, Record]:
-        """The complete lines of a file of Records; what is none is reported and left out."""
-        return dict(found for _, found in decode_file(path, lambda line: (line, decode(line)), self.skipped.append))
+        """The lines of a file that are Records; what is none, or in another's file, is reported and left out."""
+        found = [each for _, each in decode_file(path, lambda line: (line, decode(line)), self.skipped.append)]
+        faults = Counter(fault for _, record in found if (fault := misplaced(path, record)))
+        for fault, count in faults.items():
+            self.skipped.append(f"{path}: {counted(count, 'Record')} {fault}; ignored")
+        return {line: record for line, record in found if not misplaced(path, record)}
 
     def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
         open_result(path, MAX_RECORDS).close()  # raises where `_lines` would report and go on
         return self._lines(path)
+
+
+def _when(record: Record) -> tuple[float, bool]:
+    return record.started, record.status == "retracted"
+
+
+def _disputed(records: Iterable[Record]) -> set[RunKey]:
+    """The points of a run that have two different Records of one round."""
+    first: dict[tuple[RunKey, float], Record] = {}
+    found = set()
+    for record in records:
+        if record.status != "retracted":
+            key = run_key(record)
+            if are_disputed(first.setdefault((key, record.started), record), record):
+                found.add(key)
+    return found
+
+
+def _other_lines(path: Path, records: Mapping[bytes, Record]) -> list[bytes]:
+    """What else a file of Records holds: lines that are damaged or refused. They stay where they are found."""
+    if not os.path.lexists(path):
+        return []
+    with open_result(path, MAX_RECORDS) as file:
+        found = [line for line in iter(lambda: file.readline(MAX_LINE), b"") if line not in records and line.strip()]
+    if found and not found[-1].endswith(b"\n"):
+        found[-1] += b"\n"
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -189,16 +280,3 @@ def join_results(measured: set[str], ours: Mapping[str, Any], theirs: Mapping[st
 def _started(row: list[Any]) -> tuple[float, str]:
     at = COLUMNS.index("started_at")
     return row[at] if len(row) > at and isinstance(row[at], int | float) else 0, json.dumps(row)
-
-
-def _contradictions(records: Iterable[Record]) -> list[str]:
-    """Rounds with two different Records: one of the two was edited. A retraction contradicts nothing."""
-    first: dict[tuple[str | float, ...], Record] = {}
-    found = []
-    for record in records:
-        key = (record.run, record.commit, record.environment, record.machine, record.point, record.started)
-        if record.run and record.status != "retracted" and first.setdefault(key, record) != record:
-            found.append(
-                f"run {record.run[:8]} has two Records of {record.benchmark} {dict(record.params)}; both are kept"
-            )
-    return found

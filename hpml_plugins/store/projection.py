@@ -6,14 +6,19 @@ than the Records. Benchmarks of a plain asv suite have no Records; their rows st
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpml_plugins.errors import HpmlError, Unwritable, describe
 from hpml_plugins.model.benchmark import Benchmark
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.store.asv_results import ASV_UNITS, is_result_file
 from hpml_plugins.store.declarations import (
@@ -25,10 +30,11 @@ from hpml_plugins.store.declarations import (
     valid_declarations,
 )
 from hpml_plugins.store.declarations import FORMAT as VERSION
-from hpml_plugins.store.files import atomic_write, read_object_or_empty
+from hpml_plugins.store.files import OnDamage, atomic_write, path_in, read_object_or_empty
 from hpml_plugins.store.history import ask_git
 from hpml_plugins.store.locks import lock_declarations
 from hpml_plugins.store.records import RECORDS, read_file, record_files
+from hpml_plugins.terminal import warn
 
 MACHINE = "machine.json"
 #: asv's columns of a result file of format 2, in its order.
@@ -37,6 +43,10 @@ COLUMNS = (
     "stats_q_75", "stats_number", "stats_repeat", "samples", "profile",
 )  # fmt: skip
 FORMAT = 2
+#: Characters of the longest name of an environment that asv writes out; of a longer one it takes the MD5.
+_LONGEST_ENVIRONMENT = 127
+#: What data can raise that nobody thought of. Of Unwritable, which is the file system's fault, nothing is made.
+_FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
 Rows = dict[str, list[Any]]
@@ -47,43 +57,86 @@ def asv_name(benchmark: str, metric: str) -> str:
     return f"{benchmark}.track_{metric}"
 
 
-def project(results: Path, *, machine: str = "*", force: bool = False) -> list[Path]:
+def project(results: Path, *, machine: str = "*", force: bool = False, on_damage: OnDamage = warn) -> list[Path]:
     """Write asv's result files that are missing or older than their Records; returns those whose content changed.
 
-    machine: only this one's.  force: compare every file with its Records, whatever its age.
+    machine: only this one's.  force: compare every file with its Records, whatever its age.  on_damage: is given a
+    line for what asv's files have to do without; the rest is written. Raises Unwritable and OSError.
     """
     declared = _declared_benchmarks(results)
     written = []
     for source in record_files(results):
         if machine in ("*", source.parent.parent.name) and (force or _is_stale(source)):
-            for target, records in _by_result_file(source).items():
-                if _write(target, records, declared):
+            for target, records in _by_result_file(source, on_damage).items():
+                if _write_what_can_be(target, records, declared, on_damage):
                     written.append(target)
     return written
 
 
-def _by_result_file(source: Path) -> dict[Path, list[Record]]:
+def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list[Record]]:
     """asv's result file of a commit and environment → the Records that it is written from."""
     found: dict[Path, list[Record]] = {}
-    for record in read_file(source):
-        if record.commit:  # `hpml run --record` measures no commit
-            target = source.parent.parent / f"{record.commit[:8]}-{record.environment}.json"
+    for record in read_file(source):  # what is no Record is named by those who show the rest
+        if not record.commit:  # `hpml run --record` measures no commit
+            continue
+        try:
+            target = result_file(source.parent.parent, record.commit, record.environment)
+        except HpmlError as error:
+            on_damage(f"{source}: {error}; not in asv's files")
+        else:
             found.setdefault(target, []).append(record)
     return found
 
 
+def result_file(machine: Path, commit: str, environment: str) -> Path:
+    """Where asv keeps what a machine measured at a commit in an environment, in the machine's folder.
+
+    Raises HpmlError where that would not be a file in this folder.
+    """
+    if len(environment) > _LONGEST_ENVIRONMENT:  # as asv's `results.get_filename`
+        environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
+    return path_in(machine, f"{commit[:8]}-{environment}.json")
+
+
+def _write_what_can_be(
+    target: Path, records: Sequence[Record], declared: Mapping[str, Declaration], on_damage: OnDamage
+) -> bool:
+    """Write a result file of these Records without those that cannot be written, which are named."""
+    try:
+        return _write(target, records, declared, on_damage)
+    except Unwritable:
+        raise
+    except _FAULTS:
+        sound = [record for record in records if _is_sound(record, declared, on_damage, target)]
+    if len(sound) == len(records):  # each alone would do
+        on_damage(f"{target}: {counted(len(records), 'Record')} cannot be written together; the file is as it was")
+        return False
+    return _write_what_can_be(target, sound, declared, on_damage) if sound else False
+
+
+def _is_sound(record: Record, declared: Mapping[str, Declaration], on_damage: OnDamage, target: Path) -> bool:
+    """Whether a Record alone can be written into asv's files; what keeps it from them is given to `on_damage`."""
+    try:
+        json.dumps(project_rows([record], declared, on_damage))
+    except _FAULTS as error:
+        about = f"the Record of {record.benchmark} {dict(record.params)}"
+        on_damage(f"{target}: {about} is left out: {describe(error)}")
+        return False
+    return True
+
+
 def _is_stale(source: Path) -> bool:
     """Whether a file of Records has a commit whose result file is missing or older."""
-    targets = list(source.parent.parent.glob(f"{source.stem}-*.json"))
+    targets = list(source.parent.parent.glob(f"{glob.escape(source.stem)}-*.json"))
     changed = source.lstat().st_mtime_ns
     return source.stem != "uncommitted" and (not targets or any(path.lstat().st_mtime_ns < changed for path in targets))
 
 
-def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration]) -> bool:
+def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration], on_damage: OnDamage) -> bool:
     """Write one result file. Returns whether its content changed; its time is brought up to date in any case."""
     before = read_object_or_empty(target)
     kept = before if is_result_file(before) else {}
-    rows = project_rows(records, declared)
+    rows = project_rows(records, declared, lambda line: on_damage(f"{target}: {line}"))
     ours = {record.benchmark for record in records}
     theirs = {
         name: row for name, row in (kept.get("results") or {}).items() if name.partition(".track_")[0] not in ours
@@ -103,7 +156,7 @@ def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Decla
     return True
 
 
-def project_rows(records: Iterable[Record], declared: Mapping[str, Declaration]) -> Rows:
+def project_rows(records: Iterable[Record], declared: Mapping[str, Declaration], on_damage: OnDamage = warn) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 
     Of several Records of a point the measured one that was started last counts; a point without any is failed (None)
@@ -115,17 +168,23 @@ def project_rows(records: Iterable[Record], declared: Mapping[str, Declaration])
         by_benchmark.setdefault(record.benchmark, []).append(record)
     rows: Rows = {}
     for benchmark, found in by_benchmark.items():
-        rows |= _rows_of_benchmark(benchmark, found, declared.get(benchmark))
+        rows |= _rows_of_benchmark(benchmark, found, declared.get(benchmark), on_damage)
     return rows
 
 
-def _rows_of_benchmark(benchmark: str, records: Sequence[Record], declared: Declaration | None) -> Rows:
-    points = _points_of_one_version(records, declared)
+def _rows_of_benchmark(
+    benchmark: str, records: Sequence[Record], declared: Declaration | None, on_damage: OnDamage
+) -> Rows:
+    same_version = _points_of_one_version(records, declared)
+    points = _points_of_one_grid(same_version, declared)
+    if odd := len(same_version) - len(points):
+        on_damage(f"{counted(odd, 'Record')} of {benchmark} with other parameters than the rest; left out")
     metrics = list(dict.fromkeys(name for record in points for name in record.metrics))
     if not metrics:
         return {}
     names, params = _grid(points, declared)
-    if math.prod(map(len, params)) > MAX_POINTS:
+    if (size := math.prod(map(len, params))) > MAX_POINTS:
+        on_damage(f"the grid of {benchmark} has {size:.3g} points, and asv's files hold {MAX_POINTS:,}; left out")
         return {}
     at = {tuple(repr(record.params[name]) for name in names): record for record in points}
     in_order = [at.get(values) for values in itertools.product(*params)]
@@ -149,6 +208,17 @@ def _points_of_one_version(records: Sequence[Record], declared: Declaration | No
     versions = [record.version for record in ordered if record.status == "ok"] or [ordered[-1].version]
     version = declared.version if declared and declared.version in versions else versions[-1]
     return list({record.point: record for record in ordered if record.version == version}.values())
+
+
+def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
+    """Those with the same parameters: the declared ones if any has them, else those of most of the Records.
+
+    asv's table of a benchmark has one set of parameters. Of one version all Records have it, unless one was made up.
+    """
+    grids = [frozenset(record.params) for record in records]
+    of_declared = frozenset(declared.param_names) if declared else None
+    chosen = of_declared if of_declared in grids else Counter(sorted(grids, key=sorted)).most_common(1)[0][0]
+    return [record for record, grid in zip(records, grids, strict=True) if grid == chosen]
 
 
 def _grid(records: Sequence[Record], declared: Declaration | None) -> tuple[list[str], list[list[str]]]:
@@ -202,9 +272,12 @@ def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
     return {declaration.benchmark: declaration for declaration in found if declaration.benchmark}
 
 
-def measured_here(machine: Path, result_file: str) -> set[str]:
-    """The benchmarks that have Records at the commit of a result file. machine: the machine's folder."""
-    return {record.benchmark for record in read_file(machine / RECORDS / f"{result_file[:8]}.jsonl")}
+def measured_here(machine: Path, named: str) -> set[str]:
+    """The benchmarks that have Records at a commit. named: its hash, or the name of its result file.
+
+    machine: the machine's folder.
+    """
+    return {record.benchmark for record in read_file(path_in(machine, RECORDS, f"{named[:8]}.jsonl"))}
 
 
 def save_declarations(results: Path, plugin: str, benchmark: Benchmark) -> None:

@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from hpml_plugins.errors import HpmlError, Unwritable
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record, decode, encode
 from hpml_plugins.model.rounds import join_rounds
-from hpml_plugins.store.files import OnDamage, machine_folder, machine_folders, open_result, sync_folder
+from hpml_plugins.store.files import OnDamage, machine_folder, machine_folders, open_result, path_in, sync_folder
 
 RECORDS = "records"
+#: The name of the file of a machine's Records that are of no commit.
+UNCOMMITTED = "uncommitted"
 #: B of the longest line that is read as one, and of the largest file of Records that is read.
 MAX_LINE, MAX_RECORDS = 64 << 20, 4 << 30
 
@@ -22,7 +27,7 @@ Content = TypeVar("Content")
 
 def record_file(results: Path, machine: str, commit: str) -> Path:
     """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores `.jsonl`."""
-    return machine_folder(results, machine) / RECORDS / f"{commit[:8] or 'uncommitted'}.jsonl"
+    return path_in(machine_folder(results, machine), RECORDS, f"{commit[:8] or UNCOMMITTED}.jsonl")
 
 
 def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
@@ -39,11 +44,16 @@ def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]
 def append_record(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
-    A line that a crash left half-written is closed first, so that it costs only itself. Raises Unwritable when the
-    file system refuses, and where the file is a symbolic link or a FIFO: results made by somebody else must not have us
-    write elsewhere, nor wait for a reader.
+    A line that a crash left half-written is closed first, so that it costs only itself. Raises HpmlError for a Record
+    that no reader would take, and Unwritable when the file system refuses, and where the file is a symbolic link or a
+    FIFO: results made by somebody else must not have us write elsewhere, nor wait for a reader.
     """
-    line = encode(record) + b"\n"
+    line = encode(record)
+    try:
+        decode(line)
+    except msgspec.ValidationError as error:
+        raise HpmlError(f"the Record of {record.benchmark[:100]!r} cannot be stored: {error}", str(path)) from None
+    line += b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
@@ -69,7 +79,8 @@ def decode_file(
 ) -> Iterator[tuple[int, Content]]:
     """The offset of each line of a file of Records, B, and what a decoder makes of it.
 
-    Damaged lines are reported, and a file that `open_result` refuses. A file may be read while it is written: a last
+    Damaged lines and refused Records are reported with their place, and left out; so is a file that `open_result`
+    refuses, and a Record of another machine or commit than the file's. A file may be read while it is written: a last
     line without its line break is not yet a Record.
     decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no Record.
     """
@@ -82,20 +93,57 @@ def decode_file(
             on_damage(str(error))
         return
     end = 0
+    elsewhere: list[tuple[int, str]] = []
+    place = _place(path)
     with file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             offset, end = end, end + len(line)
             if not line.strip():
                 continue
             try:
-                if not line.endswith(b"\n"):
-                    raise ValueError("no line break at its end")
-                content = decode_line(line)
+                content = _decode_whole(line, decode_line)
             except (ValueError, RecursionError) as error:
                 if on_damage:
                     on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
+                continue
+            if isinstance(content, Record) and (fault := _whose(content, *place)):
+                elsewhere.append((number, fault))
             else:
                 yield offset, content
+    if elsewhere and on_damage:
+        number, fault = elsewhere[0]
+        on_damage(f"{path}:{number}: {counted(len(elsewhere), 'Record')} {fault}; ignored")
+
+
+def _decode_whole(line: bytes, decode_line: Callable[[bytes], Content]) -> Content:
+    if not line.endswith(b"\n"):
+        raise ValueError("no line break at its end")
+    return decode_line(line)
+
+
+def misplaced(path: Path, record: Record) -> str:
+    """Whose Record it is, where a file of results is another machine's or commit's; empty where it is in its place.
+
+    Stricter than reading: what is merged goes into the folder of the machine that it names.
+    """
+    return _whose(record, path.parent.parent.name, path.stem) if path.parent.name == RECORDS else ""
+
+
+def _place(path: Path) -> tuple[str | None, str]:
+    """The machine and the commit, by its first letters, whose Records a file has; no machine where that is open.
+
+    That is so of a file elsewhere, and of Records of no commit, which `hpml run --record` appends to any file.
+    """
+    is_open = path.parent.name != RECORDS or path.stem == UNCOMMITTED
+    return (None if is_open else path.parent.parent.name), path.stem
+
+
+def _whose(record: Record, machine: str | None, commit: str) -> str:
+    if machine is None:
+        return ""
+    if record.machine != machine:
+        return "of another machine"
+    return "" if (record.commit[:8] or UNCOMMITTED) == commit else "of another commit"
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:

@@ -9,8 +9,10 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import hostile
 import msgspec
 from fuzzing.engine import Kind
 from fuzzing.grammars import json_of
@@ -20,17 +22,19 @@ from support import ROOT
 RESULTS = ROOT / "results"
 #: Of the files in results/, those of this size: a case is to take milliseconds.
 SMALL = 6000
+MACHINE, COMMIT = "node1", "12345678" * 5
 
 
 @functools.cache
 def _records() -> Sequence[bytes]:
-    """Lines of the store: of every benchmark and status one, the shortest."""
+    """Lines of the store: of every benchmark and status one, the shortest, as if measured on MACHINE at COMMIT."""
     found: dict[Any, bytes] = {}
     for path in sorted(RESULTS.glob("*/records/*.jsonl")):
         for line in path.read_bytes().splitlines():
             if len(line) < SMALL:
                 about = json.loads(line)
                 key = about["benchmark"], about["status"]
+                line = json.dumps({**about, "machine": MACHINE, "commit": COMMIT}).encode()
                 found[key] = min(found.get(key, line), line, key=len)
     return list(found.values())
 
@@ -76,13 +80,53 @@ def _show_record(data: bytes, folder: Path) -> str:
     return "read" if len(found) > 2 else "stepped over"
 
 
+def _read_on_its_way(data: bytes, folder: Path) -> str:
+    """A Record of somebody else: pulled, merged with ours, projected, published; then a retraction of it."""
+    from click.testing import CliRunner
+
+    from hpml_plugins.cli.results import retract
+    from hpml_plugins.model.record import decode
+    from hpml_plugins.store import merge_results, project, read_records
+    from hpml_plugins.tools.pull.command import Import
+
+    good = _beside_good_ones(data, folder)[1]
+    (folder / "results" / MACHINE / "machine.json").write_text(json.dumps({"machine": MACHINE, "version": 1}))
+    for place in ("renamed", "into", "pulled"):
+        shutil.rmtree(folder / place, ignore_errors=True)
+    renamed = folder / "renamed"
+    renamed.mkdir()
+    found = Import("lab", folder / "pulled", renamed)
+    found.add(folder / "results")
+    merge_results([renamed], folder / "pulled")
+    # Again, beside a Record that is there: a merge that changes one says so, and the right ones stay.
+    _beside_good_ones(b"", folder / "into")
+    report = merge_results([folder / "results"], folder / "into" / "results")
+    list(report.describe())
+    said = [*found.skipped, *report.skipped]
+    for results, machine in ((folder / "pulled", f"lab.{MACHINE}"), (folder / "into" / "results", MACHINE)):
+        project(results, force=True, on_damage=said.append)
+        runs = {record.run for record in read_records(results) if record.machine == machine}
+        assert runs >= {decode(line).run for line in good}, "a damaged line cost a whole one"
+        names = {part for file in results.rglob("*") for part in file.relative_to(results).parts[:1]}
+        assert names <= {machine, "benchmarks.json", ".benchmarks.lock"}, names
+    write_pages(folder, folder / "pulled", _declared())
+    words = ["--all", "--reason", "bad", "--results", str(folder / "pulled")]
+    name = decode(good[0]).benchmark
+    done = CliRunner().invoke(retract, [name, *words], standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    for line in said:
+        str(line).encode()
+    return "left out" if said else "read"
+
+
 def _beside_good_ones(data: bytes, folder: Path) -> tuple[Path, list[bytes]]:
     """A file of Records: the line between two good ones, which are returned too."""
     from hpml_plugins.model.record import decode, encode
 
     # Of runs of their own: a damaged copy of one must not pass for another round of it.
     good = [encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n" for run in ("a", "b")]
-    path = folder / "results" / "node1" / "records" / "12345678.jsonl"
+    path = folder / "results" / MACHINE / "records" / f"{COMMIT[:8]}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(good[0] + data + b"\n" + good[1])
     return path, good
@@ -235,9 +279,41 @@ def _a_record() -> Any:
     return decode(_records()[0])
 
 
+#: A repository is asked for the date of a commit; no program can be found.
+_PROGRAMS = ("subprocess.Popen",)
+
+
+def _without_git(folder: Path) -> None:
+    from fuzzing.shown_kinds import be_alone
+
+    be_alone(folder)
+
+
+@functools.cache
+def _variants() -> Sequence[dict[str, Any]]:
+    return [record for _, record in hostile.variants()]
+
+
+def _hostile(random: Random) -> bytes:
+    """A Record as a third party would forge one: one of the generator's, or two of them crossed."""
+    one, other = random.choice(_variants()), random.choice(_variants())
+    crossed = {name: (one if random.randrange(2) else other).get(name, value) for name, value in hostile.GOOD.items()}
+    place = {"machine": MACHINE, "commit": COMMIT} if random.randrange(2) else {}
+    return hostile.line_of({**(crossed if random.randrange(2) else one), **place}).rstrip(b"\n")
+
+
 KINDS = (
     Kind("record line", _records, mutate_json, _read_record, grammar=json_of(_records)),
     Kind("pages of a record", _records, mutate_json, _show_record, grammar=json_of(_records)),
+    Kind(
+        "record on its way",
+        _records,
+        mutate_json,
+        _read_on_its_way,
+        prepare=_without_git,
+        may=_PROGRAMS,
+        grammar=_hostile,
+    ),
     Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv, grammar=json_of(_results)),
     Kind(
         "benchmarks.json",

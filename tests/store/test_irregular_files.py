@@ -33,7 +33,7 @@ from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.jobs import JobOrder, find_jobs, write_file
 from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
 
-COMMIT = "0123456789abcdef"
+COMMIT = "0123456789abcdef" * 2 + "01234567"
 RECORD = Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m", commit=COMMIT)
 FACTS = {"machine": "m", "version": 1}
 

@@ -124,4 +124,4 @@ def test_two_records_of_a_round_are_still_a_contradiction(tmp_path: Path) -> Non
     put(tmp_path / "one", record(1, 1.0, 10.0))
     put(tmp_path / "other", replace(record(1, 2.0, 10.0), warnings=[]))
     (conflict,) = merge_results([tmp_path / "one", tmp_path / "other"], tmp_path / "into").conflicts
-    assert "has two Records of toy" in conflict
+    assert "two different Records of one round; neither counts" in conflict

@@ -25,7 +25,7 @@ def test_a_record_survives_its_line_of_json() -> None:
 
 
 def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> None:
-    columns: dict[str, list[float | str]] = {"layer": ["conv", "fc"], "parameters": [1.0, 2.0], "none": []}
+    columns: dict[str, list[float | str]] = {"layer": ["conv", "fc"], "parameters": [1.0, 2.0], "none": [None, None]}
     line = encode(msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})}))
     assert decode(line).series["layers"].columns == columns
     assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns["parameters"] == [1.0, 2.5]

@@ -13,6 +13,7 @@ from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.newest_records import FOLDER
 from hpml_plugins.report.site.page import day
+from hpml_plugins.terminal import unturned
 
 #: Width of a letter of 11 px Verdana, on average, and of the space around a text.
 LETTER, SPACE = 6.6, 10
@@ -53,7 +54,8 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
         # hpml pull reads them: records/0.js, records/1.js, …
         "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
     }
-    (html_dir / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
+    (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
     (html_dir / "badge.svg").write_text(_draw(verdicts, measured=bool(history.commits)), encoding="utf-8")
 
 

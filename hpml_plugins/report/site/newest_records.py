@@ -8,8 +8,9 @@ from typing import Any
 
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card, unusual_conditions
-from hpml_plugins.model.record import MetricSamples, decode
-from hpml_plugins.model.rounds import combine
+from hpml_plugins.model.record import MetricSamples, decode, encode
+from hpml_plugins.model.rounds import join_rounds
+from hpml_plugins.model.validation import may_need_cleaning
 from hpml_plugins.model.variability import MeasuredValue, card_of
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, stored_lines
 from hpml_plugins.report.site.nodes import record_facts
@@ -50,8 +51,9 @@ def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
     place: the machine's number.  at: the commit's place, None where it is not published.  lines: as they are stored,
     one for each round; the script reads the samples there.
     """
-    lines = list(stored_lines([outcome]))
-    record = combine([decode(line) for line in lines])
+    stored = list(stored_lines([outcome]))
+    lines = [encode(decode(line)) if may_need_cleaning(line) else line for line in stored]
+    (record,) = join_rounds(map(decode, lines))
     return {
         "place": number,
         "at": history.columns.get(outcome.revision),

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from hpml_plugins.model.formatting import estimate, shown_unit, times
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
+from hpml_plugins.terminal import unturned
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
 #: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
@@ -43,14 +44,15 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 
 def fill(template: str, **values: Any) -> str:
     """A template filled in."""
-    return _templates().get_template(template).render(here=template, **values)
+    return unturned(_templates().get_template(template).render(here=template, **values))
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
     """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), msgspec.json.encode(value)))
+    data = unturned(msgspec.json.encode(value).decode())
+    path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), data.encode()))
 
 
 @functools.cache

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from hpml_plugins.asv import facets
+from hpml_plugins.cli import Positive
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
 from hpml_plugins.store import (
     DECLARATIONS,
     MAX_RECORDS,
+    decode,
     decode_file,
     merge_results,
+    misplaced,
     open_result,
     past_rounds,
+    path_in,
     read_object,
     read_object_or_empty,
 )
@@ -30,6 +35,8 @@ from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
 
 MACHINE = "machine.json"
+#: s that a source has for everything, unless the user says otherwise.
+LIMIT = 600.0
 
 
 class Import:
@@ -56,19 +63,21 @@ class Import:
             except HpmlError as error:
                 self.skipped.append(str(error))
         for machine, node in {each.machine: each.node for each in past_rounds(self._scratch)}.items():
-            if not (self._scratch / machine / MACHINE).exists():
+            if not path_in(self._scratch, machine, MACHINE).exists():
                 self._facts(machine, node)
 
     def _records(self, path: Path, place: Path) -> None:
-        """Lines that are JSON objects of this machine; whether they are Records is for the merge to say."""
+        """Lines that are Records of this machine; what is none, or refused, is named with its place in the source."""
         open_result(path, MAX_RECORDS).close()
-        machine, lines = place.parts[0], []
+        renamed, lines = self._renamed(place.parts[0]), []
 
         def rename(line: bytes) -> bytes:
+            if fault := misplaced(path, decode(line)):
+                raise ValueError(fault)
             found = msgspec.json.decode(line, type=dict[str, Any])
-            if found.get("machine") != machine:
-                raise ValueError(f"of machine {str(found.get('machine'))[:100]!r}")
-            return msgspec.json.encode({**found, "machine": self._renamed(machine)})
+            changed = msgspec.json.encode({**found, "machine": renamed})
+            decode(changed)
+            return changed
 
         for _, line in decode_file(path, rename, self.skipped.append):
             lines.append(line)
@@ -96,16 +105,38 @@ class Import:
         with suppress(msgspec.ValidationError, IndexError):  # of another version, or made up
             facts = facets(msgspec.convert(node, Node), machine, {})
         text = json.dumps({**facts, "version": 1})
-        (self._scratch / machine / MACHINE).write_text(text, encoding="utf-8")
+        path_in(self._scratch, machine, MACHINE).write_text(text, encoding="utf-8")
 
     def _renamed(self, machine: str) -> str:
         return f"{self._name}.{machine}"
 
     def _write(self, place: Path, data: bytes) -> None:
         parts = place.parts if len(place.parts) == 1 else (self._renamed(place.parts[0]), *place.parts[1:])
-        target = self._scratch.joinpath(*parts)
+        target = path_in(self._scratch, *parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
+
+
+class _Late(BaseException):
+    """The time is over. No `except Exception` on the way may take it for a fault of one file."""
+
+
+@contextmanager
+def limited_time(seconds: float, address: str) -> Iterator[None]:
+    """End what takes longer, however slowly an address answers. Raises HpmlError. Only for the main thread."""
+
+    def end(*_: object) -> NoReturn:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    except _Late:
+        raise HpmlError(f"not read within {seconds:g} s; nothing was merged; --limit allows more", address) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @click.command("pull")
@@ -115,7 +146,10 @@ class Import:
     "--into", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where to merge them."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
-def command(address: str, name: str, into: Path, dry_run: bool) -> int:
+@click.option(
+    "--limit", type=Positive(), default=LIMIT, show_default=True, help="Time to get and read all of it, in seconds."
+)
+def command(address: str, name: str, into: Path, dry_run: bool, limit: float) -> int:
     """Merge the results of another repository.
 
     ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a site that
@@ -129,7 +163,8 @@ def command(address: str, name: str, into: Path, dry_run: bool) -> int:
         renamed = Path(scratch, "renamed")
         renamed.mkdir()
         found = Import(name, into, renamed)
-        found.add(fetch_results(address, Path(scratch)))
+        with limited_time(limit, address):
+            found.add(fetch_results(address, Path(scratch), found.skipped.append))
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
         warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))  # names of this command's own copies

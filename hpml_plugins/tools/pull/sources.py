@@ -12,12 +12,11 @@ import os
 import re
 import subprocess
 import urllib.request
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.store import DECLARATIONS, MAX_FILE, find_results
+from hpml_plugins.store import DECLARATIONS, MAX_FILE, OnDamage, decode, find_results, path_in, record_file
 from hpml_plugins.terminal import warn
 
 #: The places of a results folder that are read: declarations, facts and asv's results of machines, Records.
@@ -36,17 +35,17 @@ def is_site(address: str) -> bool:
     return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(".git")
 
 
-def fetch_results(address: str, scratch: Path) -> Path:
-    """A folder of results with what is there. Raises HpmlError where there is none."""
+def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
+    """A folder of results with what is there. on_damage: is given what is left out. Raises HpmlError for nothing."""
     if is_site(address):
-        return read_site(address.rstrip("/"), scratch)
+        return read_site(address.rstrip("/"), scratch, on_damage)
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(str(folder.resolve()) if folder.exists() else address, scratch)
+    return read_repository(str(folder.resolve()) if folder.exists() else address, scratch, on_damage)
 
 
-def read_repository(address: str, scratch: Path) -> Path:
+def read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The files of `results` in the newest commit, written one by one: no checkout, so no filter and no hook runs."""
     clone, results = scratch / "clone", scratch / "cloned"
     _git(
@@ -56,18 +55,25 @@ def read_repository(address: str, scratch: Path) -> Path:
     names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
     places = (re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names)
     top = min((place[1] for place in places if place), key=len, default="")
-    found = 0
+    found = read = 0
     for path, (mode, _, digest, size) in names.items():
         place = path.removeprefix(f"{top}results/")
-        if place == path or not PLACES.fullmatch(place) or ".." in PurePosixPath(place).parts:
+        if place == path or not PLACES.fullmatch(place):
             continue
         if not mode.startswith("100") or int(size) > MAX_FILE:  # it is read into memory
             warn(f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored")
-        else:
-            target = results / place
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(_git(clone, "cat-file", "blob", digest))
-            found += 1
+            continue
+        try:
+            target = path_in(results, *place.split("/"))
+        except HpmlError as error:
+            on_damage(f"{address}: {error}; ignored")
+            continue
+        read += int(size)
+        if read > MOST_BYTES:
+            raise HpmlError(f"more than {MOST_BYTES / 1e9:g} GB of results", address)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_git(clone, "cat-file", "blob", digest))
+        found += 1
     if not found:
         raise HpmlError("no results in its newest commit", address)
     return results
@@ -84,7 +90,7 @@ def _git(folder: Path, *words: str) -> bytes:
         raise HpmlError(f"git {words[0]}: {said[-1] if said else 'failed'}") from None
 
 
-def read_site(address: str, scratch: Path) -> Path:
+def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The newest Records of each point that a published site offers, and what it declares, as a folder of results."""
     results = scratch / "site"
     summary, index = (_object(address, name) for name in ("summary.json", "index.json"))
@@ -102,12 +108,16 @@ def read_site(address: str, scratch: Path) -> Path:
         start, end = text.find(b"{"), text.rfind(b"}")
         try:
             shown = json.loads(text[start : end + 1])["records"]
-            for each in shown:
-                for line in each["lines"]:
-                    place = _place(json.loads(line))
-                    lines.setdefault(results / place, []).append(line)
+            offered = [line for each in shown for line in each["lines"]]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise HpmlError(f"not a file of Records: {describe(error)}", f"{address}/{name}") from None
+        for line in offered:
+            try:
+                place = _place(results, line)
+            except (ValueError, HpmlError, RecursionError) as error:
+                on_damage(f"{address}/{name}: not a Record ({describe(error)}); ignored")
+            else:
+                lines.setdefault(place, []).append(line)
     if not lines:
         raise HpmlError("no Records there", address)
     for path, found in lines.items():
@@ -123,13 +133,12 @@ def read_site(address: str, scratch: Path) -> Path:
     return results
 
 
-def _place(record: Mapping[str, Any]) -> str:
-    """Where a Record stands in a folder of results. Raises ValueError for names that are none of files."""
-    machine, commit = record.get("machine"), record.get("commit", "")
-    named = isinstance(machine, str) and re.fullmatch(r"[^./\\\0-\x1f][^/\\\0-\x1f]{0,150}", machine)
-    if not named or not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{0,64}", commit):
-        raise ValueError("a Record without the name of a machine, or of a commit that is none")
-    return f"{machine}/records/{commit[:8] or 'uncommitted'}.jsonl"
+def _place(results: Path, line: Any) -> Path:
+    """Where a Record stands in a folder of results. Raises ValueError, HpmlError or RecursionError for no Record."""
+    if not isinstance(line, str):
+        raise ValueError("not a line of text")
+    record = decode(line.encode())
+    return record_file(results, record.machine, record.commit)
 
 
 def _object(address: str, name: str) -> dict[str, Any]:

@@ -1,0 +1,286 @@
+"""Whether a Record may be believed: the one check of all that enters, made by `decode` and before a Record is stored.
+
+A Record comes from this project, or from a pulled, merged or unpacked one, whose author may be careless or hostile. Its
+identifiers name files and columns, its times order a history, its numbers are compared. What is refused here reaches no
+page and no file; it stays in the file in which it came, and is named with its line.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
+from hpml_plugins.terminal import unturned
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import MetricSamples, Record, Series
+
+#: B of the longest name: files and folders are named after some, and a file system allows 255.
+MOST_NAME = 200
+#: Characters of a reason, a warning, a parameter's value; and of what a failed point printed.
+MOST_TEXT, MOST_OUTPUT = 10_000, 100_000
+#: Samples of a metric; and cells of a column of a series.
+MOST_SAMPLES = 2_000_000
+#: Entries of a mapping or a list of texts: metrics, series, columns, warnings, packages.
+MOST_ENTRIES = 1_000
+#: The largest number of any kind: squares of it, and sums of those, are finite.
+LARGEST = 1e100
+#: s; the longest duration, 31 years. And s by which another machine's clock may be ahead of this one's.
+LONGEST_DURATION, CLOCK_AHEAD = 1e9, 86400.0
+#: The largest integer: of 64 bits without a sign, as in every file format that Records are exported to.
+LARGEST_INTEGER = 2**64 - 1
+
+# Bounds that msgspec holds while it decodes. JSON has no NaN and no infinity.
+Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+Output = Annotated[str, Meta(max_length=MOST_OUTPUT)]
+Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+#: A quantity of which there cannot be less than none.
+Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
+Duration = Annotated[float, Meta(ge=0, le=LONGEST_DURATION)]
+Rounds = Annotated[int, Meta(ge=1, le=MOST_ENTRIES)]
+Texts = Annotated[list[Text], Meta(max_length=MOST_ENTRIES)]
+Numbers = Annotated[list[Number], Meta(max_length=MOST_SAMPLES)]
+Column = Annotated[list[Number | Text | None], Meta(max_length=MOST_SAMPLES)]
+Words = Annotated[dict[Text, Text], Meta(max_length=MOST_ENTRIES)]
+Facts = Annotated[dict[Text, Text | Number], Meta(max_length=MOST_ENTRIES)]
+Amounts = Annotated[dict[Text, Amount], Meta(max_length=MOST_ENTRIES)]
+FEW = Meta(max_length=MOST_ENTRIES)
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+if TYPE_CHECKING:
+    NodeFacts = dict[str, Any]
+else:  # what a node tells of itself, nested four deep: GPUs and their links
+    Fact = None | bool | Integer | Number | Text
+    for _ in range(4):
+        Fact = None | bool | Integer | Number | Text | Annotated[list[Fact], FEW] | Annotated[dict[Text, Fact], FEW]
+    NodeFacts = Annotated[dict[Text, Fact], FEW]
+
+_COMMIT = re.compile(r"|[0-9a-f]{40}|[0-9a-f]{64}")
+_HOME = re.compile(r"(?<![\w.~-])/(?:root|(?:home|Users)/[^/\s\"'\\:]+)(?=/)")
+_METRIC = re.compile(r"[a-z][a-z0-9_]*")
+_PLUGIN = re.compile(r"|[A-Za-z_][A-Za-z0-9_.-]*")
+_RUN = re.compile(r"[A-Za-z0-9_. -]*")
+#: What asv replaces in the name of an environment, and the separator of other systems.
+_NOT_IN_ENVIRONMENT = re.compile(r'[<>:"/\\|?*]')
+
+
+class Refused(msgspec.ValidationError):
+    """A Record that is well-formed and not to be believed. One of msgspec's errors, as all that `decode` raises."""
+
+
+def check_record(record: Record, schema: int) -> None:
+    """Raise Refused for a decoded Record that is not to be stored, shown or compared: what the types do not tell.
+
+    schema: the latest that this version of the project reads.
+    """
+    check_schema(record.schema, schema)
+    check_commit(record.commit)
+    check_machine(record.machine)
+    check_environment(record.environment)
+    _check_words(record.benchmark, record.plugin, record.version, record.run)
+    _check_params(record.params)
+    _check_started(record.started)
+    if abs(record.seed) > LARGEST_INTEGER:
+        raise Refused("seed is an integer of more than 64 bits")
+    for name, metric in record.metrics.items():
+        _check_metric(name, metric)
+    for name, series in record.series.items():
+        _check_series(name, series)
+
+
+def check_schema(found: object, known: int) -> None:
+    """Raise Refused for a Record of a schema that this version does not know. known: the latest that it does."""
+    if not isinstance(found, int) or not 1 <= found <= known:
+        hint = "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
+        raise Refused(f"schema {_spell(found)}, and this version reads {known} at most{hint}")
+
+
+def check_commit(commit: str) -> None:
+    """Raise Refused for what is no commit: 40 or 64 hexadecimal digits, or empty where nothing was committed."""
+    if not _COMMIT.fullmatch(commit):
+        raise Refused(f"commit {_spell(commit)} is not 40 hexadecimal digits")
+
+
+@functools.lru_cache(maxsize=4096)
+def check_machine(machine: str) -> None:
+    """Raise Refused for what cannot name the folder of a machine. Empty: it is not told."""
+    if machine.startswith(".") or "/" in machine or "\\" in machine:
+        raise Refused(f"machine {_spell(machine)} cannot name a folder")
+    _check_name("machine", machine)
+
+
+@functools.lru_cache(maxsize=4096)
+def check_environment(environment: str) -> None:
+    """Raise Refused for what asv would not call an environment: files are named after it. Empty: outside asv."""
+    if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
+        raise Refused(f"environment {_spell(environment)} cannot name a file")
+    _check_name("environment", environment)
+
+
+def abridge(text: str, most: int = MOST_TEXT) -> str:
+    """The text, or where it is longer than `most` characters its head and its tail, and how much was left out."""
+    if len(text) <= most:
+        return text
+    said = f" … [{len(text) - most:,} of {len(text):,} characters left out] … "
+    kept = max(0, most - len(said))
+    head = kept // 2
+    return text[:head] + said + text[len(text) - (kept - head) :]
+
+
+def may_need_cleaning(line: bytes) -> bool:
+    """Whether the line of a Record may hold what `cleaned` replaces."""
+    text = line.decode(errors="replace")
+    return "\\u20" in text or _is_suspicious(text)
+
+
+def _is_suspicious(text: str) -> bool:
+    names_home = "/root/" in text or "/home/" in text or "/Users/" in text
+    return names_home or (not text.isascii() and unturned(text) != text)
+
+
+def cleaned(record: Record) -> Record:
+    """The Record with `~` for the home folders in its texts, and no character that turns the direction of a text.
+
+    Whose home it was is nobody's business. Its parameters stay as they are: they say what was measured.
+    """
+    if not _is_suspicious("\n".join([record.reason, record.output, *record.warnings, *record.checks])):
+        return record
+
+    def plain(texts: list[str]) -> list[str]:
+        return [unturned(_HOME.sub("~", text)) for text in texts]
+
+    reason, output = plain([record.reason, record.output])
+    return replace(
+        record,
+        reason=reason,
+        output=output,
+        warnings=plain(record.warnings),
+        checks=plain(record.checks),
+    )
+
+
+def bounded(record: Record) -> Record:
+    """The Record with each of its texts abridged to what may be stored, and of a long list of texts the first ones."""
+    return replace(
+        record,
+        reason=abridge(record.reason),
+        output=abridge(record.output, MOST_OUTPUT),
+        warnings=_first(record.warnings, "warnings"),
+        checks=_first(record.checks, "checks"),
+    )
+
+
+def _first(texts: list[str], what: str) -> list[str]:
+    kept = texts
+    if len(texts) > MOST_ENTRIES:
+        left_out = len(texts) - MOST_ENTRIES + 1
+        kept = [*texts[: MOST_ENTRIES - 1], f"{left_out:,} more {what} left out"]
+    return [abridge(text) for text in kept]
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
+    # Of this Record and of all others of its run the same, hence the cache.
+    if not benchmark.isidentifier():
+        raise Refused(f"benchmark {_spell(benchmark)} is not a name of letters, digits and _")
+    if not _PLUGIN.fullmatch(plugin):
+        raise Refused(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
+    if not _RUN.fullmatch(run):
+        raise Refused(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
+    for what, name in (("benchmark", benchmark), ("plugin", plugin), ("version", version), ("run", run)):
+        _check_name(what, name)
+
+
+def _check_params(params: Mapping[str, object]) -> None:
+    if len(params) > MOST_ENTRIES:
+        raise Refused(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
+    for name, value in params.items():
+        _check_parameter_name(name)
+        if isinstance(value, str) and len(value) > MOST_TEXT:
+            raise Refused(f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed")
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+            raise Refused(f"parameter {name} is an integer of more than 64 bits")
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_parameter_name(name: str) -> None:
+    if not name.isidentifier():
+        raise Refused(f"parameter {_spell(name)} is not a name of letters, digits and _")
+    _check_name("parameter", name)
+
+
+def _check_started(started: float) -> None:
+    # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms nobody.
+    if not 0 <= started < math.inf:
+        raise Refused(f"started {started:g} s since 1970")
+    if started > time.time() + CLOCK_AHEAD:
+        raise Refused(f"started {_date(started)}, in the future: the clock of its machine was wrong")
+
+
+def _date(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g} s after 1970"
+
+
+def _check_metric(name: str, metric: MetricSamples) -> None:
+    _check_declaration(name, metric.unit, metric.direction)
+    if metric.interval is not None:
+        raise Refused(f"metric {name} brings its own interval, which only its samples may give")
+    if not may_be_negative(metric.unit, metric.direction):
+        lowest = min(metric.samples)
+        if metric.boost:
+            lowest = min(lowest, min(metric.boost))
+        if lowest < 0:
+            raise Refused(f"metric {name} has a sample of {lowest:g} {metric.unit}")
+    if is_unresolved(metric.unit, metric.direction, metric.samples, len(metric.rounds)):
+        raise Refused(f"metric {name} took 0 s each time")
+
+
+def is_unresolved(unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1) -> bool:
+    """Whether it is a time that is to be short and was 0 in each of several samples: no timer resolved it.
+
+    A single 0 a round may be what was meant, such as the time of communication that nothing waits for.
+    """
+    return unit == "s" and direction == "lower" and len(samples) > max(1, rounds) and not any(samples)
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_declaration(name: str, unit: str, direction: str | None) -> None:
+    if not _METRIC.fullmatch(name):
+        raise Refused(f"metric {_spell(name)} is not a name of lower-case letters, digits and _")
+    _check_name("metric", name)
+    if unit not in UNITS:
+        raise Refused(f"metric {name} has the unknown unit {_spell(unit)}")
+    if not is_right_direction(unit, direction):
+        raise Refused(f"metric {name}: {direction} is never better in {unit}")
+
+
+def _check_series(name: str, series: Series) -> None:
+    if len({len(column) for column in series.columns.values()}) > 1:
+        raise Refused(f"series {_spell(name)} has columns of different length")
+    for unit in series.units.values():
+        if unit not in UNITS:
+            raise Refused(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+
+
+def _check_name(what: str, name: str) -> None:
+    """Of a name that is shown and from which a path may be made."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > MOST_NAME:
+        raise Refused(f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed")
+    if not name.isprintable():
+        raise Refused(f"{what} {_spell(name)} holds a character that cannot be printed")
+
+
+def _spell(value: object) -> str:
+    return abridge(repr(value), 80)
