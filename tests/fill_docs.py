@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
@@ -23,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def quotable(root: Path, results: Path) -> Quotable:
     """Everything that can be quoted from results, with the plugins of this checkout."""
     host = make_host(read_registry(root / "registry.yaml"))
-    history = read_history(results, host, {}, commit_order(root, results), {}, print)
+    repository, branches = find_history(root)
+    history = read_history(results, host, {}, commit_order(repository, results, branches), {}, print)
     current = history.current()
     drawables = [each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)]
     return Quotable(history, drawables)

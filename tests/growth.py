@@ -44,7 +44,7 @@ BYTES = (
 
 def templates(count: int) -> list[list[Record]]:
     """The rounds of `count` points of MACHINE, of as many benchmarks as there are."""
-    order = commit_order(ROOT, ROOT / "results")
+    order = commit_order(ROOT, ROOT / "results", ["main"])
     rounds: dict[tuple[str, float], list[Record]] = {}
     for path in record_files(ROOT / "results"):
         if path.parent.parent.name == MACHINE:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 from asv.config import Config
-from asv.util import UserError
+from asv.util import UserError, git_default_branch
 
 from hpml_plugins.errors import UsageError, describe
 
@@ -43,6 +43,23 @@ def read_configuration(path: Path) -> Config:
             f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load hpml-plugins', str(path)
         )
     return conf
+
+
+def find_history(folder: Path) -> tuple[Path, list[str]]:
+    """The repository of the project in a folder, and the branches whose histories are shown, the main one first.
+
+    Without asv.conf.json, or with one that asv cannot read: the folder itself, and no branch.
+    """
+    try:
+        conf = Config.load(str(folder / NAME))
+        branches = [str(branch or git_default_branch()) for branch in conf.branches]
+        repository, mirror = folder / str(conf.repo), folder / str(conf.project)
+    except (UserError, ValueError, TypeError, AttributeError, RecursionError, OSError):
+        return folder, []
+    for path in (repository, mirror):  # asv keeps a mirror of a repository that is elsewhere
+        if path.is_dir():
+            return path, branches
+    return folder, branches
 
 
 def write_configuration(folder: Path, html: Path) -> Path:

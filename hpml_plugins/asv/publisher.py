@@ -26,11 +26,13 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
 
         from asv.console import log
 
+        from hpml_plugins.asv.stored_history import StoredHistory, find_order
         from hpml_plugins.report.site.writing import write_site
         from hpml_plugins.terminal import one_line
 
         started, worked = time.perf_counter(), time.process_time()
-        for problem in write_site(conf, repo, benchmarks, revisions):
+        order = repo.order if isinstance(repo, StoredHistory) else find_order(conf)
+        for problem in write_site(conf, repo, benchmarks, order.within(revisions)):
             log.warning(one_line(problem))
         seconds, busy = time.perf_counter() - started, time.process_time() - worked
         log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

@@ -1,11 +1,12 @@
-"""The commits of results that asv leaves out, placed by their dates, so that `asv publish` shows them.
+"""The lines of branches for `asv publish`, as our pages have them: also of commits that the repository lacks.
 
-asv knows the first parents of a branch alone: not what was merged into it, nor what the repository does not have.
+asv knows the first parents of a branch alone: not what a branch went through as it was merged, nor what the repository
+does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,17 @@ from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.store.history import ask_git, place_by_date, result_files, stored_dates
+from hpml_plugins.store.history import (
+    CommitOrder,
+    Line,
+    Standing,
+    commit_order,
+    name_some,
+    order_by_date,
+    place_by_date,
+    result_files,
+    stored_dates,
+)
 from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
@@ -28,14 +39,14 @@ _ASKED = (
 class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     """A repository, or none, and the commits that asv leaves out. asv finds it by `dvcs`.
 
-    known: asv's repository; None where there is none.  dates: of every commit with results, ms since 1970.  missing:
-    the commits of results that the repository lacks, and those that were merged into a branch.
+    known: asv's repository; None where there is none.  dates: of every commit with results, ms since 1970.  order: the
+    lines of the branches, in the order of `conf.branches`.
     """
 
     dvcs = DVCS
     known: Any = None
-    dates: ClassVar[dict[str, int]] = {}
-    missing: frozenset[str] = frozenset()
+    dates: ClassVar[Mapping[str, int]] = {}
+    order: CommitOrder = CommitOrder.of({})
 
     def __init__(self, *_: object) -> None:
         for name in _ASKED:  # asv's Repo has them all, and raises
@@ -68,17 +79,17 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return str(self.known.get_branch_name(branch)) if self.known is not None else "results"
 
     def get_branch_commits(self, branch: str | None) -> list[str]:
-        """Newest first. Missing commits are in every branch."""
-        known = self.known.get_branch_commits(branch) if self.known is not None else ()
-        return place_by_date(reversed(known), self.dates, self.missing)[::-1]
+        """The line of a branch, newest first. Commits that the repository lacks are on every line."""
+        name = self.get_branch_name(branch)
+        line = next((line for line in self.order.lines if line.branch == name), self.order.lines[0])
+        return [each for each in self.order if self.order.standing(each, line) > Standing.UNPLACED][::-1]
 
     def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
-        """Commit → its place in the history of these commits."""
+        """Commit → its place in the history of these commits; those outside of all lines by their dates."""
         wanted = set(commits)
-        known = self.known.get_revisions(wanted) if self.known is not None else {}
-        ordered = place_by_date(
-            sorted(known.keys() - self.missing, key=known.__getitem__), self.dates, self.missing & wanted
-        )
+        others = {commit: self.get_date(commit) for commit in wanted - self.order.keys()}
+        dates = {commit: self.get_date(commit) for commit in self.order if commit in wanted} | others
+        ordered = place_by_date([each for each in self.order if each in wanted], dates, others)
         return {commit: number for number, commit in enumerate(ordered)}
 
 
@@ -86,26 +97,60 @@ def _refuse(*_: object) -> None:
     raise HpmlError("a range of commits needs a repository, and there is none here; publish without a range")
 
 
+def find_order(conf: Any) -> CommitOrder:
+    """The lines of the branches of asv's configuration; of another version control than git by asv's own answers.
+
+    Raises UserError or ProcessError where there is no repository; of another than git also without these branches.
+    """
+    repository, results = get_repo(conf), Path(conf.results_dir)
+    names = list(dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches))
+    if repository.dvcs == "git":
+        local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
+        return commit_order(local if local.is_dir() else Path(conf.project), results, names)
+    lines = [Line(name, frozenset(repository.get_branch_commits(name))) for name in names]
+    own = frozenset[str]().union(*(line.own for line in lines))
+    stored = stored_dates(result_files(results))
+    known = repository.get_revisions(stored.keys() | own)
+    by_date = frozenset(stored.keys() - known.keys())
+    ordered = sorted(own & known.keys(), key=known.__getitem__)
+    dates = {commit: int(repository.get_date(commit)) for commit in ordered} | stored
+    places = {commit: place for place, commit in enumerate(place_by_date(ordered, dates, by_date))}
+    return CommitOrder(places, lines, by_date, known=known.keys())
+
+
 def show_missing_commits(conf: Any) -> None:
-    """Let asv publish also the results of merged commits, and of those that the repository lacks, which it names."""
+    """Let asv publish the lines as they are: with merged commits, and those that the repository lacks, which it names.
+
+    Also says which commits with results are on no line.
+    """
     files = result_files(Path(conf.results_dir))
+    repository, dates = None, None
     try:
-        repository = get_repo(conf)
-        shown = {commit[:8] for branch in conf.branches for commit in repository.get_branch_commits(branch)}
-        if all(path.name[:8] in shown for path in files):  # asv names each after its commit: none has to be read
-            return
-        dates = stored_dates(files)
-        lacking = dates.keys() - repository.get_revisions(set(dates)).keys()
-        branches = [repository.get_branch_name(branch) for branch in conf.branches]
-        merged = set(ask_git(Path(conf.repo), "rev-list", *branches, "--").split())
-        missing = lacking | {commit for commit in merged & dates.keys() if commit[:8] not in shown}
+        repository, order = get_repo(conf), find_order(conf)
+        if all(path.name[:8] in _shown_by_asv(repository, conf.branches) for path in files):
+            return  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:
         log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
-        repository, dates = None, stored_dates(files)
-        lacking, missing, conf.branches = set(), dates.keys(), [None]
-    if missing:
-        if lacking:
-            names = one_line(", ".join(sorted(commit[:8] for commit in lacking)[:5])) + ", …" * (len(lacking) > 5)
-            log.warning(f"{len(lacking)} of {len(dates)} commits are not in the repository, shown by date: {names}")
-        StoredHistory.known, StoredHistory.dates, StoredHistory.missing = repository, dates, frozenset(missing)
-        conf.dvcs = DVCS
+        repository, conf.branches = None, [None]
+        order = order_by_date(stored_dates(files))
+    for problem in order.problems:
+        log.warning(one_line(problem))
+    dates = stored_dates(files)
+    if order.by_date and repository is not None:
+        names = one_line(name_some(order.by_date))
+        log.warning(f"{len(order.by_date)} of {len(dates)} commits are not in the repository, shown by date: {names}")
+    if outside := dates.keys() - order.keys():
+        names, branches = name_some(outside), " and ".join(line.branch for line in order.lines)
+        log.warning(
+            one_line(f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left out: {names}")
+        )
+    StoredHistory.known, StoredHistory.dates, StoredHistory.order = repository, dates, order
+    conf.dvcs = DVCS
+
+
+def _shown_by_asv(repository: Any, branches: Iterable[str | None]) -> set[str]:
+    """The first digits of the commits of these branches as asv has them; none where one is only at the remote."""
+    try:
+        return {commit[:8] for branch in branches for commit in repository.get_branch_commits(branch)}
+    except (UserError, ProcessError):
+        return set()

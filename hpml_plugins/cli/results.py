@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Record
     from hpml_plugins.report.compare import Compared, RefusedComparison
     from hpml_plugins.report.figures import Drawable
+    from hpml_plugins.store import CommitOrder
     from hpml_plugins.store.merge import Merge
 
 #: Points of each kind that `hpml merge` names before it asks.
@@ -35,14 +36,20 @@ _FORMAT = click.option(
     show_default=True,
     help="How to write the tables.",
 )
+_BRANCH = click.option(
+    "--branch",
+    help="Use the newest Records on the line of this branch; HEAD: of what is checked out.  [default: the first branch "
+    "of asv.conf.json]",
+)
 
 
 @click.command()
 @click.argument("name")
 @_FORMAT
+@_BRANCH
 @_RESULTS
 @click.pass_obj
-def table(settings: Settings, name: str, form: str, results: Path) -> int:
+def table(settings: Settings, name: str, form: str, branch: str | None, results: Path) -> int:
     """Print the tables of plugin NAME.
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
@@ -50,7 +57,7 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
-    for number, drawable in enumerate(_find_drawables(settings, name, results)):
+    for number, drawable in enumerate(_find_drawables(settings, name, results, branch)):
         if form != "csv":
             say(*[""] * (number > 0), f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
         elif number:
@@ -72,16 +79,17 @@ def table(settings: Settings, name: str, form: str, results: Path) -> int:
     help="Type of the files.",
 )
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to.")
+@_BRANCH
 @_RESULTS
 @click.pass_obj
-def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) -> int:
+def plot(settings: Settings, name: str, form: str, folder: Path, branch: str | None, results: Path) -> int:
     """Write the charts of plugin NAME as files.
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
     """
     from hpml_plugins.report.figures import render
 
-    found = _find_drawables(settings, name, results)
+    found = _find_drawables(settings, name, results, branch)
     drawables = [drawable for drawable in found if drawable.figure.chart or drawable.figure.draw]
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
@@ -104,6 +112,7 @@ def plot(settings: Settings, name: str, form: str, folder: Path, results: Path) 
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--machine", help="Only Records of this machine.")
 @click.option("--all", "everything", is_flag=True, help="Show also what is the same or undecided.")
+@_BRANCH
 @_RESULTS
 @click.pass_obj
 def compare(
@@ -114,22 +123,24 @@ def compare(
     benchmark: str | None,
     machine: str | None,
     everything: bool,
+    branch: str | None,
     results: Path,
 ) -> int:
     """Compare the Records of B with those of A.
 
     A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
-    of a point. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME
-    is within 2 %; AMBIGUOUS is undecided. Intervals (95 %) are for the next run on another card. Benchmarks whose
-    version, and metrics whose unit or direction, differ between the sides are not compared. Shows
-    significant differences only, without --all; CSV has every row.
+    of a point: of a machine or environment the newest on the line of one branch. BETTER (▲) and WORSE (▼) are
+    significant differences, corrected for the number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided.
+    Intervals (95 %) are for the next run on another card. Benchmarks whose version, and metrics whose unit or
+    direction, differ between the sides are not compared. Shows significant differences only, without --all; CSV has
+    every row.
     """
     from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv
-    from hpml_plugins.store import ask_git, commit_order, read_records
+    from hpml_plugins.store import ask_git, describe_outside, read_records
 
-    repository = settings.registry.resolve().parent
+    repository, order = _find_order(settings, results, branch)
     stored = list(read_records(results, warn))
     records = [each for each in stored if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
 
@@ -138,11 +149,18 @@ def compare(
         return ask_git(repository, *words).strip() or None
 
     sides = [find_side(name, records, named) for name in (a, b)]
-    found, refused = compare(sides[0], sides[1], records, commit_order(repository, results), Variability(stored))
+    found, refused = compare(sides[0], sides[1], records, order, Variability(stored))
+    by_line = [side for side in sides if side.kind != "commit"]
+    asked = (each.commit for each in records if each.status == "ok" and any(side.has(each) for side in by_line))
+    if left_out := describe_outside(order.outside(asked), order.branch):
+        left_out += "; compare a commit by its name, or name the branch: --branch"
     if not found and refused:
-        raise UsageError("; ".join(map(str, refused)))
+        raise UsageError("; ".join((*map(str, refused), *filter(None, [left_out]))))
     if not found:
-        raise UsageError(f"{a!r} and {b!r} have no measured point in common")
+        nothing = f"{a!r} and {b!r} have no measured point in common"
+        raise UsageError("; ".join(filter(None, [nothing, left_out])))
+    if left_out:
+        warn(left_out)
     if form == "csv":
         say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return 0
@@ -349,7 +367,24 @@ def _find_records(
     return found
 
 
-def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Drawable]:
+def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[Path, CommitOrder]:
+    """The repository, and the order of its commits with the line of a branch: this one, or those of asv.conf.json.
+
+    Raises UsageError where the repository has no such branch.
+    """
+    from hpml_plugins.asv.configuration import find_history
+    from hpml_plugins.store import commit_order
+
+    repository, branches = find_history(settings.registry.resolve().parent)
+    order = commit_order(repository, results, [branch] if branch else branches)
+    if branch and order.problems:
+        raise UsageError(f"the repository has no branch {branch!r}")
+    for problem in order.problems:
+        warn(problem)
+    return repository, order
+
+
+def _find_drawables(settings: Settings, name: str, results: Path, branch: str | None) -> Iterator[Drawable]:
     """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have anything to show.
 
     Raises UsageError with the nearest names where there is none, or nothing has been measured for them yet.
@@ -358,7 +393,7 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
     from hpml_plugins.registry import read_registry
     from hpml_plugins.report.figures import collect, tabulate
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.store import commit_order
+    from hpml_plugins.store import describe_outside
 
     host = make_host(read_registry(settings.registry))
     for broken in host.broken:
@@ -376,8 +411,14 @@ def _find_drawables(settings: Settings, name: str, results: Path) -> Iterator[Dr
             chosen.append((plugin, wanted))
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
-    order = commit_order(settings.registry.resolve().parent, results)
-    records = read_history(results, host, {}, order, {}, warn).current()
+    _, order = _find_order(settings, results, branch)
+    history = read_history(results, host, {}, order, {}, warn)
+    records = history.current()
+    shown = {benchmark for _, figures in chosen for figure in figures for benchmark in figure.benchmarks}
+    left_out = describe_outside(history.outside_of(shown), order.branch)
+    if left_out:
+        left_out += "; name the branch: --branch"
+        warn(left_out)
     found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
     for drawable in found:
         if drawable.error:

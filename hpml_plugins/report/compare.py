@@ -96,13 +96,14 @@ def compare(
     """Each point and metric that both sides measured, and what is refused because its definition changed, said once.
 
     Of each side the current Record of a point, both on one machine unless both sides are machines.
-    order: commit → its place in history.  variability: of these Records and of all others there are.
+    order: see `store.commit_order`; a side that is a commit was asked for whatever line it is on.  variability: of
+    these Records and of all others there are.
     """
     everything, across = list(records), a.kind == b.kind == "machine"
     old, new = (
         {
             ("" if across else record.machine, record.benchmark, record.point): record
-            for record in current_records(filter(side.has, everything), order)
+            for record in current_records(filter(side.has, everything), {} if side.kind == "commit" else order)
         }
         for side in (a, b)
     )

@@ -36,6 +36,7 @@ from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.reading import History, Outcome, TrackedMetric
 from hpml_plugins.report.tables import as_markdown, formatted
+from hpml_plugins.store import describe_outside
 
 #: Begins the options that hold for the divisor of a ratio alone.
 _OVER = "over."
@@ -121,7 +122,7 @@ class Quotable:
             raise HpmlError(
                 f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}", quote.where
             )
-        at = self.history.commits[self.history.columns[outcome.revision]][:8] if outcome.revision >= 0 else "unknown"
+        at = outcome.commit[:8] or "unknown"
         return Answer(texts[show], [[RecordLink(metric.name, label, at, f"{machine} at {at}")]])
 
     def _metric(self, quote: Quote) -> TrackedMetric:
@@ -135,16 +136,21 @@ class Quotable:
     ) -> tuple[str, Outcome]:
         """The point that the options name, and its current Record, or the last one of a commit."""
         found: dict[str, Outcome] = {}
-        for (label, name), outcomes in metric.benchmark.outcomes.items():
+        benchmark = metric.benchmark
+        for label, name in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
+            # What is quoted by its commit need not be on the line.
+            outcomes = benchmark.stored(label, name) if commit else benchmark.outcomes.get((label, name), ())
             texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
             if name != machine or any(texts.get(key) != value for key, value in params.items()):
                 continue
             for outcome in outcomes:  # ascending by rank
-                known = outcome.revision >= 0 and metric.metric in outcome.readings
-                if known and self.history.commits[self.history.columns[outcome.revision]].startswith(commit):
+                known = (outcome.revision >= 0 or commit) and metric.metric in outcome.readings
+                if known and outcome.commit.startswith(commit):
                     found[label] = outcome
         if len(found) != 1:
             points = f"{len(found)} points match, for example {'; '.join(list(found)[:3])}" if found else "no Record"
+            left_out = describe_outside(self.history.outside_of({metric.benchmark.name}), self.history.branches[0])
+            points += f"; {left_out}" if left_out and not found else ""
             error = HpmlError if found else NotMeasured
             raise error(f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where)
         return next(iter(found.items()))

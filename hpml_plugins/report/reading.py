@@ -10,7 +10,8 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,18 @@ from hpml_plugins.model.record import STACK, Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
-from hpml_plugins.store import decode_file, machine_folders, open_result, read_object_or_empty, record_files
+from hpml_plugins.store import (
+    CommitOrder,
+    Line,
+    Standing,
+    decode_file,
+    describe_by_date,
+    describe_outside,
+    machine_folders,
+    open_result,
+    read_object_or_empty,
+    record_files,
+)
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
 from hpml_plugins.store.projection import asv_name
 from hpml_plugins.store.records import MAX_RECORDS
@@ -98,7 +110,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
     of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
     result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.
-    duration: s, of all rounds.
+    duration: s, of all rounds.  commit: in full, "" for none.  standing: of the commit, to the line of the branch
+    that pages are about.
     """
 
     revision: int
@@ -112,14 +125,22 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     code: str = ""
     environment: str = ""
     duration: float = 0.0
+    commit: str = ""
+    standing: Standing = Standing.OWN
 
     @property
-    def rank(self) -> tuple[bool, int, bool, float]:
+    def of_stack(self) -> bool:
+        """Whether it was measured with other packages than the node's own."""
+        return self.environment.startswith(STACK)
+
+    @property
+    def rank(self) -> tuple[bool, Standing, int, bool, float]:
         """Of several the highest counts.
 
-        With the node's own packages, of the newest commit, measured before skipped and failed, started last.
+        With the node's own packages, of a commit of the branch's line before others, of the newest commit, measured
+        before skipped and failed, started last.
         """
-        return not self.environment.startswith(STACK), self.revision, self.status == "ok", self.started
+        return not self.of_stack, self.standing, self.revision, self.status == "ok", self.started
 
 
 @dataclass
@@ -130,7 +151,9 @@ class TrackedBenchmark:
     first_metric: asv's name of its first.  needs_gpu: true also where it is not known.  terms: see `Benchmark.terms`.
     points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
     order, then others that Records have.  declared: the labels of the former.  outcomes: (label, machine) → every
-    Record, ascending by rank.  lines: (label, machine) → the one that counts of each published commit, oldest first.
+    Record, ascending by rank, but for those outside the line of the first branch.  outside: likewise → those.
+    lines: (label, machine) → the one that counts of each published commit of that line, oldest first.  branches: the
+    name of each further branch → its lines.
     current: (label, machine) → the stored Record of the highest rank that was measured, whole.
     """
 
@@ -145,8 +168,15 @@ class TrackedBenchmark:
     points: dict[str, dict[str, str]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    outside: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
     lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
+    branches: dict[str, dict[tuple[str, str], list[Outcome]]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+
+    def stored(self, label: str, machine: str) -> list[Outcome]:
+        """Every Record of a point on a machine, also those outside the line of the first branch."""
+        place = label, machine
+        return [*self.outcomes.get(place, ()), *self.outside.get(place, ())]
 
     def explain(self, label: str) -> dict[str, str]:
         """The terms of a point: parameter or `parameter=value` → what it means."""
@@ -175,11 +205,19 @@ class TrackedMetric:
         ours = self.name != self.benchmark.name
         return f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
 
-    def line(self, label: str, machine: str) -> list[tuple[Outcome, MeasuredValue | None]]:
-        """What counts of each published commit, oldest first, with the number; None where there is none."""
-        return [
-            (outcome, outcome.readings.get(self.metric)) for outcome in self.benchmark.lines.get((label, machine), ())
-        ]
+    def line(self, label: str, machine: str, branch: str = "") -> list[tuple[Outcome, MeasuredValue | None]]:
+        """What counts of each published commit, oldest first, with the number; None where there is none.
+
+        branch: one of `benchmark.branches`; "" for the first.
+        """
+        lines = self.benchmark.branches.get(branch, {}) if branch else self.benchmark.lines
+        return [(outcome, outcome.readings.get(self.metric)) for outcome in lines.get((label, machine), ())]
+
+    def judged(self, label: str, machine: str, branch: str = "") -> list[tuple[Outcome, MeasuredValue | None]]:
+        """The line without what only dates place, where git has placed others: no verdict rests on a date alone."""
+        line = self.line(label, machine, branch)
+        placed = [each for each in line if each[0].standing is not Standing.BY_DATE]
+        return placed or line
 
 
 @dataclass
@@ -187,7 +225,10 @@ class History:
     """Everything that was measured. commits: those with Records, oldest first, with their dates, ms since 1970.
 
     columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last: machine → its last
-    Record.  roofs: machine → its measured roof.  benchmarks: by name.
+    Record.  roofs: machine → its measured roof.  benchmarks: by name.  branches: those whose lines there are, the one
+    that pages are about first; "" for commits of no repository.  outside: commit → how many Records of it are on no
+    line of that branch.  by_date: likewise of commits that are placed by their date alone.  own: the revisions that
+    are on its line.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -198,6 +239,41 @@ class History:
     last: dict[str, Record] = field(default_factory=dict)
     roofs: dict[str, Roof] = field(default_factory=dict, repr=False)
     benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
+    branches: Sequence[str] = ("",)
+    outside: Counter[str] = field(default_factory=Counter)
+    by_date: Counter[str] = field(default_factory=Counter)
+    own: Container[int] = frozenset()
+
+    def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
+        """How many Records of these benchmarks are outside the line of the first branch: commit → Records."""
+        return Counter(
+            outcome.commit
+            for benchmark in self.benchmarks
+            if benchmark.name in benchmarks
+            for outcomes in benchmark.outside.values()
+            for outcome in outcomes
+            if outcome.status == "ok"
+        )
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is on no line of any branch, or only by its date, in words; empty where there is no such thing."""
+        drawn = {
+            outcome.commit
+            for benchmark in self.benchmarks
+            for lines in benchmark.branches.values()
+            for line in lines.values()
+            for outcome in line
+        }
+        nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
+        found = [describe_outside(nowhere, " or ".join(self.branches)), describe_by_date(self.by_date)]
+        return [text for text in found if text]
+
+    @property
+    def left_out_of_first(self) -> list[str]:
+        """The same of the line of the first branch alone."""
+        found = [describe_outside(self.outside, self.branches[0]), describe_by_date(self.by_date)]
+        return [text for text in found if text]
 
     @property
     def ordered(self) -> list[TrackedMetric]:
@@ -293,16 +369,22 @@ def read_history(
 ) -> History:
     """All Records as one history.
 
-    revisions: commit → its place in history; Records of other commits, or of none, are the oldest and in no line of
-    the history.  host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not count.
+    revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place, all commits are on
+    one line. Records of no commit, or of one without a place, are the oldest and in no line of the history; those
+    outside the line of the first branch are kept apart.
+    host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not count.
     Results of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
     metrics = _tracked_metrics(host, declarations)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
     last: dict[str, Record] = {}
+    order = CommitOrder.of(revisions)
+    outside: Counter[str] = Counter()
+    by_date: Counter[str] = Counter()
     for record, file, offsets in _stored(results, declarations, on_damage):
-        outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
+        standing = order.standing(record.commit)
+        outcome = _outcome(record, order.get(record.commit, -1), standing, file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
@@ -313,22 +395,26 @@ def read_history(
             for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
                 value.direction = directions.get((benchmark.name, name), value.direction)
             place = label, record.machine
+            if record.commit in order.by_date:
+                by_date[record.commit] += 1
+            if standing is Standing.OUTSIDE:
+                outside[record.commit] += 1
+                benchmark.outside.setdefault(place, []).append(outcome)
+                continue
             benchmark.outcomes.setdefault(place, []).append(outcome)
             before = benchmark.current.get(place)
             if file and record.status == "ok" and (before is None or outcome.rank >= before[0].rank):
                 benchmark.current[place] = outcome, record
     for benchmark in benchmarks.values():
-        for place, outcomes in benchmark.outcomes.items():
+        for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values()):
             outcomes.sort(key=lambda outcome: outcome.rank)
-            own = [each for each in outcomes if not each.environment.startswith(STACK)] or outcomes
-            of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
-            benchmark.lines[place] = list(of_commit.values())
+        benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
+        benchmark.branches = {line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]}
     fill_in_spreads(_points(benchmarks.values()))
-    published = {
-        each.revision for benchmark in benchmarks.values() for line in benchmark.lines.values() for each in line
-    }
-    commits = sorted((revision, commit) for commit, revision in revisions.items() if revision in published)
-    names = dict.fromkeys(machine for benchmark in benchmarks.values() for _, machine in benchmark.outcomes)
+    published = set(itertools.chain.from_iterable(map(_revisions, benchmarks.values())))
+    commits = sorted((revision, commit) for commit, revision in order.items() if revision in published)
+    places = itertools.chain.from_iterable((*each.outcomes, *each.outside) for each in benchmarks.values())
+    names = dict.fromkeys(machine for _, machine in places)
     current = [(place, record) for each in benchmarks.values() for place, (_, record) in each.current.items()]
     return History(
         _machines(results, {**names, **last}, last),
@@ -339,7 +425,41 @@ def read_history(
         last,
         {name: Roof(record for place, record in current if place[1] == name) for name in names},
         [benchmarks[name] for name in sorted(benchmarks)],
+        [line.branch for line in order.lines],
+        outside,
+        by_date,
+        frozenset(order[commit] for commit in order.lines[0].own if commit in order),
     )
+
+
+def _line(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """What counts of each published commit, oldest first.  outcomes: of one point on one machine, by rank."""
+    ranked = list(outcomes)
+    own = [each for each in ranked if not each.of_stack] or ranked
+    of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
+    return [of_commit[revision] for revision in sorted(of_commit)]
+
+
+def _branch_lines(benchmark: TrackedBenchmark, order: CommitOrder, line: Line) -> dict[tuple[str, str], list[Outcome]]:
+    """The lines of another branch than the first, of the points that were measured at a commit of its own.
+
+    A line has what both branches went through too, so that there is something to compare with.
+    """
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for place, outside in benchmark.outside.items():
+        stored = [*benchmark.outcomes.get(place, ()), *outside]
+        own = [msgspec.structs.replace(each, standing=order.standing(each.commit, line)) for each in stored]
+        own = sorted((each for each in own if each.standing > Standing.UNPLACED), key=lambda each: each.rank)
+        if any(each.standing is Standing.OWN for each in own if order.standing(each.commit) is Standing.OUTSIDE):
+            found[place] = _line(own)
+    return found
+
+
+def _revisions(benchmark: TrackedBenchmark) -> Iterator[int]:
+    """The places of the commits of all lines of a benchmark."""
+    for lines in (benchmark.lines, *benchmark.branches.values()):
+        for line in lines.values():
+            yield from (outcome.revision for outcome in line)
 
 
 def _stored(
@@ -354,22 +474,26 @@ def _stored(
 
 
 def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[MeasuredValue]]]:
-    """(Class, readings) of each metric of each point on each machine."""
+    """(Class, readings) of each metric of each point on each machine.
+
+    How far a value moves is known from all of its runs, also from those outside the line.
+    """
     for benchmark in benchmarks:
-        for outcomes in benchmark.outcomes.values():
+        for place in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
+            outcomes = [*benchmark.outcomes.get(place, ()), *benchmark.outside.get(place, ())]
             for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
                 found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
                 yield (benchmark.name, name), found
 
 
-def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
+def _outcome(record: Record, revision: int, standing: Standing, file: str, offsets: tuple[int, ...]) -> Outcome:
     found = {name: MeasuredValue.of(record, name) for name in record.metrics} if record.status == "ok" else {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
-    return Outcome(*first, code, stack, record.duration)
+    return Outcome(*first, code, stack, record.duration, sys.intern(record.commit), standing)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -13,7 +13,15 @@ from hpml_plugins.store.files import (
     read_object,
     read_object_or_empty,
 )
-from hpml_plugins.store.history import ask_git, commit_order
+from hpml_plugins.store.history import (
+    CommitOrder,
+    Line,
+    Standing,
+    ask_git,
+    commit_order,
+    describe_by_date,
+    describe_outside,
+)
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import find_results, merge_results
 from hpml_plugins.store.projection import project, save_declarations

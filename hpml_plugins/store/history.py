@@ -1,17 +1,28 @@
-"""The order of commits: the repository's history, and the commits of results that it lacks, placed by their dates.
+"""The lines of branches: which commits a branch went through, in which order, and how any other commit stands to it.
 
-A repository lacks them where it was cloned without a branch, where a branch was squashed or rebased after it was
-measured, and where results come from another repository.
+The line of a branch is its first-parent history, with those commits of a merged branch that were up to date with it: of
+each two commits of a line, one is an ancestor of the other. Results of other commits that git knows, of branches that
+were not merged or were merged from an older state, are in no line: ancestry decides, not dates.
+
+A repository lacks commits of results where it was cloned without a branch, where a branch was squashed or rebased after
+it was measured, and where results come from another repository. They are placed by their dates. Where git knows every
+ancestor of a branch, it cannot have gone through them; so they count only where there is nothing of the line itself.
 """
 
 from __future__ import annotations
 
+import enum
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
+
+#: The commits that a text names, of those that it counts.
+MOST_NAMED = 5
 
 
 def ask_git(repository: Path, *words: str) -> str:
@@ -22,13 +33,204 @@ def ask_git(repository: Path, *words: str) -> str:
         return ""
 
 
-def commit_order(repository: Path, results: Path) -> dict[str, int]:
-    """Commit → its position, the newest highest: the commits of the repository, and of the results that it lacks."""
-    lines = ask_git(repository, "log", "--all", "--date-order", "--reverse", "--format=%H %ct").splitlines()
-    dates = {commit: int(seconds) * 1000 for commit, seconds in (line.split() for line in lines)}
-    stored = stored_dates(result_files(results, known=dates))
-    ordered = place_by_date(dates, stored | dates, stored.keys() - dates.keys())
-    return {commit: position for position, commit in enumerate(ordered)}
+class Standing(enum.IntEnum):
+    """How a commit stands to the line of a branch. A Record of a higher standing counts before all of a lower one."""
+
+    #: The repository has it, and the line does not: a Record of it is in no answer about the branch.
+    OUTSIDE = 0
+    #: No commit, or one of which neither ancestry nor date is known: in no line.
+    UNPLACED = 1
+    #: In the line by its date alone, for the repository lacks it.
+    BY_DATE = 2
+    #: In the line.
+    OWN = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """The line of one branch. branch: its name; "" for commits of no repository.  own: its commits."""
+
+    branch: str
+    own: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class CommitOrder(Mapping[str, int]):
+    """The place of each commit that is in a line, the newest highest: commit → place, oldest first.
+
+    lines: one for each branch, the one that tables and pages are about first.  by_date: the commits that the repository
+    lacks.  complete: whether git knows all ancestors of the branches; not in a shallow clone, where what is missing
+    counts as much as the rest.  known: every commit that the repository has.  problems: branches that it lacks, in
+    words.
+    """
+
+    places: Mapping[str, int]
+    lines: Sequence[Line]
+    by_date: Collection[str] = frozenset()
+    complete: bool = True
+    known: Collection[str] = field(default=frozenset(), repr=False)
+    problems: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, places: Mapping[str, int]) -> CommitOrder:
+        """That order itself, or one of these commits as a single line."""
+        return places if isinstance(places, CommitOrder) else cls(places, [Line("", frozenset(places))])
+
+    def __getitem__(self, commit: str) -> int:
+        return self.places[commit]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def branch(self) -> str:
+        """The branch that tables and pages are about."""
+        return self.lines[0].branch
+
+    def standing(self, commit: str, line: Line | None = None) -> Standing:
+        """How a commit stands to a line, by default the first."""
+        if commit in (line or self.lines[0]).own:
+            return Standing.OWN
+        if commit in self.by_date:
+            return Standing.BY_DATE if self.complete else Standing.OWN
+        return Standing.OUTSIDE if commit in self.known else Standing.UNPLACED
+
+    def within(self, commits: Collection[str]) -> CommitOrder:
+        """The same of a part of the commits; the others have no place, as if neither ancestry nor date were known."""
+        wanted = frozenset(commits)
+        placed = self.places.keys() - wanted
+        return CommitOrder(
+            {commit: place for commit, place in self.places.items() if commit in wanted},
+            [Line(line.branch, line.own & wanted) for line in self.lines],
+            frozenset(self.by_date) & wanted,
+            self.complete,
+            frozenset(self.known) - placed,
+            self.problems,
+        )
+
+    def outside(self, commits: Iterable[str]) -> Counter[str]:
+        """Those of the commits, one for each Record, that are outside the first line, and how often each is there."""
+        return Counter(commit for commit in commits if self.standing(commit) is Standing.OUTSIDE)
+
+
+def describe_outside(outside: Mapping[str, int], branch: str) -> str:
+    """What is left out of an answer about a branch, in words; "" where nothing is.  outside: commit → Records."""
+    if not outside:
+        return ""
+    verb = "are" if len(outside) > 1 else "is"
+    return f"left out: {_count(outside)} that {verb} not on the line of {branch} ({name_some(outside)})"
+
+
+def describe_by_date(by_date: Mapping[str, int]) -> str:
+    """What is placed by its date alone, in words; "" where nothing is.  by_date: commit → Records."""
+    if not by_date:
+        return ""
+    return f"placed by date: {_count(by_date)} that the repository lacks ({name_some(by_date)})"
+
+
+def _count(commits: Mapping[str, int]) -> str:
+    records = sum(commits.values())
+    return f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
+
+
+def name_some(commits: Collection[str]) -> str:
+    """The first digits of these commits, of MOST_NAMED at most."""
+    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (len(commits) > MOST_NAMED)
+
+
+def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
+    """The lines of these branches, with the commits of results that the repository lacks.
+
+    branches: names, the one that answers are about first; none: what is checked out. One that the repository lacks is
+    looked for at the remote `origin`; where that lacks it too, what is checked out takes its place, which `problems`
+    says. Without a repository, dates order all.
+    """
+    graph = read_graph(repository)
+    if not graph.parents:
+        return order_by_date(stored_dates(result_files(results)))
+    lines, problems = [], []
+    for branch in dict.fromkeys(branches or ("HEAD",)):
+        tip = _find_tip(repository, branch)
+        if not tip:
+            tip = _find_tip(repository, "HEAD")
+            problems.append(f"the repository has no branch {branch!r}; used instead: what is checked out")
+        lines.append(Line(branch, frozenset(graph.line(tip))))
+    stored = stored_dates(result_files(results, known=graph.dates))
+    dates = {**stored, **graph.dates}
+    by_date = frozenset(stored.keys() - graph.dates.keys())
+    own = frozenset[str]().union(*(line.own for line in lines))
+    ordered = [commit for commit in graph.parents if commit in own]
+    shallow = ask_git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+    return CommitOrder(
+        places={commit: at for at, commit in enumerate(place_by_date(ordered, dates, by_date))},
+        lines=lines,
+        by_date=by_date,
+        complete=not shallow,
+        known=frozenset(graph.parents),
+        problems=problems,
+    )
+
+
+def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
+    """The order without a repository.  dates: of all commits, ms since 1970."""
+    places = {commit: place for place, commit in enumerate(place_by_date((), dates, dates))}
+    return CommitOrder(places, [Line("")], frozenset(dates), complete=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The commits of a repository. parents: commit → its parents; none before its parents.  dates: ms since 1970."""
+
+    parents: Mapping[str, Sequence[str]]
+    dates: Mapping[str, int]
+
+    def line(self, tip: str) -> set[str]:
+        """The commits of the line that ends with a commit, which may be "" or unknown: then none.
+
+        They are its first-parent history and, where a merge brought in what was built on its own first parent, those
+        commits too: the line went through them one after another, as if it had been moved to them.
+        """
+        at = {commit: number for number, commit in enumerate(self.parents)}
+        found = set(self._first_parents(tip))
+        merges = [commit for commit in found if len(self.parents[commit]) == 2]
+        while merges:
+            before, other = self.parents[merges.pop()]
+            between = []
+            for commit in self._first_parents(other):
+                if at[commit] <= at.get(before, -1):  # parents stand before their children
+                    break
+                between.append(commit)
+            if between and self.parents[between[-1]][:1] == (before,):
+                merges += [commit for commit in between if len(self.parents[commit]) == 2]
+                found.update(between)
+        return found
+
+    def _first_parents(self, tip: str) -> Iterator[str]:
+        while tip in self.parents:
+            yield tip
+            tip = next(iter(self.parents[tip]), "")
+
+
+def read_graph(repository: Path) -> Graph:
+    """All commits of all branches and tags, oldest first; none where there is no repository."""
+    parents: dict[str, tuple[str, ...]] = {}
+    dates: dict[str, int] = {}
+    for line in ask_git(repository, "log", "--all", "--date-order", "--reverse", "--format=%H %ct %P").splitlines():
+        commit, seconds, *before = line.split()
+        parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
+    return Graph(parents, dates)
+
+
+def _find_tip(repository: Path, branch: str) -> str:
+    """The newest commit of a branch, else of the remote's; "" where neither has it."""
+    for name in (branch, f"origin/{branch}"):
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if found := ask_git(repository, *words).strip():
+            return found
+    return ""
 
 
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:

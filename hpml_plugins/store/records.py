@@ -14,6 +14,7 @@ from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record, decode, encode
 from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.store.files import OnDamage, machine_folder, machine_folders, open_result, path_in, sync_folder
+from hpml_plugins.store.history import CommitOrder, Standing
 
 RECORDS = "records"
 #: The name of the file of a machine's Records that are of no commit.
@@ -167,18 +168,23 @@ def past_rounds(results: Path, machine: str | None = None, on_damage: OnDamage |
 def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:
     """The Record that stands for each point on each machine: measured, of the newest commit, of one commit the latest.
 
-    Records of other software stacks than the node's own stand for a point only where there are no others.
+    Records of commits outside the line of the first branch stand for nothing; see `CommitOrder.outside`. Those of other
+    software stacks than the node's own stand for a point only where there are no others, and likewise those of commits
+    that the repository lacks, then those of no known place.
     Pages choose alike (`report.reading`), of the declared versions alone. Here every version is a point of its own.
-    order: see `commit_order`.  Sorted by machine and benchmark; the points of a benchmark in the order in which they
-    were first met.
+    order: see `commit_order`; of a plain mapping, commit → place, all commits are on the line.  Sorted by machine and
+    benchmark; the points of a benchmark in the order in which they were first met.
     """
+    lines = CommitOrder.of(order)
 
-    def age(record: Record) -> tuple[bool, int, float]:
-        return not record.of_stack, order.get(record.commit, -1), record.started
+    def age(record: Record) -> tuple[bool, Standing, int, float]:
+        return not record.of_stack, lines.standing(record.commit), lines.get(record.commit, -1), record.started
 
     found: dict[tuple[str, str, str], Record] = {}
     for record in records:
+        if record.status != "ok" or lines.standing(record.commit) is Standing.OUTSIDE:
+            continue
         key = (record.machine, record.benchmark, record.point)
-        if record.status == "ok" and (key not in found or age(record) >= age(found[key])):
+        if key not in found or age(record) >= age(found[key]):
             found[key] = record
     return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))

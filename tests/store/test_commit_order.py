@@ -52,6 +52,9 @@ def test_without_a_repository_the_dates_of_results_order_all(results: Path) -> N
     assert (len(first), second) == (40, LOST)
 
 
-def test_the_record_of_a_commit_that_the_repository_lacks_can_be_the_current_one(results: Path) -> None:
-    (current,) = current_records(read_records(results), commit_order(results.parent, results))
-    assert current.commit == LOST  # although the other was started later
+def test_the_record_of_a_commit_that_the_repository_lacks_stands_behind_those_of_the_line(results: Path) -> None:
+    stored, order = list(read_records(results)), commit_order(results.parent, results)
+    (current,) = current_records(stored, order)
+    assert current.commit == in_order(results.parent)[0]
+    (alone,) = current_records([each for each in stored if each.commit == LOST], order)
+    assert alone.commit == LOST

@@ -36,7 +36,7 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
     """
     pairs, newest = [], 0
     for metric in history.measured:
-        for line in (metric.line(*place) for place in metric.benchmark.lines):
+        for line in (metric.judged(*place) for place in metric.benchmark.lines):
             values = [outcome.readings for outcome, value in line if value]
             pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
             newest += bool(line and line[-1][1])
@@ -51,6 +51,8 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
         "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
         "values": newest,
         "verdicts": verdicts,
+        "branch": history.branches[0],
+        "left_out": {"records": history.outside.total(), "commits": sorted(history.outside)},
         # hpml pull reads them: records/0.js, records/1.js, …
         "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
     }

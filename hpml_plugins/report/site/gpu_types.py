@@ -254,13 +254,13 @@ def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) ->
 
 def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:
     """The newest result on these machines; of one commit, the one that was started last."""
-    lines = {name: metric.line(label, name) for name in column.machines}
+    lines = {name: metric.judged(label, name) for name in column.machines}
     results = []
     for name, line in lines.items():
         results += [(*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"][:1]
     if not results:
         return Cell("skipped", "–") if any(lines.values()) else Cell()
-    outcome, number, machine = max(results, key=lambda each: (each[0].revision, each[0].started))
+    outcome, number, machine = max(results, key=lambda each: (each[0].standing, each[0].revision, each[0].started))
     at = history.columns[outcome.revision]
     told = history.commits[at] == column.newest and len(column.machines) == 1  # the column's head says so
     origin = "" if told else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,18 @@ from hpml_plugins.report.site.newest_records import Addresses, write_records
 from hpml_plugins.report.site.page import graph_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples
+from hpml_plugins.store import describe_outside
 from hpml_plugins.store.asv_results import value_of
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
 
+    #: `MeasuredSeries.place` → its changes of level.
+    Changes = Mapping[tuple[str, str, str, str], list[Change]]
+
 FOLDER = "history"
+#: Why a value is drawn pale that only its date places.
+BY_DATE = "the repository lacks the commit, and only its date places it"
 #: Characters that are shown of why a point failed or was skipped; its Record has the rest.
 MOST_REASON = 200
 
@@ -46,7 +53,7 @@ def write_history(
     plugins: those that have a page.  commit_url: see `page.commit_links`.
     """
     addresses = write_records(history, html_dir)
-    changes = {(each.metric.name, each.label, each.machine.name): each.changes for each in series}
+    changes = {each.place: each.changes for each in series}
     listed: list[dict[str, Any]] = []
     for metric in history.ordered:
         points = []
@@ -70,6 +77,7 @@ def write_history(
             each.hardware.label: look(each.hardware.name, each.hardware.count)._asdict() for each in history.machines
         },
         "commit_url": commit_url,
+        "branches": history.branches,
     }
     write_data(html_dir, f"{FOLDER}/index.js", index_of_all)
     write_page(html_dir, "history.html", project=project)
@@ -79,19 +87,21 @@ def _point(
     history: History,
     metric: TrackedMetric,
     label: str,
-    changes: Mapping[tuple[str, str, str], list[Change]],
+    changes: Changes,
     addresses: Addresses,
 ) -> dict[str, Any] | None:
     """What the page shows of a point; None where there is no number, no failure and no retraction.
 
-    elsewhere: how many numbers are of commits that are not published, or of none.
+    elsewhere: how many numbers are of commits that are not published, or of none.  outside: what is on no line that is
+    drawn, in words.
     """
     benchmark = metric.benchmark
-    lines = list(_lines(history, metric, label, changes))
+    lines = [each for branch in ("", *benchmark.branches) for each in _lines(history, metric, label, branch, changes)]
     retracted = list(_retracted(history, metric, label))
     outcomes = [each for machine in history.machines for each in benchmark.outcomes.get((label, machine.name), ())]
     elsewhere = sum(each.revision < 0 and metric.metric in each.readings for each in outcomes)
-    if not (lines or retracted or elsewhere):
+    outside = _outside(history, metric, label)
+    if not (lines or retracted or elsewhere or outside):
         return None
     current = [
         benchmark.current[place] for each in history.machines if (place := (label, each.name)) in benchmark.current
@@ -104,6 +114,7 @@ def _point(
         "stacks": _stacks(history, metric, label),
         "retracted": retracted,
         "elsewhere": elsewhere,
+        "outside": outside,
         "terms": benchmark.explain(label),
         "records": addresses.get((benchmark.name, label)),
         "graph": graph_link(metric.name, chosen) if lines else "",
@@ -131,12 +142,34 @@ def _commands(
     return commands
 
 
+def _outside(history: History, metric: TrackedMetric, label: str) -> str:
+    """Which numbers of a point are on no line that is drawn, in words; "" for none."""
+    drawn = {
+        outcome.commit
+        for branch in metric.benchmark.branches
+        for machine in history.machines
+        for outcome, _ in metric.line(label, machine.name, branch)
+    }
+    found = Counter(
+        outcome.commit
+        for machine in history.machines
+        for outcome in metric.benchmark.outside.get((label, machine.name), ())
+        if metric.metric in outcome.readings and outcome.commit not in drawn
+    )
+    return describe_outside(found, " or ".join(history.branches))
+
+
 def _lines(
-    history: History, metric: TrackedMetric, label: str, changes: Mapping[tuple[str, str, str], list[Change]]
+    history: History, metric: TrackedMetric, label: str, branch: str, changes: Changes
 ) -> Iterator[dict[str, Any]]:
-    """What the page draws of a point: of each machine its numbers and failures, by the commits' places."""
+    """What the page draws of a point: of each machine its numbers and failures, by the commits' places.
+
+    branch: "" for the first, see `TrackedMetric.line`.
+    """
     for number, machine in enumerate(history.machines):
-        line = metric.line(label, machine.name)
+        line = metric.line(label, machine.name, branch)
+        judged = metric.judged(label, machine.name, branch)
+        by_date = {outcome.revision for outcome, _ in line} - {outcome.revision for outcome, _ in judged}
         measured = [(history.columns[outcome.revision], each) for outcome, each in line if each]
         warnings = [outcome.warnings for outcome, each in line if each]
         missed: dict[str, dict[str, list[int]]] = {"failed": {}, "skipped": {}}
@@ -147,27 +180,32 @@ def _lines(
         failed, skipped = (list(itertools.chain(*each.values())) for each in missed.values())
         if measured or failed:
             numbers = [each.estimate for _, each in measured]
-            newest = measured[-1][1] if measured else None
-            quiet = next((each for _, each in reversed(measured) if not each.is_busy), newest)
+            newest = next((each for _, each in reversed(judged) if each), None)
+            quiet = next((each for _, each in reversed(judged) if each and not each.is_busy), newest)
+            pale = {history.columns[revision]: BY_DATE for revision in by_date}
+            pale |= {at: why for at, each in measured if quiet and (why := why_not_judged(each, quiet))}
             current = metric.benchmark.current.get((label, machine.name))
             yield {
                 "place": number,
+                "branch": branch,
                 "at": [column for column, _ in measured],
                 "values": [_rounded(each.value) for each in numbers],
                 "low": [_rounded(each.low) for each in numbers],
                 "high": [_rounded(each.high) for each in numbers],
-                "apart": [(at, why) for at, each in measured if quiet and (why := why_not_judged(each, quiet))],
+                "apart": [(at, pale[at]) for at, _ in measured if at in pale],
                 "newest": spell_samples(newest, metric.unit) if newest else "failed",
                 "run": _details(newest, metric.unit) if newest else "",
-                "shares": describe_shares(current[1], history.roofs[machine.name], metric.metric) if current else "",
+                "shares": ""
+                if branch or not current
+                else describe_shares(current[1], history.roofs[machine.name], metric.metric),
                 "warnings": warnings[-1] if warnings else [],
                 "failed": failed,
                 "skipped": skipped,
                 "missed": [[f"{status}: {why}", at] for status, found in missed.items() for why, at in found.items()],
-                "cards": list(_other_cards(history, metric, label, machine.name)),
+                "cards": list(_other_cards(history, metric, label, machine.name, branch)),
                 "changes": [
                     [history.columns[change.first], change.before, change.after, change.verdict, change.wording]
-                    for change in changes.get((metric.name, label, machine.name), ())
+                    for change in changes.get((metric.name, label, machine.name, branch), ())
                 ],
             }
 
@@ -216,11 +254,11 @@ def _stack_name(environment: str) -> tuple[Any, str, str]:
 
 
 def _other_cards(
-    history: History, metric: TrackedMetric, label: str, machine: str
+    history: History, metric: TrackedMetric, label: str, machine: str, branch: str
 ) -> Iterator[tuple[int, float | None, str]]:
     """What other cards gave than the one that counts of a commit: the commit's place, the value, the card."""
-    counting = {outcome.revision: each.card for outcome, each in metric.line(label, machine) if each}
-    for outcome in metric.benchmark.outcomes.get((label, machine), ()):
+    counting = {outcome.revision: each.card for outcome, each in metric.line(label, machine, branch) if each}
+    for outcome in metric.benchmark.stored(label, machine):
         found = outcome.readings.get(metric.metric)
         if found and found.card != counting.get(outcome.revision, found.card):
             yield history.columns[outcome.revision], _rounded(found.value), spell_card(found.card)
@@ -236,7 +274,7 @@ def _details(reading: MeasuredValue, unit: str) -> str:
 def _retracted(history: History, metric: TrackedMetric, label: str) -> Iterator[tuple[int, int | None, str]]:
     """The retracted Records of a point: the machine's number, the commit's place (None: not published), the reason."""
     for number, machine in enumerate(history.machines):
-        for outcome in metric.benchmark.outcomes.get((label, machine.name), ()):
+        for outcome in metric.benchmark.stored(label, machine.name):
             if outcome.status == "retracted":
                 yield number, history.columns.get(outcome.revision), outcome.reason
 

@@ -110,6 +110,7 @@ def write_overview(
         html_dir, "index.html", project=project, cards=find_cards(history), shown=shown, groups=groups,
         verdicts=first, changes=changes, gaps=gaps, commits=len(history.commits),
         machines=len(history.machines), enough_passes=ENOUGH_PASSES, commit_url=commit_url,
+        outside=history.left_out_of_first,
     )  # fmt: skip
 
 
@@ -213,7 +214,7 @@ def _card(machines: Sequence[Machine], history: History, measured: Sequence[Outc
     first = machines[0].hardware
     known = find_gpu(first.gpu) if first.kind == 0 else None
     figures = [(label, getattr(known, name), unit) for label, name, unit in PEAKS] if known else []
-    last = max(measured, key=operator.attrgetter("revision", "started"), default=None)
+    last = max(measured, key=operator.attrgetter("standing", "revision", "started"), default=None)
     seen = {next(iter(outcome.readings.values())).card for outcome in measured}
     column = history.columns.get(last.revision) if last else None
     return TypeCard(

@@ -171,8 +171,8 @@ def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
 class MeasuredSeries:
     """One point of a metric on one machine, and its levels.
 
-    label: the point in words.  certain: whether each level and the next differ by more than runs and cards do, of all
-    series that are asked at once.
+    label: the point in words.  branch: of whose line, "" for the first.  certain: whether each level and the next
+    differ by more than runs and cards do, of all series that are asked at once.
     """
 
     metric: TrackedMetric
@@ -180,11 +180,12 @@ class MeasuredSeries:
     machine: Machine
     levels: Sequence[Level] = ()
     certain: list[bool] = field(default_factory=list)
+    branch: str = ""
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Metric, point and machine, by name."""
-        return self.metric.name, self.label, self.machine.name
+    def place(self) -> tuple[str, str, str, str]:
+        """Metric, point, machine and branch, by name."""
+        return self.metric.name, self.label, self.machine.name, self.branch
 
     @property
     def changes(self) -> list[Change]:
@@ -236,8 +237,8 @@ def find_shifts(
 
     Also how many series nothing is suspected of, see `find_suspected`.
     """
-    worse = [Shift(each, change) for each in series for change in each.open]
-    last = [Shift(each, change) for each in series for change in each.changes[-1:]]
+    worse = [Shift(each, change) for each in series for change in each.open if is_own(history, each, change)]
+    last = [Shift(each, change) for each in series for change in each.changes[-1:] if is_own(history, each, change)]
     better = [shift for shift in last if shift.change.verdict == "better"]
     suspected, left_out = find_suspected(history, {shift.series.place for shift in (*worse, *better)}, gaps)
     kinds = {
@@ -249,8 +250,13 @@ def find_shifts(
     return {kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()}, left_out
 
 
+def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
+    """Whether a change is of the series' own branch: what another took over from the first is said there."""
+    return not series.branch or change.first not in history.own
+
+
 def find_suspected(
-    history: History, known: Container[tuple[str, str, str]], gaps: Sequence[Gaps] = ()
+    history: History, known: Container[tuple[str, str, str, str]], gaps: Sequence[Gaps] = ()
 ) -> tuple[list[Shift], Counter[str]]:
     """Newest values that differ from what was usual by more than THRESHOLD and than runs and cards explain.
 
@@ -265,11 +271,11 @@ def find_suspected(
     shifts: list[Shift] = []
     left_out: Counter[str] = Counter()
     for metric in history.measured:
-        for (label, name), line in metric.benchmark.lines.items() if metric.direction else ():
-            measured = (outcome for outcome in reversed(line) if metric.metric in outcome.readings)
+        for label, name, branch in places_of(metric) if metric.direction else ():
+            measured = (outcome for outcome, reading in reversed(metric.judged(label, name, branch)) if reading)
             recent = list(itertools.islice(measured, USUAL + 1))
-            series = MeasuredSeries(metric, label, machines[name])
-            if not recent or series.place in known:
+            series = MeasuredSeries(metric, label, machines[name], branch=branch)
+            if not recent or series.place in known or (branch and recent[0].revision in history.own):
                 continue
             gap = of_machine.get(name)
             dropped = [point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())] if gap else []
@@ -293,16 +299,25 @@ def find_suspected(
     return suspected, left_out
 
 
+def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
+    """Point, machine and branch of each line of a metric; the branch "" for the first."""
+    benchmark = metric.benchmark
+    for branch, lines in (("", benchmark.lines), *benchmark.branches.items()):
+        for label, machine in lines:
+            yield label, machine, branch
+
+
 def find_changes(history: History) -> list[MeasuredSeries]:
     """Every series with enough readings for a verdict, with its levels."""
     found: list[MeasuredSeries] = []
     asked: list[list[float]] = []
-    for metric, machine in itertools.product(history.measured, history.machines):
-        for label in metric.benchmark.points:
-            readings = Readings.of([(at.revision, each) for at, each in metric.line(label, machine.name) if each])
+    machines = {machine.name: machine for machine in history.machines}
+    for metric in history.measured:
+        for label, name, branch in places_of(metric):
+            readings = Readings.of([(at.revision, each) for at, each in metric.judged(label, name, branch) if each])
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
                 levels = readings.levels()
-                found.append(MeasuredSeries(metric, label, machine, levels))
+                found.append(MeasuredSeries(metric, label, machines[name], levels, branch=branch))
                 # a series of one level asks once, in vain
                 asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(levels))) or [1.0])
     certain = (p < ERROR_RATE for p in correct(list(itertools.chain(*asked))))
@@ -335,12 +350,13 @@ def write_regressions(
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
-        left_out=left_out, commit_url=commit_url,
+        left_out=left_out, commit_url=commit_url, outside=history.left_out,
     )  # fmt: skip
 
 
 def _where(series: MeasuredSeries) -> str:
-    return f"{series.machine.hardware.label} ({series.machine.name})"
+    machine = f"{series.machine.hardware.label} ({series.machine.name})"
+    return f"{machine}, branch {series.branch}" if series.branch else machine
 
 
 def show_shift(shift: Shift, history: History) -> dict[str, Any]:
@@ -354,9 +370,10 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     old, new = (history.commits[history.columns[revision]] for revision in (change.last, change.first))
     commits = [new] if change.first == change.last + 1 else [old, new]
     texts = metric.benchmark.points[series.label]
-    selection = {"machine": machine, **{f"p-{name}": text for name, text in texts.items()}}
+    selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
+    selection |= {f"p-{name}": text for name, text in texts.items()}
     date = history.dates[history.columns[change.first]]
-    line = {outcome.revision: outcome for outcome, _ in metric.line(series.label, machine) if outcome.file}
+    line = {o.revision: o for o, _ in metric.line(series.label, machine, series.branch) if o.file}
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
     records = list(map(stored_record, sides))
     return {
@@ -375,7 +392,7 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
-        "identity": [metric.name, series.label, machine, old, new],
+        "identity": [metric.name, series.label, machine, old, new, *([series.branch] if series.branch else [])],
     }
 
 

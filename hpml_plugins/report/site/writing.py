@@ -19,15 +19,14 @@ from hpml_plugins.report.site.page import commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.questions import FOLDER, write_questions
 from hpml_plugins.report.site.search import write_search
+from hpml_plugins.store import CommitOrder
 
 
-def write_site(
-    conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], revisions: Mapping[str, int]
-) -> list[str]:
+def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], order: CommitOrder) -> list[str]:
     """Write every page of ours into the folder that asv is publishing to; returns what went wrong, one line each.
 
-    The arguments are those that asv hands to a publisher.  declarations: benchmarks.json.  revisions: commit → its
-    place in history; `asv publish RANGE` asks for a part of it. Raises HpmlError where the site would not work offline.
+    The first arguments are those that asv hands to a publisher.  declarations: benchmarks.json.  order: of the commits;
+    `asv publish RANGE` asks for a part of them. Raises HpmlError where the site would not work offline.
     """
     problems: list[str] = []
     html_dir, project = Path(conf.html_dir), str(conf.project)
@@ -36,8 +35,8 @@ def write_site(
         host = make_host(read_registry())
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
-    dates = {commit: float(repo.get_date(commit)) for commit in revisions}
-    history = read_history(Path(conf.results_dir), host, declarations, revisions, dates, problems.append)
+    dates = {commit: float(repo.get_date(commit)) for commit in order}
+    history = read_history(Path(conf.results_dir), host, declarations, order, dates, problems.append)
     problems += find_code_changes(history)
     name_machines(history, declarations)
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))

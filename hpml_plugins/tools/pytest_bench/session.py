@@ -27,6 +27,7 @@ from hpml_plugins.store import (
     atomic_write,
     commit_order,
     current_records,
+    describe_outside,
     lock_machine,
     machine_folder,
     read_records,
@@ -81,14 +82,16 @@ class BenchSession:
     def compare(self, record: Record) -> list[tuple[str, str]]:
         """(line, verdict) of each metric, against the current Record of the point."""
         same = [each for each in self.stored if (each.benchmark, each.point) == (record.benchmark, record.point)]
-        before = current_records(same, commit_order(self.root, self.results))
+        order = commit_order(self.root, self.results)
+        before = current_records(same, order)
+        left_out = describe_outside(order.outside(each.commit for each in same), "what is checked out")
         variability = Variability([*self.stored, record])
         new = variability.values(record)
         found = []
         for name, metric in record.metrics.items():
             value = quantity(metric.median, metric.unit)
             if not before or name not in before[0].metrics:
-                found.append((f"{name} {value}, nothing stored to compare with", ""))
+                found.append((f"{name} {value}, nothing stored to compare with{left_out and f'; {left_out}'}", ""))
                 continue
             old = variability.values(before[0])
             difference = compare_values([(old, new, name)])[0]

@@ -60,9 +60,10 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     assert of_asv == [first, MISSING, last]
 
 
-def test_results_of_a_merged_commit_are_shown_by_date(project: Any) -> None:
+@pytest.mark.parametrize(("start", "shown"), [("main~5", False), ("main", True)])
+def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(project: Any, start: str, shown: bool) -> None:
     for words in (
-        "checkout -q -b side main~5", "commit -q --allow-empty -m side", "checkout -q main", "merge -q --no-ff side",
+        f"checkout -q -b side {start}", "commit -q --allow-empty -m side", "checkout -q main", "merge -q --no-ff side",
     ):  # fmt: skip
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", *who, *words.split()], cwd=project.folder, check=True, capture_output=True)
@@ -72,10 +73,12 @@ def test_results_of_a_merged_commit_are_shown_by_date(project: Any) -> None:
     project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
     write_result(project.results, H200, merged, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
     said = project.publish()
-    assert "not in the repository" not in said and "Couldn't find" not in said
-    assert commits_of(project.html) == [project.commits[0][0], merged, project.commits[2][0]]
+    assert "not in the repository" not in said
+    assert (f"1 of 3 commits are not on the line of main, left out: {merged[:8]}" in said) != shown
+    first, last = (project.commits[day][0] for day in (0, 2))
+    assert commits_of(project.html) == [first, last, *[merged] * shown]
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
-    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx([2, 2.5, 3])  # geometric means
+    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx([2, 3, *[2.5] * shown])
 
 
 def test_no_result_file_is_read_where_the_repository_has_every_commit(

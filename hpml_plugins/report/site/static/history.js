@@ -95,14 +95,15 @@
     function name_of(line) {
         var place = index.places[line.place];
         var alone = index.places.filter(function (each) { return each[0] === place[0]; }).length === 1;
-        return alone ? place[0] : place[0] + ' · ' + place[1];
+        var named = alone ? place[0] : place[0] + ' · ' + place[1];
+        return line.branch ? named + ' · branch ' + line.branch : named;
     }
 
     function styled(lines) {
         return (lines || shown.found.lines).map(function (line) {
             var type = index.places[line.place][0];
             var of_type = index.places.filter(function (each) { return each[0] === type; });
-            var number = of_type.indexOf(index.places[line.place]);
+            var number = of_type.indexOf(index.places[line.place]) + of_type.length * Math.max(0, index.branches.indexOf(line.branch));
             var look = Object.assign({dash: chart.DASHES[number % chart.DASHES.length], name: name_of(line), type: type}, index.looks[type]);
             return Object.assign({}, line, look, {low: numbers(line.low), high: numbers(line.high)});
         });
@@ -122,7 +123,8 @@
             'Bands are 95 % intervals for the next run on another card of the type. ' + reasons(lines) + (benchmark.direction ?
             '▲/▼ mark a level shift; red means worse.' : 'Grey marks are level shifts.') + (shown.found.elsewhere ?
             ' Not on the chart: ' + shown.found.elsewhere + (shown.found.elsewhere > 1 ? ' values of commits that are' :
-            ' value of a commit that is') + ' not published; the Records below list them by date.' : '');
+            ' value of a commit that is') + ' not published; the Records below list them by date.' : '') + (shown.found.outside ? ' ' + shown.found.outside.replace(/^l/, 'L') +
+            '; the Records below have them.' : '');
         by_id('terms').replaceChildren.apply(by_id('terms'), hpml.glossary(shown.found.terms));
         show_links();
         var several = Boolean(shown.found.stacks.names);
