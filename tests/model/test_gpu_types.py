@@ -12,7 +12,7 @@ from support import ROOT
 from hpml_plugins import Bench, Node, find_gpu, gpu_types
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model import Gpu
-from hpml_plugins.published import PRECISIONS, GpuType, read_data
+from hpml_plugins.published import PRECISIONS, GpuType, full_name, read_data
 
 #: Names as NVML and torch give them: older drivers leave "NVIDIA" out, or say "Tesla".
 REAL_NAMES = {
@@ -49,7 +49,7 @@ OTHER_CARDS = [
     "Tesla V100S-PCIE-32GB",
     "Tesla P100-PCIE-12GB",
     "NVIDIA L40",
-    "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+    "NVIDIA L4 MIG 1g.5gb",
     "NVIDIA GeForce RTX 4090",
     "NVIDIA RTX 8000 Ada",
 ]
@@ -118,6 +118,75 @@ def test_the_rows_of_the_h200_and_of_half_a_k80() -> None:
     assert (2 * k80.float64, 2 * k80.float32, 2 * k80.memory, 2 * k80.bandwidth) == (2.91e12, 8.74e12, 24e9, 480e9)  # type: ignore[operator]
     assert "half of the board" in k80.note
     assert named("B200 HGX").unconfirmed == {"tf32", "memory", "bandwidth"}
+
+
+@pytest.mark.parametrize(
+    ("card", "profile", "compute", "memory"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "1g.5gb", 14 / 108, 1 / 8),
+        ("NVIDIA A100-SXM4-40GB", "1g.5gb+me", 14 / 108, 1 / 8),
+        ("NVIDIA A100-SXM4-80GB", "7g.80gb", 98 / 108, 1),
+        ("NVIDIA A100-SXM4-80GB", "1g.20gb", 14 / 108, 2 / 8),
+        ("NVIDIA A100-SXM4-80GB", "1c.3g.40gb", 1 / 7, 4 / 8),  # the memory is shared with two more
+        ("NVIDIA H100 80GB HBM3", "3g.40gb", 60 / 132, 4 / 8),
+        ("NVIDIA H100 80GB HBM3", "7g.80gb", 1, 1),
+        ("NVIDIA H200", "1g.18gb", 16 / 132, 1 / 8),
+        ("NVIDIA H200", "3g.71gb", 3 / 7, 4 / 8),  # its multiprocessors are not listed: by slices
+        ("NVIDIA B200", "2g.45gb", 2 / 7, 2 / 8),
+    ],
+)
+def test_a_mig_device_has_its_share_of_the_peaks(card: str, profile: str, compute: float, memory: float) -> None:
+    whole, device = find_gpu(card), find_gpu(f"{card} MIG {profile}")
+    assert whole
+    assert device
+    assert device.name == f"{whole.name} MIG {profile}"
+    for precision in PRECISIONS:
+        peak = whole.peak(precision)
+        assert device.peak(precision) == (peak and pytest.approx(peak * compute))
+    assert device.bandwidth == pytest.approx(whole.bandwidth * memory)
+    assert device.memory == pytest.approx(whole.memory * memory)
+    assert device.nvlink is None
+    assert "MIG User Guide" in device.source or "Multi-Instance GPU User Guide" in device.source
+    assert device.matches(f"{card} MIG {profile}")
+    assert not whole.matches(f"{card} MIG {profile}")
+
+
+def test_the_data_of_mig_are_of_known_types_and_no_larger_than_the_card() -> None:
+    variants = yaml.safe_load((ROOT / "hpml_plugins/data/gpu_variants.yaml").read_text())
+    names = [name for cut in variants["slices"] for name in cut["types"]]
+    assert len(set(names)) == len(names)
+    assert set(names) <= {gpu.name for gpu in gpu_types()}
+    for cut in variants["slices"]:
+        assert cut["source"]
+        for profile, multiprocessors in cut["profiles"].items():
+            assert int(profile[0]) <= cut["compute"], profile
+            assert multiprocessors <= cut["multiprocessors"], profile
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "full"),
+    [
+        ("NVIDIA GeForce RTX 3060", 12, "NVIDIA GeForce RTX 3060 12GB"),
+        ("NVIDIA GeForce RTX 3060", 7.99, "NVIDIA GeForce RTX 3060 8GB"),
+        ("NVIDIA GeForce RTX 4060 Ti", 16, "NVIDIA GeForce RTX 4060 Ti 16GB"),
+        ("NVIDIA GeForce RTX 3060 12GB", 12, "NVIDIA GeForce RTX 3060 12GB"),
+        ("NVIDIA GeForce RTX 3060", 0, "NVIDIA GeForce RTX 3060"),  # not known: not guessed
+        ("NVIDIA GeForce RTX 3060 Ti", 8, "NVIDIA GeForce RTX 3060 Ti"),
+        ("NVIDIA H200", 140.4, "NVIDIA H200"),
+        ("NVIDIA H100 80GB HBM3", 79.6, "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA A100-SXM4-40GB", 39.6, "NVIDIA A100-SXM4-40GB"),
+    ],
+)
+def test_cards_of_one_name_are_told_apart_by_their_memory(name: str, gib: float, full: str) -> None:
+    assert full_name(name, gib * 2**30) == full
+
+
+def test_names_that_stand_for_several_sizes_have_a_source_and_are_not_those_of_one_type() -> None:
+    memories = yaml.safe_load((ROOT / "hpml_plugins/data/gpu_variants.yaml").read_text())["memories"]
+    for each in memories:
+        assert each["source"]
+        assert len(set(each["sizes"])) > 1
+    assert [name for name in REAL_NAMES if full_name(name, 1.0) != name] == []
 
 
 def test_a_peak_is_asked_for_in_torchs_words_too() -> None:
