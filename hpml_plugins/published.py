@@ -1,7 +1,8 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card."""
+"""Published peaks of GPU types, found by the name that NVML gives a card, and what others report of them."""
 
 from __future__ import annotations
 
+import datetime
 import functools
 import re
 from pathlib import Path
@@ -99,6 +100,43 @@ def full_name(nvml_name: str, memory: float) -> str:
             size = min(each.sizes, key=lambda gib: abs(gib * 2**30 - memory))
             return f"{nvml_name} {size}GB"
     return nvml_name
+
+
+#: Rows of the standard set of which others report rates → the row in words.
+ROWS = {
+    "copy": "Memory bandwidth of a copy",
+    "bf16_product": "Matrix product in bf16",
+    "fp8_product": "Matrix product in fp8",
+    "attention": "Attention, forward",
+    "all_reduce": "All-reduce",
+}
+
+
+class ReportedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody else measured. It is shown apart from our results, and no verdict or ratio uses it.
+
+    row: of ROWS.  gpu: a name in `gpus.yaml`.  value: in `unit`, SI base units.  how: what was run.  source: where it
+    says so.  date: of the source; where it has none, of the day on which it was read.  gpus: how many.
+    """
+
+    row: str
+    gpu: str
+    value: Amount
+    unit: str
+    how: Annotated[str, msgspec.Meta(min_length=1)]
+    source: Annotated[str, msgspec.Meta(pattern="^https://[^ ]+$")]
+    date: datetime.date
+    gpus: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+class _Reported(msgspec.Struct, frozen=True):
+    reported: tuple[ReportedFigure, ...]
+
+
+@functools.cache
+def reported_figures() -> tuple[ReportedFigure, ...]:
+    """What others measured, of `hpml_plugins/data/published.yaml`."""
+    return read_data("published.yaml", _Reported).reported
 
 
 #: "1g.5gb", "1c.3g.20gb" (one compute slice of three), "1g.10gb+me" (with media engines).
