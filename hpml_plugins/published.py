@@ -1,7 +1,8 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card."""
+"""Published peaks of GPU types, found by the name that NVML gives a card, and what others report of them."""
 
 from __future__ import annotations
 
+import datetime
 import functools
 import re
 from pathlib import Path
@@ -73,17 +74,142 @@ def gpu_types() -> list[GpuType]:
     return list(_read())
 
 
-def find_gpu(nvml_name: str) -> GpuType | None:
+def find_gpu(nvml_name: str, memory: float = 0) -> GpuType | None:
     """The type of a card by the name that NVML or torch gives it, such as "NVIDIA H200".
+
+    memory: of the card, B: needed where cards of one name have different memory. A MIG device
+    ("NVIDIA H200 MIG 1g.18gb") is a type with its share of the card's peaks.
 
     None for an unknown card; say so then: "unknown card NAME: no published peak".
     """
-    return next((gpu for gpu in _read() if gpu.matches(nvml_name)), None)
+    name = full_name(nvml_name, memory)
+    if profile := _PROFILE.fullmatch(name):
+        card = find_gpu(profile["card"])
+        return card and _slice_of(card, profile)
+    return next((gpu for gpu in _read() if gpu.matches(name)), None)
+
+
+def full_name(nvml_name: str, memory: float) -> str:
+    """A card's name, with its memory where NVIDIA sells cards of that name with several sizes.
+
+    "NVIDIA GeForce RTX 3060" with 12 GiB is "NVIDIA GeForce RTX 3060 12GB". All other names stay as NVML gives them,
+    and so do these where the memory is not known.  memory: B.
+    """
+    for each in _read_variants().memories:
+        if memory and re.fullmatch(each.name, nvml_name):
+            size = min(each.sizes, key=lambda gib: abs(gib * 2**30 - memory))
+            return f"{nvml_name} {size}GB"
+    return nvml_name
+
+
+#: Rows of the standard set of which others report rates → the row in words.
+ROWS = {
+    "copy": "Memory bandwidth of a copy",
+    "bf16_product": "Matrix product in bf16",
+    "fp8_product": "Matrix product in fp8",
+    "attention": "Attention, forward",
+    "all_reduce": "All-reduce",
+}
+
+
+class ReportedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody else measured. It is shown apart from our results, and no verdict or ratio uses it.
+
+    row: of ROWS.  gpu: a name in `gpus.yaml`.  value: in `unit`, SI base units.  how: what was run.  source: where it
+    says so.  date: of the source; where it has none, of the day on which it was read.  gpus: how many.
+    """
+
+    row: str
+    gpu: str
+    value: Amount
+    unit: str
+    how: Annotated[str, msgspec.Meta(min_length=1)]
+    source: Annotated[str, msgspec.Meta(pattern="^https://[^ ]+$")]
+    date: datetime.date
+    gpus: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+class _Reported(msgspec.Struct, frozen=True):
+    reported: tuple[ReportedFigure, ...]
+
+
+@functools.cache
+def reported_figures() -> tuple[ReportedFigure, ...]:
+    """What others measured, of `hpml_plugins/data/published.yaml`."""
+    return read_data("published.yaml", _Reported).reported
+
+
+#: "1g.5gb", "1c.3g.20gb" (one compute slice of three), "1g.10gb+me" (with media engines).
+#: Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names.
+_PROFILE = re.compile(
+    r"(?P<card>.+) MIG (?P<profile>((?P<part>\d+)c\.)?(?P<compute>\d+)g\.(?P<memory>\d+)gb)(?P<engines>[+-].+)?"
+)
+
+
+class _Memories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    sizes: tuple[int, ...]
+    source: str
+
+
+class _Slices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    types: tuple[str, ...]
+    compute: int
+    memory: int
+    multiprocessors: int
+    profiles: dict[str, int]
+    source: str
+
+
+class _Variants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    memories: tuple[_Memories, ...]
+    slices: tuple[_Slices, ...]
+
+
+def _slice_of(card: GpuType, profile: re.Match[str]) -> GpuType | None:
+    """The MIG device of that profile; None where the card is not known to have MIG.
+
+    A rate of the multiprocessors is the card's times the share of the multiprocessors; where their number is not known,
+    times compute slices / 7. Memory and its bandwidth are the card's times memory slices / 8; compute instances of one
+    GPU instance share both. MIG devices do not reach others by NVLink.
+    Source: NVIDIA Multi-Instance GPU User Guide: Concepts; Supported MIG Profiles; Application Considerations.
+    """
+    cut = next((each for each in _read_variants().slices if card.name in each.types), None)
+    if cut is None:
+        return None
+    multiprocessors = cut.profiles.get(profile["profile"])
+    if multiprocessors:
+        compute = multiprocessors / cut.multiprocessors
+        how = f"{multiprocessors} of {cut.multiprocessors} multiprocessors"
+    else:
+        slices = int(profile["part"] or profile["compute"])
+        compute = slices / cut.compute
+        how = f"{slices} of {cut.compute} compute slices"
+    memory_slices = max(1, round(int(profile["memory"]) * 1e9 / card.memory * cut.memory))
+    peaks = {name: getattr(card, name) for name in PRECISIONS}
+    note = f"{how}, {memory_slices} of {cut.memory} memory slices. The power is the whole card's."
+    return msgspec.structs.replace(
+        card,
+        name=f"{card.name} MIG {profile['profile']}{profile['engines'] or ''}",
+        patterns=(re.escape(profile.string),),
+        memory=card.memory * memory_slices / cut.memory,
+        bandwidth=card.bandwidth * memory_slices / cut.memory,
+        nvlink=None,
+        note=f"{note} {card.note}".strip(),
+        source=f"{card.source}; {cut.source}",
+        unconfirmed=card.unconfirmed - {"nvlink"},
+        **{name: peak and peak * compute for name, peak in peaks.items()},
+    )
 
 
 @functools.cache
 def _read() -> tuple[GpuType, ...]:
     return read_data("gpus.yaml", tuple[GpuType, ...])
+
+
+@functools.cache
+def _read_variants() -> _Variants:
+    return read_data("gpu_variants.yaml", _Variants)
 
 
 def read_data(name: str, kind: type[T]) -> T:

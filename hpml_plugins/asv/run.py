@@ -26,7 +26,7 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.model.reference import REFERENCE
-from hpml_plugins.node import detect_node, machine_name, unmet
+from hpml_plugins.node import detect_node, machine_name, pin_devices, unmet
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport
@@ -98,6 +98,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     limit = limit_of_environment()
     registry = read_registry()
     node = detect_node()
+    if reordered := pin_devices(node, os.environ):  # here too: older commits measure without it
+        log.warning(reordered)
     args.machine = machine = getattr(args, "machine", None) or machine_name(node)
     results = Path(conf.results_dir)
     folder = machine_folder(results, machine)

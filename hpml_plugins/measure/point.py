@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.validation import abridge, bounded, cleaned, is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit
-from hpml_plugins.node import CpuWatch, gpus_used, unmet
+from hpml_plugins.node import CpuWatch, gpus_used, pin_devices, unmet
 from hpml_plugins.published import PRECISIONS
 
 #: A share of the published peak above which a number is doubted: peaks hold at the highest clock, and timers are noisy.
@@ -157,6 +158,7 @@ def _measure_here(
     deadline: float,
     telemetry: Telemetry,
 ) -> None:
+    reordered = pin_devices(context.node, os.environ)
     bench = Bench(
         context.node,
         params,
@@ -168,6 +170,7 @@ def _measure_here(
         telemetry=telemetry,
         shared=context.scratch / record.point if context.scratch and context.rounds > 1 else None,
     )
+    bench.collected.warnings += [reordered] if reordered else []
     metrics: dict[str, MetricSamples] = {}
     status: Status = "failed"
     reason = ""

@@ -14,6 +14,8 @@ RATE_STEP = 0.2
 #: The host's other GPUs are in use above this share of the time, or of the power limit: an H200 rests at 75 to 125 of
 #: 700 W. Both are asked only when a point begins and ends, and one moment of use shows in either.
 BUSY, BUSY_POWER = 0.1, 0.25
+#: Memories of the cards that differ by more than this share are named: drivers reserve a little more or less of it.
+MEMORY_STEP = 0.05
 
 
 class Confounder(NamedTuple):
@@ -97,9 +99,31 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
     rates = [_core_rate(each) for each in (a, b)]
     if 0 < min(rates) < max(rates) / (1 + RATE_STEP):
         yield Confounder("core's rate", *(quantity(rate, "1/s") for rate in rates))
+    memories = [_card_memory(each) for each in (a, b)]
+    if a.machine == b.machine and 0 < min(memories) < max(memories) / (1 + MEMORY_STEP):
+        yield Confounder("memory of the card", *(quantity(memory, "B") for memory in memories))
     neighbours = [_neighbours(each) for each in (a, b)]
     if all(neighbours) and len({text.startswith("idle") for text in neighbours}) > 1:
         yield Confounder("other GPUs of the host", *neighbours)
+
+
+def _card_memory(record: Record) -> float:
+    """Of the smallest card, B; 0 where the Record does not tell."""
+    return min((_number(gpu, "memory") for gpu in record.gpus), default=0)
+
+
+def _mig(record: Record) -> str:
+    """Whether MIG is on, and which part of its card a MIG device is; empty where the card does not have it."""
+    return " + ".join(dict.fromkeys(filter(None, map(_spell_mig, record.gpus))))
+
+
+def _spell_mig(gpu: Mapping[str, Any]) -> str:
+    if gpu.get("mig") is None:
+        return ""
+    if not gpu["mig"]:
+        return "off"
+    _, _, profile = str(gpu.get("name", "")).partition(" MIG ")
+    return profile or "on, which part of the card is not known"
 
 
 def _core_rate(record: Record) -> float:
@@ -116,6 +140,9 @@ def _neighbours(record: Record) -> str:
     """What the host's other GPUs did, in words; empty where the Record does not tell."""
     if "other_gpus" not in record.conditions:  # there are none where all of the host's GPUs are the node's own
         return "idle" if _number(record.node, "host_gpus") == len(record.gpus) > 0 else ""
+    told = {name for name in ("other_gpus_utilization", "other_gpus_power") if name in record.conditions}
+    if not told:
+        return "not known"  # MIG devices: NVML tells neither of them
     used, power = (record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power"))
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
     busy = used >= BUSY or power > BUSY_POWER * limit > 0
@@ -144,7 +171,7 @@ def _info(key: str) -> Callable[[Record], str]:
 
 def _digits(value: object) -> str:
     """The first digits of a hash or UUID: enough to tell two apart."""
-    return str(value or "").removeprefix("GPU-").removeprefix("sha256:")[:8]
+    return str(value or "").removeprefix("MIG-").removeprefix("GPU-").removeprefix("sha256:")[:8]
 
 
 def _regime(record: Record) -> str:
@@ -172,6 +199,7 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     "CUDA": _node_fact("cuda"),
     "Python": _node_fact("python"),
     "NCCL": _info("nccl"),
+    "MIG": _mig,
     "cores": _node_fact("num_cpu"),
     "other processes on the card": lambda record: _spell(record.conditions.get("other_processes")),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",

@@ -6,10 +6,15 @@ import msgspec
 
 
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One CUDA device as NVML sees it.
+    """One CUDA device as NVML sees it: a whole card, or a MIG device, which is a slice of one.
 
+    name: NVML's, with the memory where NVIDIA sells cards of that name with several sizes (`published.full_name`).
     memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.  capability: compute capability, "9.0".
     numa: the NUMA node that it is attached to, where the system tells.
+
+    mig: whether MIG is on; None where the card does not have it.  board: of a MIG device, the UUID of its card; empty
+    for a whole card.  multiprocessors: of a MIG device, how many it has; 0 where NVML does not tell.  The power limit
+    and the clocks of a MIG device are those of its card.
     """
 
     name: str
@@ -23,6 +28,8 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     links: str = ""
     capability: str = ""
     numa: int | None = None
+    board: str = ""
+    multiprocessors: int = 0
 
 
 class GpuUser(msgspec.Struct, frozen=True):
@@ -57,8 +64,8 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     virtual: a virtual machine, which shares its host with others that it cannot see.
 
     num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine has, as far as its
-    kernel and NVML tell.  cpu_quota: how many CPUs' time the control group grants; 0 where it sets no limit.  cpu_numa:
-    the NUMA nodes of the CPUs that this process may use.
+    kernel and NVML tell; a card with MIG counts as its MIG devices.  cpu_quota: how many CPUs' time the control group
+    grants; 0 where it sets no limit.  cpu_numa: the NUMA nodes of the CPUs that this process may use.
     """
 
     os: str

@@ -6,10 +6,15 @@ import hashlib
 import os
 import platform
 import re
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
 from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.node.nvml import read_gpus
+from hpml_plugins.node.nvml import Found, read_gpus
+
+#: The order in which CUDA counts its devices, and that of NVML, by which a Record names them.
+ORDER_VARIABLE, NVML_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 #: Words of a product name that do not tell one GPU type from another.
 _NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", "cpu", "(r)", "(tm)")
@@ -18,6 +23,8 @@ _NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", 
 def detect_node() -> Node:
     """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
     found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
+    choice = os.environ.get(CHOICE_VARIABLE)
+    gpus = visible(found.gpus, choice, found.slices)
     model = re.search(r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE)
     cpu = model[3].strip() if model else platform.processor() or platform.machine()
     if model and model[1] and not re.search(r"\d", cpu):  # hypervisors use one name for many generations
@@ -29,38 +36,95 @@ def detect_node() -> Node:
         num_cpu=len(os.sched_getaffinity(0)),  # in a container or a Slurm job fewer than the machine has
         ram=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         python=platform.python_version(),
-        gpus=visible(found.gpus, os.environ.get("CUDA_VISIBLE_DEVICES")),
+        gpus=gpus,
         driver=found.driver,
         cuda=found.cuda,
-        gpu_problem=found.problem,
+        gpu_problem=found.problem or ("" if gpus else _why_none(found, choice)),
         host=_hash_of("/etc/machine-id"),
         boot=_hash_of("/proc/sys/kernel/random/boot_id"),
         virtual=re.search(r"^flags\s*:.*\bhypervisor\b", cpu_info, re.MULTILINE) is not None,
         host_cpus=os.cpu_count() or 0,
-        host_gpus=len(found.gpus),
+        host_gpus=sum(len(_devices(gpu, found.slices)) for gpu in found.gpus),
         cpu_quota=_cpu_quota(Path("/sys/fs/cgroup/cpu.max")),
         cpu_numa=_cpu_numa(Path("/sys/devices/system/node")),
     )
 
 
-def visible(gpus: tuple[Gpu, ...], choice: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that does not exist.
+def visible(gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
+    """The CUDA devices that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that does not exist.
 
-    Source: CUDA C++ Programming Guide, environment variables.
+    gpus: the cards in NVML's order.  slices: the MIG devices of all of them. A card with MIG is no CUDA device itself.
+    CUDA gives a process one MIG device, the first of those that it is left, and then no whole card beside it.
+    Sources: CUDA C++ Programming Guide, environment variables; NVIDIA Multi-Instance GPU User Guide, CUDA Device
+    Enumeration.
     """
-    if choice is None:
-        return gpus
+    devices = usable(gpus, choice, slices)
+    of_mig = tuple(device for device in devices if device.board)
+    return of_mig[:1] or devices
+
+
+def usable(gpus: Sequence[Gpu], choice: str | None, slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
+    """All devices that CUDA_VISIBLE_DEVICES leaves, for processes that each get one.  Arguments: see `visible`."""
+    chosen = gpus if choice is None else _chosen(gpus, choice, slices)
+    return tuple(device for each in chosen for device in _devices(each, slices))
+
+
+def _chosen(gpus: Sequence[Gpu], choice: str, slices: Sequence[Gpu]) -> list[Gpu]:
+    """The cards and MIG devices that CUDA_VISIBLE_DEVICES names. An index is a card's, also where that has MIG."""
     chosen: list[Gpu] = []
     for name in filter(None, (part.strip() for part in choice.split(","))):
         matches = [gpu for i, gpu in enumerate(gpus) if name == str(i) or gpu.uuid.startswith(name)]
+        matches += [device for device in slices if device.uuid.startswith(name)]
         if len(matches) != 1:
             break
         chosen.append(matches[0])
-    return tuple(chosen)
+    return chosen
+
+
+def _devices(gpu: Gpu, slices: Sequence[Gpu]) -> list[Gpu]:
+    """What CUDA sees of a card or of a MIG device."""
+    if gpu.board or not gpu.mig:
+        return [gpu]
+    return [device for device in slices if device.board == gpu.uuid]
+
+
+def _why_none(found: Found, choice: str | None) -> str:
+    """Why CUDA has no device though there are cards; empty where there are none, or where none was asked for."""
+    chosen = found.gpus if choice is None else _chosen(found.gpus, choice, found.slices)
+    asked_for_none = choice is not None and choice.strip() in ("", "-1")
+    if not found.gpus or asked_for_none:
+        return ""
+    if not chosen:
+        return f"{CHOICE_VARIABLE}={choice} names no GPU that NVML lists; see nvidia-smi -L"
+    return (
+        f"MIG is on for {chosen[0].name}, and no MIG device exists that this process may use; "
+        "nvidia-smi mig -cgi PROFILE -C makes one, nvidia-smi -mig 0 turns MIG off"
+    )
+
+
+def pin_devices(node: Node, environ: MutableMapping[str, str]) -> str:
+    """Have CUDA open the devices that the node names, in their order: called before CUDA is opened.
+
+    environ: the variables of the process that will open it. CUDA's own order puts the fastest card first; NVML's is
+    that of the PCI bus. Of several MIG devices CUDA would choose one: it is told which.
+    Returns a warning where the caller had asked for another order; empty otherwise.
+    Source: CUDA C++ Programming Guide, environment variables.
+    """
+    order = environ.get(ORDER_VARIABLE, NVML_ORDER)
+    environ[ORDER_VARIABLE] = NVML_ORDER
+    if any(gpu.board for gpu in node.gpus):
+        environ[CHOICE_VARIABLE] = ",".join(gpu.uuid for gpu in node.gpus)
+    if order == NVML_ORDER or not node.gpus:
+        return ""
+    return f"{ORDER_VARIABLE}={order} was replaced by {NVML_ORDER}: the Record names the GPUs in NVML's order"
 
 
 def machine_name(node: Node) -> str:
-    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results are one history."""
+    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results are one history.
+
+    The GPU type is the name of the cards (`Gpu.name`). It tells a MIG device from its card and from other sizes
+    (`a100-sxm4-40gb-mig-1g-5gb-x1`), and cards of one product name with different memory (`rtx-3060-12gb-x1`).
+    """
     if node.gpus:
         return f"{_slug(node.gpu)}-x{node.num_gpu}"
     return f"cpu-{_slug(node.cpu)}-x{node.num_cpu}"

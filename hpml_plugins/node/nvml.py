@@ -13,6 +13,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import run_isolated
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
+from hpml_plugins.published import full_name
 
 #: s that NVML has to answer before a machine counts as one without GPUs.
 PATIENCE = 60.0
@@ -27,20 +28,31 @@ _THROTTLING = (0, 1)
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The GPUs in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering."""
+    """The cards in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering.
+
+    slices: the MIG devices of all cards, in NVML's order.
+    """
 
     gpus: tuple[Gpu, ...] = ()
+    slices: tuple[Gpu, ...] = ()
     driver: str = ""
     cuda: str = ""
     problem: str = ""
 
 
 class Card:
-    """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual machine): None."""
+    """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual machine): None.
+
+    A MIG device has its own memory and processes. Clocks, throttling, temperature and ECC are its card's. Power and
+    energy are None: NVML counts them for the whole card, which other MIG devices use too.
+    Source: NVML API reference, nvmlDeviceGetDeviceHandleFromMigDeviceHandle and the notes on MIG of each query.
+    """
 
     def __init__(self, nvml: Any, handle: Any, gpu: Gpu | None = None, number: int = 0) -> None:
         self._nvml = nvml
         self._handle = handle
+        self._is_slice = bool(self._ask("IsMigDeviceHandle"))
+        self._board = self._ask("GetDeviceHandleFromMigDeviceHandle") if self._is_slice else handle
         self.gpu = gpu or self._facts()
         self.label = f"GPU {number} ({self.gpu.name})"
 
@@ -53,7 +65,7 @@ class Card:
             "memory_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_MEM),
             "utilization": utilization.gpu / 100 if utilization else None,
             "memory_utilization": utilization.memory / 100 if utilization else None,
-            "power": self._number(1e-3, "GetPowerUsage"),
+            "power": self._mean_power(),
             "temperature": self._number(1, "GetTemperature", nvml.NVML_TEMPERATURE_GPU),
             "memory_used": float(memory.used) if memory else None,
             "throttle_reasons": self.throttle_reasons(),
@@ -69,26 +81,27 @@ class Card:
 
     def power(self) -> float | None:
         """W, at this moment where the card tells, else averaged by the card over its last second."""
-        field = self._ask("GetFieldValues", [_INSTANT_POWER])
+        field = None if self._is_slice else self._ask("GetFieldValues", [_INSTANT_POWER])
         if field and field[0].nvmlReturn == 0:
             return float(field[0].value.uiVal) * 1e-3
-        return self._number(1e-3, "GetPowerUsage")
+        return self._mean_power()
 
     def throttled(self) -> float | None:
         """s, since the driver was loaded, for which the card held its clocks down for power or heat."""
-        times = [found.violationTime for policy in _THROTTLING if (found := self._ask("GetViolationStatus", policy))]
+        found = [self._ask_board("GetViolationStatus", policy) for policy in _THROTTLING]
+        times = [each.violationTime for each in found if each]
         return sum(times) * 1e-9 if times else None
 
     def energy(self) -> float | None:
         """J, since the driver was loaded."""
-        millijoules = self._ask("GetTotalEnergyConsumption")
+        millijoules = None if self._is_slice else self._ask("GetTotalEnergyConsumption")
         return None if millijoules is None else float(millijoules) * 1e-3
 
     def memory_errors(self) -> tuple[int | None, int | None]:
         """Corrected and uncorrected errors since the driver was loaded; None on a card without ECC."""
         # 0, 1: NVML_MEMORY_ERROR_TYPE_CORRECTED, _UNCORRECTED
         volatile = self._nvml.NVML_VOLATILE_ECC
-        return self._ask("GetTotalEccErrors", 0, volatile), self._ask("GetTotalEccErrors", 1, volatile)
+        return self._ask_board("GetTotalEccErrors", 0, volatile), self._ask_board("GetTotalEccErrors", 1, volatile)
 
     def users(self) -> list[GpuUser] | None:
         """The processes on this card, whoever's they are; None where NVML does not tell."""
@@ -113,15 +126,16 @@ class Card:
         if corrected is None or uncorrected is None:
             return None
         # cards before Ampere retire pages instead
-        _, _, pending, failed = self._ask("GetRemappedRows") or (0, 0, 0, 0)
+        _, _, pending, failed = self._ask_board("GetRemappedRows") or (0, 0, 0, 0)
         return GpuHealth(self.gpu.name, corrected, uncorrected, bool(pending), bool(failed))
 
     def _facts(self) -> Gpu:
-        nvml, memory = self._nvml, self._ask("GetMemoryInfo")
-        ecc, mig = self._ask("GetEccMode"), self._ask("GetMigMode")
+        nvml, info = self._nvml, self._ask("GetMemoryInfo")
+        memory = float(info.total) if info else 0.0
+        ecc, mig = self._ask_board("GetEccMode"), self._ask_board("GetMigMode")
         return Gpu(
-            name=nvml.nvmlDeviceGetName(self._handle),
-            memory=float(memory.total) if memory else 0.0,
+            name=self._slice_name() if self._is_slice else full_name(nvml.nvmlDeviceGetName(self._handle), memory),
+            memory=memory,
             uuid=self._ask("GetUUID") or "",
             power_limit=self._number(1e-3, "GetEnforcedPowerLimit") or 0.0,
             max_sm_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_SM) or 0.0,
@@ -129,12 +143,37 @@ class Card:
             ecc=bool(ecc[0]) if ecc else None,
             mig=bool(mig[0]) if mig else None,
             links=self._links(),
-            capability=".".join(map(str, self._ask("GetCudaComputeCapability") or ())),
+            capability=".".join(map(str, self._ask_board("GetCudaComputeCapability") or ())),
             numa=self._numa(),
+            board=(self._ask_board("GetUUID") or "") if self._is_slice else "",
+            multiprocessors=self._slice_attribute("multiprocessorCount"),
         )
 
+    def _slice_name(self) -> str:
+        """NVML's name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, or the same from the card's name.
+
+        Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names: [compute slices of the compute instance, where
+        it has fewer than its GPU instance], compute slices of the GPU instance, memory in GB.
+        """
+        name = str(self._ask("GetName") or "")
+        if " MIG " in name:
+            return name
+        whole = self._slice_attribute("gpuInstanceSliceCount")
+        part = self._slice_attribute("computeInstanceSliceCount")
+        memory = round(self._slice_attribute("memorySizeMB") / 1024)  # NVML counts 2**20 B as 1 MB
+        compute = f"{part}c." if part < whole else ""
+        return f"{self._nvml.nvmlDeviceGetName(self._board)} MIG {compute}{whole}g.{memory}gb"
+
+    def _slice_attribute(self, name: str) -> int:
+        """An attribute of a MIG device; 0 for a whole card, and where NVML does not tell."""
+        attributes = self._ask("GetAttributes_v2") if self._is_slice else None
+        return int(getattr(attributes, name, 0))
+
+    def _mean_power(self) -> float | None:
+        return None if self._is_slice else self._number(1e-3, "GetPowerUsage")
+
     def _numa(self) -> int | None:
-        bus = getattr(self._ask("GetPciInfo"), "busId", None)
+        bus = getattr(self._ask_board("GetPciInfo"), "busId", None)
         if bus is None:
             return None
         # NVML writes the domain with eight digits, the system with four.
@@ -150,19 +189,43 @@ class Card:
         states = [self._ask("GetNvLinkState", link) for link in links]
         if active := states.count(self._nvml.NVML_FEATURE_ENABLED):
             return f"NVLink x{active}"
-        generation, width = self._ask("GetCurrPcieLinkGeneration"), self._ask("GetCurrPcieLinkWidth")
+        generation, width = self._ask_board("GetCurrPcieLinkGeneration"), self._ask_board("GetCurrPcieLinkWidth")
         return f"PCIe {generation} x{width}" if generation and width else ""
 
     def _number(self, factor: float, question: str, *args: Any) -> float | None:
-        answer = self._ask(question, *args)
+        answer = self._ask_board(question, *args)
         return None if answer is None else round(float(answer) * factor, 1)
 
     def _ask(self, question: str, *args: Any) -> Any:
         """NVML's answer to nvmlDevice…; what a card does not tell must not cost the rest."""
+        return self._ask_handle(self._handle, question, *args)
+
+    def _ask_board(self, question: str, *args: Any) -> Any:
+        """The same, of the card of a MIG device."""
+        return self._ask_handle(self._board, question, *args)
+
+    def _ask_handle(self, handle: Any, question: str, *args: Any) -> Any:
         try:
-            return getattr(self._nvml, f"nvmlDevice{question}")(self._handle, *args)
+            return getattr(self._nvml, f"nvmlDevice{question}")(handle, *args)
         except Exception:
             return None
+
+
+def slice_handles(nvml: Any, card: Any) -> list[Any]:
+    """NVML's handles of a card's MIG devices, in its order; none where MIG is off or the card does not have it.
+
+    NVML answers for as many places as the card can have MIG devices. It refuses the empty ones, and in a container
+    those of others.
+    """
+    try:
+        places = nvml.nvmlDeviceGetMaxMigDeviceCount(card)
+    except Exception:
+        return []
+    found = []
+    for place in range(places):
+        with suppress(Exception):
+            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, place))
+    return found
 
 
 def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
@@ -185,14 +248,18 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
 
 
 def open_others(gpus: Sequence[Gpu]) -> list[Card]:
-    """The GPUs of this machine that are not among these; as `open_cards`, after which it is called."""
+    """The GPUs of this machine that are not among these; as `open_cards`, after which it is called.
+
+    A card with MIG devices is these, not a GPU beside them.
+    """
     import pynvml
 
     known, others = {gpu.uuid for gpu in gpus}, []
     for number in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        if (uuid := pynvml.nvmlDeviceGetUUID(handle)) not in known:
-            others.append(Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number))
+        card = pynvml.nvmlDeviceGetHandleByIndex(number)
+        for handle in slice_handles(pynvml, card) or [card]:
+            if (uuid := pynvml.nvmlDeviceGetUUID(handle)) not in known:
+                others.append(Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number))
     return others
 
 
@@ -217,8 +284,10 @@ def _read_gpus() -> Found:
         pynvml.nvmlInit()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        slices = [each for handle in handles for each in slice_handles(pynvml, handle)]
         return Found(
             gpus=tuple(Card(pynvml, handle).gpu for handle in handles),
+            slices=tuple(Card(pynvml, handle).gpu for handle in slices),
             driver=pynvml.nvmlSystemGetDriverVersion(),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.work import DeclaredWork, Limit, Roof
-from hpml_plugins.published import find_gpu
+from hpml_plugins.published import GpuType, find_gpu
 
 #: The columns that `shares` fills, in order.
 INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roof"
@@ -43,9 +46,14 @@ def measured_power(record: Record) -> float | None:
 
 
 def _published(record: Record, work: DeclaredWork) -> Limit:
-    names = {str(gpu.get("name")) for gpu in record.gpus[: work.gpus]}
-    card = find_gpu(names.pop()) if len(names) == 1 else None
+    types = {_type_of(gpu) for gpu in record.gpus[: work.gpus]}
+    card = types.pop() if len(types) == 1 else None
     return Limit(card.peak(work.dtype), card.bandwidth) if card else Limit(None, None)
+
+
+def _type_of(gpu: Mapping[str, Any]) -> GpuType | None:
+    memory = gpu.get("memory")
+    return find_gpu(str(gpu.get("name")), memory if isinstance(memory, int | float) else 0)
 
 
 def _percent(share: float | None) -> str:

@@ -60,6 +60,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     documents: dict[str, str]
     figures: list[_Group]
+    reported: list[object]  # which hpml_plugins.published reads
 
 
 @functools.cache

@@ -135,6 +135,29 @@ def test_neighbours_of_a_record_without_any_are_idle_only_where_that_is_known() 
     assert told(busy, replace(RECORD, conditions={})) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ({"mig": False}, {"mig": True}, "MIG off → on, which part of the card is not known"),
+        ({"mig": False}, {"mig": True, "name": "NVIDIA H200 MIG 1g.18gb"}, "MIG off → 1g.18gb"),
+        ({"memory": 12.6e9}, {"memory": 8.4e9}, "memory of the card 12.60 GB → 8.400 GB"),
+    ],
+)
+def test_what_was_done_to_the_card_is_named(before: dict[str, Any], after: dict[str, Any], text: str) -> None:
+    assert told(node(gpus=[CARD | after]), node(gpus=[CARD | before])) == [text]
+
+
+def test_a_little_less_memory_and_a_card_without_mig_are_no_difference() -> None:
+    assert told(node(gpus=[{**CARD, "memory": 150.1e9}]), node(gpus=[{**CARD, "memory": 150.7e9}])) == []
+    assert told(node(gpus=[{**CARD, "mig": None}]), node(gpus=[{**CARD, "mig": False}])) == []
+
+
+def test_what_neighbours_did_is_not_guessed() -> None:
+    silent = replace(RECORD, conditions={"cores": 16.0, "other_cpus": 0.0, "other_gpus": 1.0})
+    assert "other GPUs of the host idle (75 W, 0%) → not known" in told(silent)
+    assert unusual_conditions(silent) == []
+
+
 def test_shares_of_hosts() -> None:
     assert describe_share(node(num_cpu=32, gpus=[CARD, CARD])) == "a whole virtual machine"
     assert describe_share(node(num_cpu=32, gpus=[CARD, CARD], virtual=False)) == "a whole machine"

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
+from hpml_plugins import find_gpu
 from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
-from hpml_plugins.node import detect, detect_node, machine_name, read_gpus, visible
-from hpml_plugins.node.detect import _cpu_numa, _cpu_quota
+from hpml_plugins.node import detect, detect_node, machine_name, read_gpus
+from hpml_plugins.node.detect import _cpu_numa, _cpu_quota, visible
 from hpml_plugins.node.nvml import Found
+from hpml_plugins.published import full_name
 
 
 def test_this_machine_is_described_and_honest_about_gpus() -> None:
@@ -77,6 +81,21 @@ def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.
 def test_a_gpu_machine_is_named_by_type_and_count(node: Node, gpu: str, count: int, name: str) -> None:
     gpus = tuple(Gpu(name=gpu) for _ in range(count))
     assert machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == name
+
+
+def test_the_machines_that_have_results_keep_their_names(node: Node) -> None:
+    checked = []
+    for file in sorted((ROOT / "results").glob("*/machine.json")):
+        facts = json.loads(file.read_text())
+        if facts["gpu"] == "none":
+            continue
+        peaks = find_gpu(facts["gpu"])
+        assert peaks
+        name = full_name(facts["gpu"], peaks.memory)
+        gpus = (Gpu(name=name, memory=peaks.memory),) * int(facts["num_gpu"])
+        assert machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == facts["machine"]
+        checked.append(facts["machine"])
+    assert {"h100-80gb-hbm3-x1", "h200-x1", "h200-x2", "h200-x4"} <= set(checked)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpml_plugins.model.formatting import estimate, shown_unit, times
+from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
 from hpml_plugins.terminal import unturned
@@ -64,7 +65,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (asv_name, day, estimate, formatted, graph_link, history_link, numeric, shown_unit, times)
+    functions = (asv_name, day, estimate, formatted, graph_link, history_link, numeric, reported, shown_unit, times)
     made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
     return made
 

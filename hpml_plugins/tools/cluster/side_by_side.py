@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import counted
-from hpml_plugins.node import read_gpus, visible
+from hpml_plugins.node import read_gpus, usable
 from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.terminal import say
@@ -57,13 +57,13 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each queue: a GPU of those that `environ` leaves, by its UUID, or by its place in the
-    node where NVML gives none.
+    """CUDA_VISIBLE_DEVICES of each queue: a GPU or MIG device of those that `environ` leaves, by its UUID, or by its
+    place in the node where NVML gives none.
 
     Raises HpmlError where there is none, or where they are of several types: they share one machine's name.
     """
     found = read_gpus()
-    gpus = visible(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus = usable(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"), found.slices)
     types = sorted({gpu.name for gpu in gpus})
     if len(types) > 1:
         raise HpmlError(f"side_by_side: this node has GPUs of {len(types)} types ({', '.join(types)}); choose one type")

@@ -242,7 +242,7 @@ def traps(
         yield Finding("/dev/shm", "warning", what, fix)
     for number, gpu in enumerate(node.gpus):
         if gpu.mig:
-            what = f"MIG is on: a slice of the {gpu.name} is measured, not the card"
+            what = f"MIG is on: the MIG device {gpu.name} is measured, not the whole card"
             yield Finding(f"GPU {number}", "warning", what, "nvidia-smi -mig 0, if nobody else uses the card")
     for card in health:
         yield from _memory(card)

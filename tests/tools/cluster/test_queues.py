@@ -33,7 +33,7 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
 
 def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, other = Gpu("H200", 1, "GPU-a"), Gpu("H200", 1), Gpu("L4", 1, "GPU-c")
-    node = SimpleNamespace(gpus=(first, second), problem="")
+    node = SimpleNamespace(gpus=(first, second), slices=(), problem="")
     monkeypatch.setattr(side_by_side, "read_gpus", lambda: node)
     assert gpus_side_by_side({}) == ["GPU-a", "1"]
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "1,0"}) == ["1", "GPU-a"]
@@ -45,6 +45,18 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypat
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == ["0", "1"]
     with pytest.raises(HpmlError, match="no GPU"):
         gpus_side_by_side({"CUDA_VISIBLE_DEVICES": ""})
+
+
+def test_each_mig_device_has_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    card, whole = Gpu("A100", uuid="GPU-a", mig=True), Gpu("A100", uuid="GPU-b", mig=False)
+    slices = [Gpu("A100 MIG 1g.5gb", uuid=uuid, mig=True, board="GPU-a") for uuid in ("MIG-1", "MIG-2")]
+    found = SimpleNamespace(gpus=(card,), slices=tuple(slices), problem="")
+    monkeypatch.setattr(side_by_side, "read_gpus", lambda: found)
+    assert gpus_side_by_side({}) == ["MIG-1", "MIG-2"]
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "MIG-2"}) == ["MIG-2"]
+    found.gpus = (card, whole)
+    with pytest.raises(HpmlError, match="GPUs of 2 types"):
+        gpus_side_by_side({})
 
 
 def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_a_small_shared_memory() -> None:
 
 
 def test_mig() -> None:
-    (text,) = found(node(Gpu("NVIDIA H200", capability="9.0", mig=True)))
-    assert "MIG is on: a slice of the NVIDIA H200 is measured" in text
+    (text,) = found(node(Gpu("NVIDIA H200 MIG 1g.18gb", capability="9.0", mig=True, board="GPU-1")))
+    assert "MIG is on: the MIG device NVIDIA H200 MIG 1g.18gb is measured, not the whole card" in text
 
 
 def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> None:
