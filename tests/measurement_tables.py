@@ -27,11 +27,11 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.stats import binomtest, chi2
 
+from hpml_plugins.analysis.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import group_rounds
-from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.plugins.machine.charts import predictors, with_core_rate
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import past_rounds, read_records

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
 
+from hpml_plugins.analysis.variability import Difference, MeasuredValue, Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, natural_key, times
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
 from hpml_plugins.report.tables import as_text, spell_samples
 from hpml_plugins.store import current_records
 

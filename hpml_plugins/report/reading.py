@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
+from hpml_plugins.analysis.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import STACK, Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds
-from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
 from hpml_plugins.store import decode_file, machine_folders, open_result, read_object_or_empty, record_files
 from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of

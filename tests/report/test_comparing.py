@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from support import ROOT, unavailable
 
+from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.compare import (
     Compared,
     RefusedComparison,

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from hpml_plugins.analysis.variability import MeasuredValue, Variability, with_intervals
+from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.model.record import MetricSamples, Record, decode
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.model.variability import MeasuredValue, Variability, with_intervals
-from hpml_plugins.model.variance import Spread
 from hpml_plugins.report.reading import History, read_history, stored_lines
 from hpml_plugins.report.site import history as history_page
 from hpml_plugins.report.site import newest_records

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hpml_plugins.analysis.variability import Difference, Values, compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import Difference, Values, compare_values
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric

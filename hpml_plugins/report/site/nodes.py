@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from hpml_plugins.analysis.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 

@@ -10,18 +10,17 @@ from typing import Literal
 from msgspec.structs import replace
 from scipy.special import stdtrit
 
-from hpml_plugins.model import (
+from hpml_plugins.analysis import (
     ERROR_RATE,
     EXACT,
     Difference,
     MeasuredValue,
-    Record,
     Spread,
     Variability,
-    combine,
     compare_values,
     variance_of_median,
 )
+from hpml_plugins.model import Record, combine
 
 #: Share of slow-downs of the budget that the planned number of rounds finds.
 POWER = 0.9

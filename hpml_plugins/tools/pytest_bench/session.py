@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from hpml_plugins.analysis import Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.measure import Bench, Context, SamplingPlan
-from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, Variability, combine, compare_values, quantity
+from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, combine, quantity
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import (
     append_record,

@@ -27,9 +27,9 @@ from site_history import (
     records_of,
 )
 
+from hpml_plugins.analysis.variability import compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import decode
-from hpml_plugins.model.variability import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build, judge

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpml_plugins.model.variance import (
+from hpml_plugins.analysis.variance import (
     FLOOR,
     QUARTILE,
     UNKNOWN,

@@ -15,9 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.stats import false_discovery_control
 
+from hpml_plugins.analysis.variance import Observations, Spread, estimate_spreads, half_width, p_value, pool_rounds
 from hpml_plugins.model.record import Estimate, MetricSamples, Record
 from hpml_plugins.model.units import UNITS
-from hpml_plugins.model.variance import Observations, Spread, estimate_spreads, half_width, p_value, pool_rounds
 
 Verdict = Literal["SAME", "BETTER", "WORSE", "AMBIGUOUS"]
 
@@ -125,7 +125,7 @@ def fill_in_spreads(points: Iterable[tuple[Hashable, Sequence[MeasuredValue]]]) 
     """Fill in the spread of every reading.
 
     points: (class, readings) of each metric of each point on each machine; metrics of one class borrow from one
-    another. See `hpml_plugins.model.variance` for the estimator.
+    another. See `hpml_plugins.analysis.variance` for the estimator.
     """
     numbers: list[dict[Any, int]] = [{} for _ in range(6)]
     rows: list[tuple[float, ...]] = []

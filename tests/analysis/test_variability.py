@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import (
+from hpml_plugins.analysis.variability import (
     EXACT,
     Difference,
     MeasuredValue,
@@ -24,6 +23,7 @@ from hpml_plugins.model.variability import (
     different_problems,
     kind_of,
 )
+from hpml_plugins.model.record import MetricSamples, Record
 
 EVENTS = {"timer": "cuda events"}
 MOMENTS = itertools.count()
