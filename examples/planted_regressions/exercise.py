@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from hpml_plugins.analysis.variability import Variability, why_not_judged
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import Side, compare

@@ -20,7 +20,8 @@ Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
 #: How the name of an environment begins that was installed for a software stack; others are of the node's own packages.
 STACK = "stack-"
-#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
+#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes. Records from before
+#: the field `throttled` tell by it alone; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
 #: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows is noise.
 DIGITS = 9
@@ -83,9 +84,14 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         return "sustained" if self.boost or self.info.get("regime") == "sustained" else ""
 
     @property
+    def boost_round_medians(self) -> list[float]:
+        """The median of each round of `boost`; none where there is none."""
+        return _medians(self.boost, self.boost_rounds) if self.boost else []
+
+    @property
     def boost_median(self) -> float | None:
         """The same of `boost`; None where there is none."""
-        return statistics.median(_medians(self.boost, self.boost_rounds)) if self.boost else None
+        return statistics.median(self.boost_round_medians) if self.boost else None
 
     @property
     def estimate(self) -> Estimate:
@@ -172,7 +178,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
-    work: of one call of what a metric times, by the metric's name.
+    work: of one call of what a metric times, by the metric's name.  throttled: why the GPU lowered its clocks while
+    samples of no regime were taken; empty where it did not.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
@@ -203,6 +210,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     planned_rounds: int = msgspec.field(default=1, name="rounds")
     conditions: dict[str, float] = {}
     work: dict[str, DeclaredWork] = {}
+    throttled: str = ""
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""
@@ -217,7 +225,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def is_throttled(self) -> bool:
         """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
-        return any(text.startswith(THROTTLED) for text in self.warnings)
+        return bool(self.throttled)
 
     @property
     def of_stack(self) -> bool:
@@ -270,9 +278,20 @@ def encode(record: Record) -> bytes:
 def decode(line: bytes) -> Record:
     """A record from one line of JSON. Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8."""
     try:
-        return _DECODER.decode(line)
+        return upgrade(_DECODER.decode(line))
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
+
+
+def upgrade(record: Record) -> Record:
+    """The Record with the fields that came after it was written: `throttled`, from the words of its warning."""
+    if record.throttled or not record.warnings:
+        return record
+    told = [text for text in record.warnings if text.startswith(THROTTLED)]
+    if not told:
+        return record
+    reason = told[0].partition(": ")[2]
+    return msgspec.structs.replace(record, throttled=reason or "unknown reason")
 
 
 _DECODER = msgspec.json.Decoder(Record)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
 
-from hpml_plugins.analysis.variability import Difference, MeasuredValue, Variability, compare_values
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table

@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.analysis.variability import MeasuredValue, fill_in_spreads, with_intervals
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import STACK, Record, Status, decode
@@ -352,13 +353,13 @@ def _stored(
         yield record, "", ()
 
 
-def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[MeasuredValue]]]:
-    """(Class, readings) of each metric of each point on each machine."""
+def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, list[MeasuredValue]]]:
+    """The readings of each metric of each point on each machine."""
     for benchmark in benchmarks:
-        for outcomes in benchmark.outcomes.values():
+        for (label, _), outcomes in benchmark.outcomes.items():
             for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
                 found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
-                yield (benchmark.name, name), found
+                yield Place(benchmark.name, label, name), found
 
 
 def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:

@@ -11,18 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.analysis.variability import (
-    EXACT,
-    Difference,
-    MeasuredValue,
-    Values,
-    Variability,
-    card_of,
-    common_direction,
-    compare_values,
-    different_problems,
-    kind_of,
-)
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, card_of
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import Difference, common_direction, compare_values, different_problems
 from hpml_plugins.model.record import MetricSamples, Record
 
 EVENTS = {"timer": "cuda events"}

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from hpml_plugins.analysis.variability import MeasuredValue, Variability, with_intervals
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.variability import Variability, with_intervals
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.model.record import MetricSamples, Record, decode
 from hpml_plugins.model.rounds import retract

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from markupsafe import escape
 
-from hpml_plugins.analysis.variability import compare_values
+from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.newest_records import FOLDER
 from hpml_plugins.report.site.page import day

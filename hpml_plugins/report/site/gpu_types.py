@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hpml_plugins.analysis.variability import Difference, Values, compare_values
+from hpml_plugins.analysis.measured import Values
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
-from hpml_plugins.analysis.variability import MeasuredValue, why_not_judged
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import STACK, Record

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.analysis.variability import MeasuredValue, card_of
+from hpml_plugins.analysis.measured import MeasuredValue, card_of
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card, unusual_conditions
 from hpml_plugins.model.record import MetricSamples, decode

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from hpml_plugins.analysis.variability import MeasuredValue, Values, compare_values
+from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hpml_plugins.analysis.variability import MARGIN, Difference, why_not_judged
+from hpml_plugins.analysis.verdicts import MARGIN, Difference, why_not_judged
 from hpml_plugins.model import formatting
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric

@@ -21,16 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.variability import (
-    ERROR_RATE,
-    EXACT,
-    MeasuredValue,
-    Values,
-    compare_values,
-    correct,
-    why_not_judged,
-)  # fmt: skip
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values
 from hpml_plugins.analysis.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
+from hpml_plugins.analysis.verdicts import ERROR_RATE, compare_values, correct, why_not_judged  # fmt: skip
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.analysis.variability import EXACT, MeasuredValue
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.regressions import Change, Level, MeasuredSeries, Readings

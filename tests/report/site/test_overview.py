@@ -27,7 +27,7 @@ from site_history import (
     records_of,
 )
 
-from hpml_plugins.analysis.variability import compare_values
+from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import decode
 from hpml_plugins.report.reading import History
