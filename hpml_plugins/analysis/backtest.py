@@ -21,7 +21,7 @@ from hpml_plugins.analysis.cards import estimate_members
 from hpml_plugins.analysis.measured import MeasuredValue, mean_over_cards
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
 from hpml_plugins.analysis.variability import Observed, Place, Readings, observe
-from hpml_plugins.analysis.variance import Estimated, Spread, estimate_runs, half_width
+from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
 from hpml_plugins.analysis.verdicts import compare_values
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ class BackTest:
             spreads = self._without(a, b)
             pairs = []
             for each in common:
-                one, other = (
-                    msgspec.structs.replace(each.cards[card], spread=spreads[each.line]) for card in (a, b)
-                )
+                one, other = (msgspec.structs.replace(each.cards[card], spread=spreads[each.line]) for card in (a, b))
                 pairs.append((one, other))
             together = compare_values([({"": one}, {"": other}, "") for one, other in pairs])
             for each, found, (one, other) in zip(common, together, pairs, strict=True):

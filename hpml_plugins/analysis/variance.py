@@ -116,8 +116,8 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
-    # Another card differs by no less than another run. Of a point that nobody ran twice on one card only its class tells
-    # how far runs move: then no farther than cards.
+    # Another card differs by no less than another run. Of a point that nobody ran twice on one card only its class
+    # tells how far runs move: then no farther than cards.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + observed.rounds_freedom, cards_freedom)

@@ -28,6 +28,7 @@ SIGNATURE_DECIMALS = 6
 BUSY = "other processes used the CPUs meanwhile"
 EXTREME = "the highest of many samples is one card's luck, not its rate"
 NOTHING_REPEATED = "no run was repeated that would tell how far a value at or below 0 moves"
+DIFFERENT_PROBLEMS = "different problems: "
 NO_DIRECTION = "neither direction is better"
 UNKNOWN_SPREAD = "nothing is known of how far it moves"
 
@@ -98,7 +99,7 @@ class Difference:
             return self._wording_of_change(unit)
         interval = self.interval
         if interval is None:
-            return self.reason
+            return "equal" if self.verdict == "SAME" else self.reason
         low, high = interval
         if low == high:
             return f"{times(low)}×"
@@ -106,7 +107,7 @@ class Difference:
             surely = self._oriented(self.least)
             return f"at {'least' if surely > 1 else 'most'} {bounded_times(surely, up=surely < 1)}×"
         farthest = max(1 - low, high - 1)
-        if low <= 1 <= high and farthest <= NEARLY_EQUAL:
+        if self.verdict == "SAME" or (low <= 1 <= high and farthest <= NEARLY_EQUAL):
             return f"equal within {max(1, math.ceil(100 * farthest - 1e-9))} %"
         return f"{bounded_times(low, up=False)} to {bounded_times(high, up=True)}×"
 
@@ -309,7 +310,7 @@ def different_problems(of_a: Values, of_b: Values) -> str:
         for name in sorted(of_a.keys() & of_b.keys())
         if _describes_problem(of_a[name], of_b[name]) and of_a[name].value != of_b[name].value
     ]
-    return f"different problems: {', '.join(differing)}" if differing else ""
+    return DIFFERENT_PROBLEMS + ", ".join(differing) if differing else ""
 
 
 def _describes_problem(a: MeasuredValue, b: MeasuredValue) -> bool:
