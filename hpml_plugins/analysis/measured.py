@@ -24,11 +24,32 @@ ON_HOST = (Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED, Physics.EXTREME)
 
 
 class CardLevel(NamedTuple):
-    """What one card measured. level: the mean of the natural logarithms of its runs."""
+    """What one card measured. level: the mean of the natural logarithms of its runs.  reference: the mean of theirs."""
 
     card: str
     level: float
     runs: int
+    reference: float | None = None
+
+
+class TypeReference(NamedTuple):
+    """The mean over a type's cards of the logarithm of a reference's time, and the variance of this mean."""
+
+    mean: float
+    variance: float
+
+
+class Adjusted(NamedTuple):
+    """How a value moves from card to card once the card's factor is taken out of it.
+
+    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card, and its degrees of
+    freedom.  of_type: the mean reference of the type, signed as the value's own; None for fewer than two cards.
+    """
+
+    coefficient: float
+    variance: float
+    freedom: float
+    of_type: TypeReference | None
 
 
 class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
@@ -39,7 +60,9 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     is_busy: whether it was timed on CPUs that other processes used too (`Record.is_busy`).  boosted: the same metric in
     the regime boost.  code: see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
     rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of rounds.  timing: see `signature`;
-    metrics with the same are of one timing.  levels: of each card, where they are several Records.  spread: see
+    metrics with the same are of one timing.  run: the Record's.  reference: the natural logarithm of the time of the
+    reference step of its class and visit, negative for a rate; None without one.  adjusted: see
+    `hpml_plugins.analysis.reference`.  levels: of each card, where they are several Records.  spread: see
     `fill_in_spreads`; None where the value is not above 0.  scatter: of such a value, the variance of another run and
     its degrees of freedom; None where no run was repeated.
     """
@@ -54,6 +77,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     card: str
     started: float
     hardware: str = ""
+    run: str = ""
     is_busy: bool = False
     regime: str = ""
     rounds: tuple[float, int] | None = None
@@ -63,6 +87,8 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     levels: tuple[CardLevel, ...] = ()
     spread: Spread | None = None
     scatter: tuple[float, float] | None = None
+    reference: float | None = None
+    adjusted: Adjusted | None = None
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
@@ -78,6 +104,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
             "card": card,
             "hardware": hardware,
             "started": record.started,
+            "run": intern(record.run),
             "timing": signature(metric),
         }
         boosted = None
@@ -109,7 +136,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     @property
     def cards(self) -> tuple[CardLevel, ...]:
         """What each card measured; the value must be above 0."""
-        return self.levels or (CardLevel(self.card, math.log(self.value), 1),)
+        return self.levels or (CardLevel(self.card, math.log(self.value), 1, self.reference),)
 
     @property
     def own(self) -> Estimate:
@@ -147,17 +174,16 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     newest = max(quiet, key=lambda reading: reading.started)
     if len(quiet) == 1 or newest.physics in (Physics.COUNTED, Physics.FOREIGN):
         return newest
-    by_card: dict[str, list[float]] = {}
+    by_card: dict[str, list[MeasuredValue]] = {}
     for each in quiet:
-        by_card.setdefault(each.card, []).append(each.value)
+        by_card.setdefault(each.card, []).append(each)
     levels: tuple[CardLevel, ...] = ()
     if min(each.value for each in quiet) > 0:
-        levels = tuple(
-            CardLevel(card, statistics.fmean(map(math.log, values)), len(values)) for card, values in by_card.items()
-        )
+        levels = tuple(_level(card, members) for card, members in by_card.items())
         value = math.exp(statistics.fmean(each.level for each in levels))
     else:
-        value = statistics.fmean(map(statistics.fmean, by_card.values()))
+        means = [statistics.fmean(each.value for each in members) for members in by_card.values()]
+        value = statistics.fmean(means)
     boosted = [each.boosted for each in quiet if each.boosted]
     return msgspec.structs.replace(
         newest,
@@ -168,6 +194,13 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         levels=levels,
         boosted=mean_over_cards(boosted) if boosted else None,
     )
+
+
+def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
+    references = [each.reference for each in readings if each.reference is not None]
+    complete = len(references) == len(readings)
+    level = statistics.fmean(math.log(each.value) for each in readings)
+    return CardLevel(card, level, len(readings), statistics.fmean(references) if complete else None)
 
 
 def code_of(record: Record) -> str:

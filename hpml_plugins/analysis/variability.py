@@ -12,8 +12,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
-from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values
+from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
+from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
+from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
 from hpml_plugins.analysis.variance import (
     Estimated,
     Observations,
@@ -64,12 +66,12 @@ class Observed:
         return [number for number, name in enumerate(self.names) if name in cards]
 
 
-def fill_in_spreads(points: Iterable[Readings]) -> None:
-    """Fill in the spread of every reading.
+def fill_in_spreads(points: Iterable[Readings], references: References | None = None) -> None:
+    """Fill in the spread of every reading, and where there are references how it moves without the card's factor.
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
-    observed = observe(points)
+    observed = observe(_with_references(points, references) if references else points)
     if observed is None:
         return
     same = estimate_runs(observed.observations)
@@ -77,6 +79,82 @@ def fill_in_spreads(points: Iterable[Readings]) -> None:
     for readings, spread in zip(observed.lines, spreads, strict=True):
         for reading in readings:
             reading.spread = spread
+    if references:
+        _fill_in_adjusted(observed, references)
+
+
+def _with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+    """The points, of which each reading knows the reference step of its class and visit.
+
+    Those of the reference itself know none: what is regressed on itself tells nothing.
+    """
+    for place, readings in points:
+        for reading in readings if place.benchmark != REFERENCE else ():
+            visit = references.find(reading.run, reading.card, reading.started)
+            for each in filter(None, (reading, reading.boosted)):
+                seconds = visit.logarithms.get(each.physics) if visit else None
+                each.reference = None if seconds is None else _signed(each, seconds)
+        yield place, readings
+
+
+def _signed(reading: MeasuredValue, logarithm: float) -> float:
+    """A rate falls where the time of the reference rises."""
+    return -logarithm if reading.direction == "higher" else logarithm
+
+
+def _fill_in_adjusted(observed: Observed, references: References) -> None:
+    """The spread between cards of each reading without the card's factor, of classes whose intervals it narrows."""
+    recent = [each for line in observed.lines for each in line[-RECENT:]]
+    known = np.array([math.nan if each.reference is None else each.reference for each in recent])
+    coefficients = np.full(len(known), math.nan)
+    pools = observed.cards.pool
+    for pool in np.unique(pools[np.isfinite(known)]).tolist():
+        inside = np.isfinite(known) & (pools == pool)
+        found = fit_coefficient(card_pairs(observed.cards, known, inside))
+        if found and found.narrows:
+            coefficients[inside] = found.value
+    adjusted = np.isfinite(coefficients)
+    if not adjusted.any():
+        return
+    cards = observed.cards
+    part = CardObservations(
+        (cards.value - coefficients * known)[adjusted],
+        cards.spot[adjusted],
+        cards.member[adjusted],
+        cards.pool[adjusted],
+        cards.card[adjusted],
+        cards.modest,
+    )
+    members = estimate_members(part)
+    types: dict[tuple[str, Physics], TypeReference | None] = {}
+    line_of = np.repeat(np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines])
+    for number in np.flatnonzero(adjusted).tolist():
+        reading, member = recent[number], int(cards.member[number])
+        kind = reading.hardware, reading.physics
+        if kind not in types:
+            types[kind] = references.of_type(*kind)
+        of_type = types[kind]
+        if of_type is not None:
+            of_type = of_type._replace(mean=_signed(reading, of_type.mean))
+        variance, freedom = float(members.variance[member]), float(members.freedom[member])
+        if reading.spread and members.known[member]:
+            same, any_card = reading.spread.same_card, reading.spread.any_card
+            variance = max(variance, same) if same < any_card else variance  # else it was borrowed from the cards
+            told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
+            for each in observed.lines[line_of[number]]:
+                each.adjusted = told
+
+
+def card_pairs(cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]) -> list[Pair]:
+    """The mean of each card in each spot, with that of its references."""
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for number in np.flatnonzero(chosen).tolist():
+        key = int(cards.spot[number]), int(cards.card[number])
+        found.setdefault(key, []).append((float(cards.value[number]), float(references[number])))
+    return [
+        Pair(spot, str(card), *map(statistics.fmean, zip(*values, strict=True)))
+        for (spot, card), values in found.items()
+    ]
 
 
 class _Numbers:
@@ -188,12 +266,14 @@ class Variability:
 
     def __init__(self, records: Iterable[Record]) -> None:
         points: dict[tuple[str, Place], list[MeasuredValue]] = {}
+        records = list(records)
+        self._references = References.of(records)
         for record in records:
             if record.status == "ok":
                 for name in record.metrics:
                     key = record.machine, Place(record.benchmark, record.point, name)
                     points.setdefault(key, []).append(MeasuredValue.of(record, name))
-        fill_in_spreads((place, readings) for (_, place), readings in points.items())
+        fill_in_spreads(((place, readings) for (_, place), readings in points.items()), self._references)
         self._known: dict[tuple[str, Place, str], MeasuredValue] = {}
         for key, readings in points.items():
             for reading in readings:
@@ -202,11 +282,12 @@ class Variability:
 
     def reading(self, record: Record, name: str) -> MeasuredValue:
         """Of a metric of a Record, with its spread."""
-        found = MeasuredValue.of(record, name)
+        found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
+        if self._references:
+            list(_with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
-            key = record.machine, Place(record.benchmark, record.point, name), each.kind
-            if known := self._known.get(key):
-                each.spread, each.scatter = known.spread, known.scatter
+            if known := self._known.get((record.machine, place, each.kind)):
+                each.spread, each.scatter, each.adjusted = known.spread, known.scatter, known.adjusted
         return found
 
     def values(self, record: Record) -> Values:

@@ -43,7 +43,7 @@ class Difference:
     least: the end of its one-sided 95 % interval that is nearer to 1: B is at least that much larger or smaller.
     p: of no difference, before correction; None where nobody can say.  cards: how many measured A and B; of `paired`
     sides how many measured both.  paired: whether both were measured on the same cards, which are compared each with
-    itself.
+    itself.  adjusted: whether the factors of the cards, as the reference steps tell them, are taken out of the ratio.
     """
 
     verdict: Verdict
@@ -57,6 +57,7 @@ class Difference:
     least: float | None = None
     cards: tuple[int, int] = (1, 1)
     paired: bool = False
+    adjusted: bool = False
 
     @property
     def times(self) -> float | None:
@@ -193,17 +194,27 @@ def _difference_of_changes(a: MeasuredValue, b: MeasuredValue, found: Difference
 
 
 class _Compared(NamedTuple):
-    """The logarithm of B over A. variance: of it.  freedom: of that.  cards: of A and B."""
+    """The logarithm of B over A. variance: of it.  freedom: of that.  cards: of A and B.
+
+    paired: see `Difference`.  adjusted: whether the factors of the cards are taken out.
+    """
 
     ratio: float
     variance: float
     freedom: float
     cards: tuple[int, int]
-    paired: bool
+    paired: bool = False
+    adjusted: bool = False
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return student_quantile(0.975, self.freedom) * math.sqrt(self.variance)
 
 
 def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
-    """Cards that measured both sides, each with itself; else the means of the two sides' cards."""
+    """Cards that measured both sides, each with itself; else the means of the two sides' cards, with the factors of the
+    cards taken out where that is more certain."""
     assert a.spread is not None and b.spread is not None
     of_a, of_b = ({level.card: level for level in each.cards} for each in (a, b))
     common = of_a.keys() & of_b.keys()
@@ -212,18 +223,46 @@ def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
         ratio = sum(of_b[card].level - of_a[card].level for card in common) / count
         variance = sum(a.spread.same_card / of_a[card].runs + b.spread.same_card / of_b[card].runs for card in common)
         freedom = min(a.spread.same_freedom, b.spread.same_freedom)
-        return _Compared(ratio, variance / count**2, freedom, (count, count), True)
+        return _Compared(ratio, variance / count**2, freedom, (count, count), paired=True)
     counts = len(of_a), len(of_b)
     variance = a.spread.any_card / counts[0] + b.spread.any_card / counts[1]
     freedom = min(a.spread.any_freedom, b.spread.any_freedom)
-    return _Compared(math.log(b.value / a.value), variance, freedom, counts, False)
+    plain = _Compared(math.log(b.value / a.value), variance, freedom, counts)
+    adjusted = _adjust(a, b, plain)
+    return min(plain, adjusted, key=lambda each: each.half_width) if adjusted else plain
+
+
+def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared | None:
+    """The same without the factors of the cards; None where a card or a type has no reference.
+
+    Of two sides on one type the references are compared directly. Of two types each side's is compared with the mean
+    over its type, which has an error of its own (the regression estimator of double sampling; Cochran, Sampling
+    Techniques, 3rd ed. (1977), section 12.6).
+    """
+    if a.adjusted is None or b.adjusted is None or a.physics is not b.physics:
+        return None
+    ratio, variance = plain.ratio, 0.0
+    for side, sign in ((a, -1.0), (b, 1.0)):
+        adjusted = side.adjusted
+        references = [level.reference for level in side.cards if level.reference is not None]
+        if adjusted is None or len(references) < len(side.cards):
+            return None
+        factor = sum(references) / len(references)
+        if a.hardware != b.hardware:
+            if adjusted.of_type is None:
+                return None
+            factor -= adjusted.of_type.mean
+            variance += adjusted.coefficient**2 * adjusted.of_type.variance
+        ratio -= sign * adjusted.coefficient * factor
+        variance += adjusted.variance / len(references)
+    return _Compared(ratio, variance, min(a.adjusted.freedom, b.adjusted.freedom), plain.cards, adjusted=True)
 
 
 def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
     compared = _compare_cards(a, b)
     lower, higher = throttling_slack(a, b)
     deviation = math.sqrt(compared.variance)
-    width = student_quantile(0.975, compared.freedom) * deviation
+    width = compared.half_width
     certain = student_quantile(1 - ERROR_RATE, compared.freedom) * deviation
     nearest = max(0.0, compared.ratio - lower) + min(0.0, compared.ratio + higher)
     least = nearest - math.copysign(certain, nearest)
@@ -236,6 +275,7 @@ def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference)
         p=p_value(nearest, compared.variance, compared.freedom) if nearest else 1.0,
         cards=compared.cards,
         paired=compared.paired,
+        adjusted=compared.adjusted,
     )
 
 

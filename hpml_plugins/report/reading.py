@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
@@ -301,7 +302,9 @@ def read_history(
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
     last: dict[str, Record] = {}
+    references = References()
     for record, file, offsets in _stored(results, declarations, on_damage):
+        references.add(record)
         outcome = _outcome(record, revisions.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
             last[record.machine] = record
@@ -323,7 +326,7 @@ def read_history(
             own = [each for each in outcomes if not each.environment.startswith(STACK)] or outcomes
             of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
             benchmark.lines[place] = list(of_commit.values())
-    fill_in_spreads(_points(benchmarks.values()))
+    fill_in_spreads(_points(benchmarks.values()), references)
     published = {
         each.revision for benchmark in benchmarks.values() for line in benchmark.lines.values() for each in line
     }
