@@ -122,9 +122,10 @@ class Difference:
 def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
     """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
 
-    The metrics of one timing (time, rate, bandwidth) are one hypothesis. SAME: the 95 % interval of the ratio lies
-    within MARGIN of 1.  BETTER, WORSE: it does not, and the difference would arise from equal things too seldom; counts
-    by any difference.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.
+    The metrics of one timing (time, rate, bandwidth) are one hypothesis: those of the same two mappings.
+    SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and the difference would
+    arise from equal things too seldom; counts by any difference.  BOUND: neither, or no direction is better.
+    AMBIGUOUS: see `Difference`.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(*pair) for pair in pairs]
@@ -145,18 +146,17 @@ def correct(p_values: Sequence[float]) -> list[float]:
 
 
 def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
-    """The same for all metrics of one timing on both sides; None for a value that is of no timing."""
+    """The same for all metrics of one timing of a point on both sides; None for a value that is of no timing."""
     a, b = of_a[name], of_b[name]
     if a.timing is None or b.timing is None:
         return None
-    sides = [(each.started, each.card, each.physics, round(each.timing or 0.0, SIGNATURE_DECIMALS)) for each in (a, b)]
-    return tuple(sides)
+    timings = [round(timing, SIGNATURE_DECIMALS) for timing in (a.timing, b.timing)]
+    return (id(of_a), id(of_b), a.physics, b.physics, *timings)
 
 
-def boosted(values: Values, name: str) -> Values:
-    """The values of one side with a metric's regime boost in the place of its settled one."""
-    found = values[name].boosted
-    return {**values, name: found} if found else values
+def boosted(values: Values) -> Values:
+    """The values of one side, those in the regime boost in the place of settled ones."""
+    return {name: value.boosted or value for name, value in values.items()}
 
 
 def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
@@ -170,9 +170,9 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     unjudged = Difference("AMBIGUOUS", ratio, direction=direction, change=change)
     if reason := why_no_verdict(a, b):
         return dataclasses.replace(unjudged, reason=reason)
-    if a.value == b.value:
-        return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
     exact = a.physics is b.physics is Physics.COUNTED
+    if a.value == b.value and (exact or a.spread is None or b.spread is None):
+        return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
     if exact:
         return dataclasses.replace(unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION)
     if not positive:
@@ -310,8 +310,7 @@ def _judged(found: Difference, adjusted: float) -> Difference:
         better = risen == (found.direction == "higher")
         return dataclasses.replace(found, verdict="BETTER" if better else "WORSE", reason="")
     if found.ratio is not None:
-        reason = NO_DIRECTION if found.direction is None else ""
-        return dataclasses.replace(found, verdict="BOUND", reason=reason)
+        return dataclasses.replace(found, verdict="BOUND", reason="")
     return dataclasses.replace(found, reason=found.reason or "the difference may be one of runs")
 
 

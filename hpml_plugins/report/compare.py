@@ -132,6 +132,7 @@ def compare(
         sides = choose_sides(old[key], new[key], common=across)
         one, other = (max(runs, key=lambda run: run.age).record for runs in (sides.a, sides.b))
         of_a, of_b = side_values(sides.a), side_values(sides.b)
+        at_boost = boosted(of_a), boosted(of_b)
         confounders = tuple(differences(one, other))
         for name in (name for name in of_a if name in of_b):
             if reason := _contradiction(one.metrics[name], other.metrics[name]):
@@ -140,7 +141,7 @@ def compare(
             unit = one.metrics[name].unit
             both_boosted = of_a[name].boosted and of_b[name].boosted
             for regime in ("", *(["boost"] if both_boosted else [])):
-                values = (boosted(of_a, name), boosted(of_b, name)) if regime else (of_a, of_b)
+                values = at_boost if regime else (of_a, of_b)
                 pairs.append((*values, name))
                 asked.append(
                     Compared(

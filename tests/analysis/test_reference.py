@@ -71,7 +71,7 @@ def compare(made: Sequence[Record], a: Sequence[Record], b: Sequence[Record], na
     """Boost against boost."""
     known = Variability(made)
     of_a, of_b = (side_values([_Run(known, each) for each in side]) for side in (a, b))
-    (found,) = compare_values([(boosted(of_a, name), boosted(of_b, name), name)])
+    (found,) = compare_values([(boosted(of_a), boosted(of_b), name)])
     return found
 
 
