@@ -96,7 +96,9 @@ class BenchSession:
             ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
             since = before[0].commit[:8] or "uncommitted"
             against = f"{quantity(old[name].value, metric.unit)} at {since}"
-            found.append((f"{name} {value}{ratio} {against}: {difference.verdict}", difference.verdict))
+            undecided = difference.verdict == "BOUND"
+            verdict = f"undecided, {difference.wording(metric.unit)}" if undecided else difference.verdict
+            found.append((f"{name} {value}{ratio} {against}: {verdict}", difference.verdict))
         return found
 
     def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:
