@@ -27,11 +27,14 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.stats import binomtest, chi2
 
+from hpml_plugins.analysis.measured import card_of, code_of
+from hpml_plugins.analysis.physics import Physics, physics_of
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import group_rounds
-from hpml_plugins.model.variability import Difference, Variability, card_of, code_of, compare_values, kind_of
 from hpml_plugins.plugins.machine.charts import predictors, with_core_rate
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import past_rounds, read_records
@@ -71,7 +74,7 @@ def pairs_of_equal_code(records: Sequence[Record]) -> list[Pair]:
         for group in groups.values()
         for a, b in itertools.combinations(group, 2)
         for name, metric in a.metrics.items()
-        if name in b.metrics and kind_of(a, metric) != "counted"
+        if name in b.metrics and physics_of(a, name) is not Physics.COUNTED
     ]
 
 
@@ -97,7 +100,7 @@ def repeats(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     kinds: dict[str, list[bool]] = defaultdict(list)
     for a, b, name in pairs:
         runs[a.machine, a.run, a.commit, b.run, b.commit].append((a, b, name))
-        kinds[kind_of(a, a.metrics[name])].append(not_covered(known, (a, b, name)))
+        kinds[physics_of(a, name)].append(not_covered(known, (a, b, name)))
     verdicts = Counter(found.verdict for asked in runs.values() for found in compare(known, asked))
     kinds["all"] = [each for of_kind in kinds.values() for each in of_kind]
     rows = [(kind, f"{len(missed):,}", f"{sum(missed) / len(missed):.2%}") for kind, missed in sorted(kinds.items())]

@@ -17,13 +17,14 @@ from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record
 
 CARDS = "AB"
+MOMENTS = itertools.count()
 RUNS = 4
 
 
 def record(benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str) -> Record:
     return Record(
         benchmark=benchmark, plugin="harness", version="1", params=params, status="ok", metrics=metrics,
-        machine="h200-x1", run=run, commit="c" * 40, started=float(len(run)), source={"sha256": "code"},
+        machine="h200-x1", run=run, commit="c" * 40, started=float(next(MOMENTS)), source={"sha256": "code"},
         node={"cpu": "a CPU", "gpus": [{"name": "NVIDIA H200", "uuid": card}]},
     )  # fmt: skip
 

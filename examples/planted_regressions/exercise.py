@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import Variability, why_not_judged
 from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.site.regressions import Shift, find_changes, find_shifts

@@ -135,7 +135,7 @@ def compare(
     direction, differ between the sides are not compared. Shows significant differences only, without --all; CSV has
     every row.
     """
-    from hpml_plugins.model.variability import Variability
+    from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side
     from hpml_plugins.report.tables import as_csv
     from hpml_plugins.store import ask_git, describe_outside, read_records

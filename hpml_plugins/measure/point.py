@@ -285,13 +285,16 @@ def _impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Ite
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
     warnings = record.warnings + seen.warnings
-    if seen.throttled and not any(metric.regime for metric in record.metrics.values()):
-        warnings.append(f"{THROTTLED} while this was measured: {seen.throttled}")
+    in_two_regimes = any(metric.regime for metric in record.metrics.values())
+    throttled = "" if in_two_regimes else seen.throttled
+    if throttled:
+        warnings.append(f"{THROTTLED} while this was measured: {throttled}")
     record = replace(
         record,
         series={**record.series, **seen.series},
         energy=seen.energy,
         warnings=warnings,
+        throttled=throttled,
         conditions={**record.conditions, **seen.conditions},
     )
     if not seen.fault or record.status == "skipped" or seen.fault == record.reason:

@@ -55,7 +55,25 @@ def times(ratio: float) -> str:
     # static/gpus.js repeats this; tests/report/site/test_browser.py holds the two together.
     if ratio < 0.0001:
         return "<0.0001"
-    return f"{ratio:.{0 if ratio >= 100 else 1 if ratio >= 10 else 2 if ratio >= 0.1 else 4}f}"
+    return f"{ratio:.{_decimals_of_ratio(ratio)}f}"
+
+
+def bounded_times(ratio: float, *, up: bool) -> str:
+    """A bound of a ratio with the digits of `times`, rounded so that it stays true: a lower one down, an upper up."""
+    if ratio < 0.0001:
+        return "0" if not up else "0.0001"
+    scale = 10 ** _decimals_of_ratio(ratio)
+    slip = 1e-9 * ratio * scale
+    rounded = math.ceil(ratio * scale - slip) if up else math.floor(ratio * scale + slip)
+    return times(rounded / scale)
+
+
+def _decimals_of_ratio(ratio: float) -> int:
+    if ratio >= 100:
+        return 0
+    if ratio >= 10:
+        return 1
+    return 2 if ratio >= 0.1 else 4
 
 
 def counted(number: int, noun: str) -> str:

@@ -38,7 +38,8 @@ Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
 #: How the name of an environment begins that was installed for a software stack; others are of the node's own packages.
 STACK = "stack-"
-#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
+#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes. Records from before
+#: the field `throttled` tell by it alone; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
 #: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows is noise.
 DIGITS = 9
@@ -101,9 +102,14 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         return "sustained" if self.boost or self.info.get("regime") == "sustained" else ""
 
     @property
+    def boost_round_medians(self) -> list[float]:
+        """The median of each round of `boost`; none where there is none."""
+        return _medians(self.boost, self.boost_rounds) if self.boost else []
+
+    @property
     def boost_median(self) -> float | None:
         """The same of `boost`; None where there is none."""
-        return statistics.median(_medians(self.boost, self.boost_rounds)) if self.boost else None
+        return statistics.median(self.boost_round_medians) if self.boost else None
 
     @property
     def estimate(self) -> Estimate:
@@ -190,7 +196,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `other_processes`, how many processes of others were on the point's GPUs when it began or
     ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
-    work: of one call of what a metric times, by the metric's name.
+    work: of one call of what a metric times, by the metric's name.  throttled: why the GPU lowered its clocks while
+    samples of no regime were taken; empty where it did not.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
@@ -221,6 +228,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     planned_rounds: Rounds = msgspec.field(default=1, name="rounds")
     conditions: Amounts = {}
     work: Annotated[dict[Text, DeclaredWork], FEW] = {}
+    throttled: Text = ""
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""
@@ -235,7 +243,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def is_throttled(self) -> bool:
         """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
-        return any(text.startswith(THROTTLED) for text in self.warnings)
+        return bool(self.throttled)
 
     @property
     def of_stack(self) -> bool:
@@ -303,11 +311,22 @@ def decode(line: bytes) -> Record:
         check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)  # a later one may be of another form
         raise
     check_record(record, SCHEMA)
-    return cleaned(record)
+    return upgrade(cleaned(record))
 
 
 class _Head(msgspec.Struct):
     schema: Any = SCHEMA
+
+
+def upgrade(record: Record) -> Record:
+    """The Record with the fields that came after it was written: `throttled`, from the words of its warning."""
+    if record.throttled or not record.warnings:
+        return record
+    told = [text for text in record.warnings if text.startswith(THROTTLED)]
+    if not told:
+        return record
+    reason = told[0].partition(": ")[2]
+    return msgspec.structs.replace(record, throttled=reason or "unknown reason")
 
 
 _DECODER = msgspec.json.Decoder(Record)

@@ -104,7 +104,7 @@ def combine(rounds: Sequence[Record]) -> Record:
     retractions = [record for record in rounds if record.status == "retracted"]
     if retractions:
         first = next((record for record in rounds if record.status != "retracted"), retractions[0])
-        cleared = replace(first, metrics={}, series={}, checks=[], warnings=[], duration=_total(rounds))
+        cleared = replace(first, metrics={}, series={}, checks=[], warnings=[], throttled="", duration=_total(rounds))
         return replace(cleared, status="retracted", reason=retractions[0].reason)
     first = rounds[0]
     for number, record in enumerate(rounds, 1):
@@ -124,6 +124,7 @@ def combine(rounds: Sequence[Record]) -> Record:
         checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
+        throttled="; ".join(dict.fromkeys(record.throttled for record in rounds if record.throttled)),
         conditions={
             name: max(record.conditions[name] for record in rounds if name in record.conditions)
             for name in dict.fromkeys(name for record in rounds for name in record.conditions)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
 
+from hpml_plugins.analysis.measured import MeasuredValue, Values, code_of
+from hpml_plugins.analysis.sides import choose_sides, side_values
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import BUSY, Difference, boosted, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, natural_key, times
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import Difference, MeasuredValue, Variability, compare_values
 from hpml_plugins.report.tables import as_text, spell_samples
-from hpml_plugins.store import current_records
+from hpml_plugins.store import CommitOrder, Standing
 
 #: Machine, or "" where machines are compared; benchmark; point.
 _Key = tuple[str, str, str]
@@ -37,8 +40,9 @@ class Side:
 class Compared:
     """One metric of one point on both sides. machine: empty where the sides are machines.
 
-    a, b: with their spreads.  difference: of B against A, with its verdict.  confounders: in which facts the two
-    Records differ.
+    a, b: means over the cards, with their spreads.  difference: of B against A, with its verdict.  confounders: in
+    which facts the newest Records of both differ.  regime: "boost" where it is of that one.  across: whether no code
+    was measured on both machines, so that their newest codes are compared.
     """
 
     machine: str
@@ -50,6 +54,13 @@ class Compared:
     b: MeasuredValue
     difference: Difference
     confounders: tuple[Confounder, ...]
+    regime: str = ""
+    across: bool = False
+
+    @property
+    def label(self) -> str:
+        """The metric with its regime."""
+        return f"{self.metric}, {self.regime}" if self.regime else self.metric
 
 
 @dataclass(frozen=True, order=True)
@@ -90,44 +101,91 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
     )
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A measured Record with its rank; see `hpml_plugins.analysis.sides`."""
+
+    record: Record
+    age: tuple[bool | int | float, ...]
+    values: Values
+    code: str
+
+
 def compare(
     a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int], variability: Variability
 ) -> tuple[list[Compared], list[RefusedComparison]]:
     """Each point and metric that both sides measured, and what is refused because its definition changed, said once.
 
-    Of each side the current Record of a point, both on one machine unless both sides are machines.
+    Of each side all Records of a point of one code, on all cards, both on one machine unless both sides are machines:
+    these are compared at the newest code that both measured. The regime boost is a comparison of its own.
     order: see `store.commit_order`; a side that is a commit was asked for whatever line it is on.  variability: of
     these Records and of all others there are.
     """
     everything, across = list(records), a.kind == b.kind == "machine"
     old, new = (
-        {
-            ("" if across else record.machine, record.benchmark, record.point): record
-            for record in current_records(filter(side.has, everything), {} if side.kind == "commit" else order)
-        }
+        _runs_by_point(filter(side.has, everything), {} if side.kind == "commit" else order, across, variability)
         for side in (a, b)
     )
-    common = sorted(old.keys() & new.keys(), key=lambda key: (*key[:2], natural_key(format_point(old[key].params))))
-    values = {key: (variability.values(old[key]), variability.values(new[key])) for key in common}
-    confounders = {key: tuple(differences(old[key], new[key])) for key in common}
-    refused = set(_changed_versions(old, new))
-    asked = []
+    first_old, first_new = ({key: runs[0].record for key, runs in side.items()} for side in (old, new))
+    refused = set(_changed_versions(first_old, first_new))
+    common = sorted(
+        old.keys() & new.keys(), key=lambda key: (*key[:2], natural_key(format_point(first_old[key].params)))
+    )
+    asked: list[Compared] = []
+    pairs: list[tuple[Values, Values, str]] = []
     for key in common:
-        for name, metric in old[key].metrics.items():
-            if other := new[key].metrics.get(name):
-                if reason := _contradiction(metric, other):
-                    refused.add(RefusedComparison(key[1], name, reason))
-                else:
-                    asked.append((key, name, metric.unit))
-    judged = compare_values([(*values[key], name) for key, name, _ in asked])
-    found = [
-        Compared(
-            *key[:2], format_point(old[key].params), name, unit, values[key][0][name], values[key][1][name],
-            difference, confounders[key],
-        )
-        for (key, name, unit), difference in zip(asked, judged, strict=True)
-    ]  # fmt: skip
-    return found, sorted(refused)
+        sides = choose_sides(old[key], new[key], common=across)
+        one, other = (max(runs, key=lambda run: run.age).record for runs in (sides.a, sides.b))
+        of_a, of_b = side_values(sides.a), side_values(sides.b)
+        at_boost = boosted(of_a), boosted(of_b)
+        confounders = tuple(differences(one, other))
+        for name in (name for name in of_a if name in of_b):
+            if reason := _contradiction(one.metrics[name], other.metrics[name]):
+                refused.add(RefusedComparison(key[1], name, reason))
+                continue
+            unit = one.metrics[name].unit
+            both_boosted = of_a[name].boosted and of_b[name].boosted
+            for regime in ("", *(["boost"] if both_boosted else [])):
+                values = at_boost if regime else (of_a, of_b)
+                pairs.append((*values, name))
+                asked.append(
+                    Compared(
+                        *key[:2], format_point(one.params), name, unit, values[0][name], values[1][name],
+                        Difference("AMBIGUOUS"), confounders, regime, sides.across,
+                    )
+                )  # fmt: skip
+    judged = zip(asked, compare_values(pairs), strict=True)
+    return [replace(each, difference=found) for each, found in judged], sorted(refused)
+
+
+def _runs_by_point(
+    records: Iterable[Record], order: Mapping[str, int], across: bool, variability: Variability
+) -> dict[_Key, list[_Run]]:
+    """The measured Records of each point, the newest first.
+
+    Those of commits outside the line of the branch stand for nothing, see `store.CommitOrder`, and those of other
+    software stacks than the node's own stand for a point only where there are no others.
+    """
+    lines = CommitOrder.of(order)
+    found: dict[_Key, list[Record]] = {}
+    for record in records:
+        if record.status == "ok" and lines.standing(record.commit) is not Standing.OUTSIDE:
+            machine = "" if across else record.machine
+            found.setdefault((machine, record.benchmark, record.point), []).append(record)
+    runs: dict[_Key, list[_Run]] = {}
+    for key, members in found.items():
+        own = [record for record in members if not record.of_stack] or members
+        made = [
+            _Run(
+                record,
+                (lines.standing(record.commit), lines.get(record.commit, -1), record.started),
+                variability.values(record),
+                code_of(record),
+            )
+            for record in own
+        ]
+        runs[key] = sorted(made, key=lambda run: run.age, reverse=True)
+    return runs
 
 
 def _changed_versions(old: Mapping[_Key, Record], new: Mapping[_Key, Record]) -> Iterator[RefusedComparison]:
@@ -151,20 +209,24 @@ def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
     return ""
 
 
+#: The verdicts on a significant difference.
+CHANGED = ("WORSE", "BETTER")
 #: In this order verdicts are shown.
-_ORDER = ("WORSE", "BETTER", "AMBIGUOUS", "SAME")
+_ORDER = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
+#: What a verdict is called for readers, where its word says too little.
+_WORDS = {"BOUND": "undecided"}
 
 
 def changed(compared: Iterable[Compared]) -> list[Compared]:
     """Those with a significant difference."""
-    return [each for each in compared if each.difference.verdict in ("WORSE", "BETTER")]
+    return [each for each in compared if each.difference.verdict in CHANGED]
 
 
 def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
     """How many values have which verdict.  hidden: where those that are not shown can be seen."""
     counts: Counter[str] = Counter(each.difference.verdict for each in compared)
     points = len({(each.machine, each.benchmark, each.point) for each in compared})
-    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+    verdicts = ", ".join(f"{counts[verdict]} {_WORDS.get(verdict, verdict)}" for verdict in _ORDER if counts[verdict])
     rest = len(compared) - len(changed(compared))
     where = f"; {hidden} shows the other {rest}" if hidden and rest else ""
     return f"{len(compared)} values of {points} points: {verdicts}{where}"
@@ -173,14 +235,21 @@ def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
 def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
     """What readers need below the table: what was not compared, and which points have no ratio or verdict, and why."""
     compared = list(compared)
-    no_ratio = dict.fromkeys(
+    refusals = dict.fromkeys(
         f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio: {each.difference.reason}"
         for each in compared
-        if each.difference.reason
+        if each.difference.reason and each.difference.ratio is None
     )
-    busy = sum(each.a.is_busy or each.b.is_busy for each in compared)
-    marked = [f"{busy} values have no verdict: other processes used the CPUs meanwhile (marked busy)"] if busy else []
-    return [*map(str, refused), *no_ratio, *marked]
+    counted = Counter(each.difference.reason for each in compared if each.difference.ratio is not None)
+    unjudged = [_count_unjudged(count, reason) for reason, count in counted.items() if reason]
+    across = len({(each.benchmark, each.point) for each in compared if each.across})
+    unlike = f"{across} points: no code was measured on both; compared across commits of one benchmark version"
+    return [*map(str, refused), *refusals, *unjudged, *([unlike] if across else [])]
+
+
+def _count_unjudged(count: int, reason: str) -> str:
+    marked = " (marked busy)" if reason == BUSY else ""
+    return f"{count} values have no verdict: {reason}{marked}"
 
 
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
@@ -189,7 +258,7 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
     A benchmark and its points stand above their metrics. Where a row does not fit, each of its benchmark has three
     lines.
     """
-    ordered = sorted(compared, key=lambda each: _ORDER.index(each.difference.verdict) // 2)
+    ordered = sorted(compared, key=lambda each: each.difference.verdict not in CHANGED)
     for place, group in groupby(ordered, lambda each: f"{each.machine} {each.benchmark}".strip()):
         of_benchmark = list(group)
         header, *rows = as_text(as_table(of_benchmark, formatted=True).select(*_SHOWN)).splitlines()
@@ -204,7 +273,12 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
             if fits:
                 yield _INDENT + row
             else:
-                yield f"{_INDENT}{each.metric}: {_against(each.difference)} {each.difference.verdict}"
+                yield from wrap(
+                    f"{each.label}: {_against(each.difference)}, {_spell_verdict(each)}",
+                    width,
+                    initial_indent=_INDENT,
+                    subsequent_indent=f"{_INDENT}  ",
+                )
                 yield f"{_INDENT}  A {_spell(each.a, each.unit)}"
                 yield f"{_INDENT}  B {_spell(each.b, each.unit)}"
 
@@ -224,14 +298,17 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
     rows = []
     for each in compared:
         row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
-        row |= {"benchmark": each.benchmark, "point": each.point, "metric": each.metric}
+        row |= {"benchmark": each.benchmark, "point": each.point}
+        row |= {"metric": each.label if formatted else each.metric}
         found = each.difference
         if formatted:
             row |= {"A": _spell(each.a, each.unit), "B": _spell(each.b, each.unit)}
-            row |= {"B against A": _against(found), "verdict": found.verdict}
+            row |= {"B against A": _against(found), "verdict": _spell_verdict(each)}
         else:
-            row |= {"unit": each.unit, "A": each.a.value, "B": each.b.value, "ratio": found.times}
-            row |= {"B / A": found.ratio, "low": found.low, "high": found.high, "verdict": found.verdict}
+            row |= {"regime": each.regime, "unit": each.unit, "A": each.a.value, "B": each.b.value}
+            row |= {"ratio": found.times, "B / A": found.ratio, "low": found.low, "high": found.high}
+            row |= {"B - A": found.change, "verdict": found.verdict, "bound": found.wording(each.unit)}
+            row |= {"cards of A": found.cards[0], "cards of B": found.cards[1]}
             row |= {"reason": found.reason, "differences": "; ".join(map(str, each.confounders))}
         rows.append(row)
     for left_out in refused:
@@ -263,6 +340,15 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
             share = f"{len(where)} of {len(points)} points" if len(where) < len(points) else "all points"
             lines.append(f"{f'{machine}, ' if machine else ''}{share}: {'; '.join(texts)}")
     return lines
+
+
+def _spell_verdict(each: Compared) -> str:
+    """`BETTER, at least 1.40×`; of what is undecided the bounds alone, and no reason, which `notes` gives."""
+    found = each.difference
+    if found.verdict == "AMBIGUOUS":
+        return found.verdict
+    wording = found.wording(each.unit)
+    return wording if found.verdict == "BOUND" else f"{found.verdict}, {wording}"
 
 
 def _against(found: Difference) -> str:

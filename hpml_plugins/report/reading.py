@@ -18,11 +18,13 @@ from typing import Any
 
 import msgspec
 
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.reference import References
+from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import STACK, Record, Status, decode
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
-from hpml_plugins.model.variability import MeasuredValue, fill_in_spreads, with_intervals
 from hpml_plugins.model.work import Roof
 from hpml_plugins.store import (
     CommitOrder,
@@ -382,7 +384,9 @@ def read_history(
     order = CommitOrder.of(revisions)
     outside: Counter[str] = Counter()
     by_date: Counter[str] = Counter()
+    references = References()
     for record, file, offsets in _stored(results, declarations, on_damage):
+        references.add(record)
         standing = order.standing(record.commit)
         outcome = _outcome(record, order.get(record.commit, -1), standing, file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
@@ -410,7 +414,7 @@ def read_history(
             outcomes.sort(key=lambda outcome: outcome.rank)
         benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
         benchmark.branches = {line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]}
-    fill_in_spreads(_points(benchmarks.values()))
+    fill_in_spreads(_points(benchmarks.values()), references)
     published = set(itertools.chain.from_iterable(map(_revisions, benchmarks.values())))
     commits = sorted((revision, commit) for commit, revision in order.items() if revision in published)
     places = itertools.chain.from_iterable((*each.outcomes, *each.outside) for each in benchmarks.values())
@@ -473,17 +477,18 @@ def _stored(
         yield record, "", ()
 
 
-def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[tuple[str, str], list[MeasuredValue]]]:
-    """(Class, readings) of each metric of each point on each machine.
+def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, list[MeasuredValue]]]:
+    """The readings of each metric of each point on each machine.
 
     How far a value moves is known from all of its runs, also from those outside the line.
     """
     for benchmark in benchmarks:
         for place in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
+            label = place[0]
             outcomes = [*benchmark.outcomes.get(place, ()), *benchmark.outside.get(place, ())]
             for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
                 found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
-                yield (benchmark.name, name), found
+                yield Place(benchmark.name, label, name), found
 
 
 def _outcome(record: Record, revision: int, standing: Standing, file: str, offsets: tuple[int, ...]) -> Outcome:

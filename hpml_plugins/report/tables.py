@@ -15,7 +15,7 @@ from hpml_plugins.report.shares import shares
 from hpml_plugins.terminal import printable
 
 if TYPE_CHECKING:
-    from hpml_plugins.model.variability import MeasuredValue
+    from hpml_plugins.analysis.measured import MeasuredValue
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8

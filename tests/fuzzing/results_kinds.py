@@ -40,10 +40,10 @@ def _records() -> Sequence[bytes]:
 
 
 def _read_record(data: bytes, folder: Path) -> str:
+    from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.formatting import format_point
     from hpml_plugins.model.record import encode
-    from hpml_plugins.model.variability import Variability
     from hpml_plugins.report.compare import Side, compare
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv

@@ -98,7 +98,7 @@ def test_rounds_regime_and_timer() -> None:
     assert told(rounds) == ["rounds 1 → 2"]
     sustained = replace(RECORD, metrics={"time": replace(timed, boost=[0.9])})
     assert told(sustained) == ["regime not throttled → sustained"]
-    before = replace(RECORD, warnings=["the GPU held its clocks down while this was measured: power cap"])
+    before = replace(RECORD, throttled="power cap")
     assert told(sustained, before) == ["regime throttled → sustained"]
     wall = replace(RECORD, metrics={"time": replace(timed, info={"timer": "perf_counter: no events"})})
     assert told(wall) == ["timer cuda events → perf_counter"]

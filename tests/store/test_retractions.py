@@ -10,9 +10,9 @@ from pathlib import Path
 from counts import count_missing
 from msgspec.structs import replace
 
+from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.export import rows
 from hpml_plugins.store import (
     append_record,

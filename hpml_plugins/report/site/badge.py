@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from markupsafe import escape
 
-from hpml_plugins.model.variability import compare_values
+from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.newest_records import FOLDER
 from hpml_plugins.report.site.page import day
@@ -40,7 +40,7 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
             values = [outcome.readings for outcome, value in line if value]
             pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
             newest += bool(line and line[-1][1])
-    verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "AMBIGUOUS": 0, "SAME": 0}
+    verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "BOUND": 0, "AMBIGUOUS": 0, "SAME": 0}
     verdicts |= Counter(each.verdict for each in compare_values(pairs))
     summary = {
         "project": project,

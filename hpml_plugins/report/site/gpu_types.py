@@ -16,8 +16,11 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hpml_plugins.analysis.measured import Values
+from hpml_plugins.analysis.sides import choose_sides, side_values
+from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, Difference, compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import Difference, Values, compare_values
+from hpml_plugins.model.record import STACK
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
@@ -32,6 +35,8 @@ HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 PRICES_FILE = "gpu-prices.yaml"
 #: Verdict on B against A → the letter of that on A against B.
 _OPPOSITE = {"BETTER": "w", "WORSE": "b"}
+#: Verdict → its letter.
+_LETTERS = {"BETTER": "b", "WORSE": "w", "SAME": "s", "BOUND": "r", "AMBIGUOUS": "a"}
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,12 +53,23 @@ def read_costs(folder: Path) -> Costs:
 
 
 @dataclass(frozen=True)
+class MeasuredRun:
+    """One measured Record of a point; see `hpml_plugins.analysis.sides`."""
+
+    code: str
+    age: tuple[bool | int | float, ...]
+    values: Values
+
+
+@dataclass(frozen=True)
 class Cell:
-    """What one point gave on one hardware. The page's script adds the ratio to the base.
+    """What one point gave on one hardware: the mean over its cards of all Records of the newest code. The page's script
+    adds the ratio to the base.
 
     status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
     regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
-    by the same Record.  values: of all its metrics.  started: Unix time, s.
+    by the newest Record.  values: of all its metrics.  runs: all measured Records of the point, of any code.  started:
+    Unix time, s.
     """
 
     status: str = ""
@@ -63,6 +79,7 @@ class Cell:
     title: str = ""
     watts: str = ""
     values: Values = field(default_factory=dict, repr=False)
+    runs: tuple[MeasuredRun, ...] = field(default=(), repr=False)
     started: float = 0.0
 
 
@@ -140,9 +157,9 @@ class Matrix:
 class Verdicts:
     """The verdicts on each two columns of a matrix.
 
-    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, a ambiguous,
-    d different problems; "-" where one has no number.  kept: (first column, second, row) → the second against the
-    first, of the rows that were asked for.
+    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, r undecided
+    within bounds, a no verdict, d different problems; "-" where one has no number.  kept: (first column, second, row) →
+    the second against the first, of the rows that were asked for.
     """
 
     letters: list[list[str]]
@@ -150,16 +167,32 @@ class Verdicts:
 
 
 def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
-    """Verdicts, all rows of each two columns at once.  keep: the rows whose differences are kept too."""
+    """Verdicts, all rows of each two columns at once, at the newest code that both measured.
+
+    keep: the rows whose differences are kept too.
+    """
     rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
     count = len(matrix.columns)
     letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
     kept = {}
     for first, second in itertools.combinations(range(count), 2):
-        asked = [n for n, (cells, _) in enumerate(rows) if cells[first].values and cells[second].values]
-        pairs = [(rows[n][0][first].values, rows[n][0][second].values, rows[n][1]) for n in asked]
+        asked, pairs = [], []
+        sides: dict[tuple[int, int], tuple[Values, Values]] = {}  # all metrics of a point have the same runs
+        for n, (cells, name) in enumerate(rows):
+            of_first, of_second = cells[first].runs, cells[second].runs
+            if not (cells[first].value and cells[second].value):
+                continue
+            place = id(of_first), id(of_second)
+            if place not in sides:
+                chosen = choose_sides(of_first, of_second, common=True)
+                sides[place] = side_values(chosen.a), side_values(chosen.b)
+            a, b = sides[place]
+            if name not in a or name not in b:  # not measured at the newest common code
+                a, b = cells[first].values, cells[second].values
+            asked.append(n)
+            pairs.append((a, b, name))
         for n, found in zip(asked, compare_values(pairs), strict=True):
-            verdict = "d" if found.reason else found.verdict[0].lower()
+            verdict = "d" if found.reason.startswith(DIFFERENT_PROBLEMS) else _LETTERS[found.verdict]
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
             if n in keep:
@@ -173,8 +206,9 @@ def build(history: History, costs: Costs) -> Matrix:
     columns = tuple(column for each in hardware if (column := _column(each, history, costs)).newest)
     declared = {name: place for place, name in enumerate(history.metrics)}
     groups: list[Group] = []
+    runs: _Runs = {}
     for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
-        rows = {metric.name: _rows(metric, history, columns) for metric in metrics}
+        rows = {metric.name: _rows(metric, history, columns, runs) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
         worked = {name for each in found for _, record in each.benchmark.current.values() for name in record.work}
         found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
@@ -242,39 +276,71 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     return Column(hardware, machines, newest, *of_all)
 
 
-def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column]) -> tuple[Row, ...]:
+#: The runs of a point on a column.
+_Runs = dict[tuple[str, str, int], tuple[MeasuredRun, ...]]
+
+
+def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column], runs: _Runs) -> tuple[Row, ...]:
     rows = []
     for label, texts in metric.benchmark.points.items():
-        cells = tuple(_cell(metric, label, history, column) for column in columns)
+        cells = tuple(
+            _cell(metric, label, history, column, _runs_of(metric, label, column, number, runs))
+            for number, column in enumerate(columns)
+        )
         if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
             precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
             rows.append(Row(label, cells, SPELLINGS.get(precision, precision)))
     return tuple(rows)
 
 
-def _cell(metric: TrackedMetric, label: str, history: History, column: Column) -> Cell:
-    """The newest result on these machines; of one commit, the one that was started last."""
+def _runs_of(metric: TrackedMetric, label: str, column: Column, number: int, known: _Runs) -> tuple[MeasuredRun, ...]:
+    """All measured Records of the line of a point on a column; those of other software stacks than the node's own only
+    where there are no others."""
+    key = metric.benchmark.name, label, number
+    if key not in known:
+        found = [
+            outcome
+            for name in column.machines
+            for outcome in metric.benchmark.outcomes.get((label, name), ())
+            if outcome.readings and outcome.revision >= 0
+        ]
+        own = [outcome for outcome in found if not outcome.environment.startswith(STACK)] or found
+        known[key] = tuple(
+            MeasuredRun(
+                next(iter(each.readings.values())).code, (each.standing, each.revision, each.started), each.readings
+            )
+            for each in own
+        )
+    return known[key]
+
+
+def _cell(metric: TrackedMetric, label: str, history: History, column: Column, runs: tuple[MeasuredRun, ...]) -> Cell:
+    """The newest result on these machines, and the mean over the cards that measured its code."""
     lines = {name: metric.judged(label, name) for name in column.machines}
     results = []
     for name, line in lines.items():
         results += [(*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"][:1]
     if not results:
         return Cell("skipped", "–") if any(lines.values()) else Cell()
-    outcome, number, machine = max(results, key=lambda each: (each[0].standing, each[0].revision, each[0].started))
+    outcome, newest, machine = max(results, key=lambda each: (each[0].standing, each[0].revision, each[0].started))
     at = history.columns[outcome.revision]
     told = history.commits[at] == column.newest and len(column.machines) == 1  # the column's head says so
     origin = "" if told else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"
-    if number is None:
+    if newest is None:
         return Cell("failed", "failed", title=origin)
+    alike = [run for run in runs if run.code == newest.code]
+    values = side_values(alike) if alike else outcome.readings
+    number = values.get(metric.metric, newest)
     text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
     small = f"{sign + interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
+    cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
     of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
-    title = ", ".join(filter(None, [origin, boost, of_limits]))
+    title = ", ".join(filter(None, [origin, cards, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
     power = f"{watts:.4g}" if watts else ""
-    return Cell("ok", text, small, f"{number.value:.7g}", title, power, outcome.readings, outcome.started)
+    return Cell("ok", text, small, f"{number.value:.7g}", title, power, values, runs, outcome.started)
 
 
 def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:

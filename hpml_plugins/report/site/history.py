@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import STACK, Record
-from hpml_plugins.model.variability import MeasuredValue, why_not_judged
 from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares

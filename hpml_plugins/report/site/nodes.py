@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.variability import MeasuredValue, Values, compare_values
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, history_link
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, MARGIN
 from hpml_plugins.model import formatting
-from hpml_plugins.model.variability import MARGIN, Difference, why_not_judged
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.gpu_types import HEADLINE_UNITS, Cell, Matrix, Verdicts
@@ -24,7 +24,7 @@ from hpml_plugins.report.site.regressions import Shift, show_shift
 MOST_ROWS, MOST_CHANGES = 8, 3
 #: Letter of a verdict, see `Verdicts`, → words. Every headline metric is a rate or a time.
 WORDS = {
-    "b": "faster", "w": "slower", "s": f"the same within {100 * MARGIN:g} %", "a": "cannot be told",
+    "b": "faster", "w": "slower", "s": f"the same within {100 * MARGIN:g} %", "r": "undecided", "a": "no verdict",
     "d": "different problems",
 }  # fmt: skip
 #: The folder of what the page's script reads.
@@ -155,28 +155,21 @@ def _rows_by_benchmark(matrix: Matrix) -> Iterator[list[HeadlineRow]]:
 
 
 def describe_verdicts(rows: Sequence[HeadlineRow], verdicts: Verdicts, base: int, other: int) -> dict[int, list[str]]:
-    """Number of a row → verdict on a type against the base: letter, ratio and interval. Above 1 is better."""
+    """Number of a row → verdict on a type against the base: letter, ratio, and what can be said of it.
+
+    Above 1 is better.
+    """
     found = {}
     for number, row in enumerate(rows):
         if base in row.cells and other in row.cells:
             pair = (min(base, other), max(base, other))
-            readings = [row.cells[each].values[row.metric.metric] for each in pair]
-            letter = verdicts.letters[base][other][row.number]
             difference = verdicts.kept[*pair, row.number]
-            found[number] = [letter, *_spell_ratio(difference, pair[0] != base, why_not_judged(*readings))]
+            if pair[0] != base:
+                difference = difference.reversed
+            ratio = "" if difference.times is None else f"{formatting.times(difference.times)}×"
+            wording = difference.wording(row.metric.unit).removeprefix(DIFFERENT_PROBLEMS)
+            found[number] = [verdicts.letters[base][other][row.number], ratio, wording]
     return found
-
-
-def _spell_ratio(found: Difference, reverse: bool, why: str) -> tuple[str, str]:
-    """How many times better B is than A, with its interval, or why it has none.  reverse: A than B."""
-    if found.times is None:
-        return "", found.reason.removeprefix(f"{WORDS['d']}: ")
-    ratio = f"{formatting.times(1 / found.times if reverse else found.times)}×"
-    if found.low is None or found.high is None:
-        return ratio, f"no interval: {why}" if why else "no interval"
-    ends = (found.low, found.high)
-    low, high = ends if (found.direction == "higher") != reverse else (1 / ends[1], 1 / ends[0])
-    return ratio, f"{formatting.times(low)} to {formatting.times(high)}"
 
 
 def _show(row: HeadlineRow, matrix: Matrix) -> dict[str, Any]:
@@ -186,7 +179,9 @@ def _show(row: HeadlineRow, matrix: Matrix) -> dict[str, Any]:
         stored = (benchmark.outcomes.get((row.point, name), ()) for name in matrix.columns[number].machines)
         count = sum(row.metric.metric in outcome.readings for outcomes in stored for outcome in outcomes)
         records = formatting.counted(count, "Record")
-        cells[number] = [f"{cell.text} {cell.interval}".rstrip(), f"{records}, {day(cell.started * 1000)}"]
+        cards = len(cell.values[row.metric.metric].levels)
+        of_cards = f"mean of {cards} cards, " if cards > 1 else ""
+        cells[number] = [f"{cell.text} {cell.interval}".rstrip(), f"{of_cards}{records}, {day(cell.started * 1000)}"]
     return {
         "title": row.metric.title, "point": row.point, "about": benchmark.description,
         "terms": benchmark.explain(row.point),

@@ -21,18 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values
+from hpml_plugins.analysis.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
+from hpml_plugins.analysis.verdicts import ERROR_RATE, compare_values, correct, why_not_judged  # fmt: skip
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
-from hpml_plugins.model.variability import (
-    ERROR_RATE,
-    EXACT,
-    MeasuredValue,
-    Values,
-    compare_values,
-    correct,
-    why_not_judged,
-)  # fmt: skip
-from hpml_plugins.model.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
@@ -111,7 +104,7 @@ class Readings:
         """How probable a difference as large as that between two levels is for equal code.
 
         A t-test of the logarithms whose variance is the prior of the point, moderated by the scatter of the readings
-        around both levels (Smyth 2004; see `hpml_plugins.model.variance`). On several cards each card is one reading
+        around both levels (Smyth 2004; see `hpml_plugins.analysis.variance`). On several cards each card is one reading
         of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
         """
         ends = (np.searchsorted(self.revisions, [level.first, level.last + 1]) for level in (old, new))

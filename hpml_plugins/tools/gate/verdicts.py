@@ -10,18 +10,17 @@ from typing import Literal
 from msgspec.structs import replace
 from scipy.special import stdtrit
 
-from hpml_plugins.model import (
+from hpml_plugins.analysis import (
     ERROR_RATE,
     EXACT,
     Difference,
     MeasuredValue,
-    Record,
     Spread,
     Variability,
-    combine,
     compare_values,
     variance_of_median,
 )
+from hpml_plugins.model import Record, combine
 
 #: Share of slow-downs of the budget that the planned number of rounds finds.
 POWER = 0.9
@@ -61,11 +60,12 @@ class GatedValue:
 
     @property
     def outcome(self) -> Outcome:
-        """refused: significantly worse, and by more than the budget.  within: it is not worse by more than that, as
-        far as the interval reaches.  undecided: neither."""
+        """refused: significantly worse, and by more than the budget; any rise from 0 is.  within: it is not worse by
+        more than that, as far as the interval reaches.  undecided: neither."""
         limit = 1 + self.budget
         if self.slower is None:
-            return "undecided" if self.difference.verdict == "AMBIGUOUS" else "within"
+            without_ratio: dict[str, Outcome] = {"WORSE": "refused", "AMBIGUOUS": "undecided", "BOUND": "undecided"}
+            return without_ratio.get(self.difference.verdict, "within")
         if self.difference.verdict == "WORSE" and self.slower > limit:
             return "refused"
         return "within" if self.interval is not None and self.interval[1] <= limit else "undecided"

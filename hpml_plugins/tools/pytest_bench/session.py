@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from hpml_plugins.analysis import Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.measure import Bench, Context, SamplingPlan
-from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, Variability, combine, compare_values, quantity
+from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, combine, quantity
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import (
     append_record,
@@ -98,7 +99,9 @@ class BenchSession:
             ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
             since = before[0].commit[:8] or "uncommitted"
             against = f"{quantity(old[name].value, metric.unit)} at {since}"
-            found.append((f"{name} {value}{ratio} {against}: {difference.verdict}", difference.verdict))
+            undecided = difference.verdict == "BOUND"
+            verdict = f"undecided, {difference.wording(metric.unit)}" if undecided else difference.verdict
+            found.append((f"{name} {value}{ratio} {against}: {verdict}", difference.verdict))
         return found
 
     def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:

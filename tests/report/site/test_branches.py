@@ -31,8 +31,8 @@ from branches import (
 )
 from browsing import read_data
 
+from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.variability import Variability
 from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.quotes import Quotable, Quote
 from hpml_plugins.report.reading import History, TrackedMetric, read_history

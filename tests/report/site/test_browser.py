@@ -589,8 +589,9 @@ def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) ->
 def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
     tab = site.open("gpus.html#group=vector_add")
     times = [10 ** (i / 7) for i in range(-35, 35)]
-    words = {"b": "▲ {}×, better", "w": "▼ {}×, worse", "s": "= {}×, same", "a": "? {}×, cannot be told"}
-    letters = [list(words)[place % 4] for place in range(len(times))]
+    words = {"b": "▲ {}×, better", "w": "▼ {}×, worse", "s": "= {}×, same", "r": "? {}×, undecided",
+             "a": "? {}×, no verdict"}  # fmt: skip
+    letters = [list(words)[place % 5] for place in range(len(times))]
     # The page's data, with other values of the first row: 1 for the base, and each of these for the other.
     shown = tab.evaluate(
         """async ([times, letters]) => {

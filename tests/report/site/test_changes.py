@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.variability import EXACT, MeasuredValue
-from hpml_plugins.model.variance import Spread
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue
+from hpml_plugins.analysis.physics import Physics
+from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.regressions import Change, Level, MeasuredSeries, Readings
 
@@ -41,7 +42,7 @@ SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
 
 def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> MeasuredValue:
     return MeasuredValue(
-        value=value, low=value, high=value, count=7, direction="lower", boost=None, kind="GPU, kernel, rounds",
+        value=value, low=value, high=value, count=7, direction="lower", physics=Physics.NEVER_THROTTLED,
         code="code", card=card, started=0.0, spread=spread,
     )  # fmt: skip
 
@@ -156,16 +157,17 @@ def test_a_single_run_that_stands_out_is_no_change_yet(
 
 
 def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_ones() -> None:
-    throttled, sustained = (f"GPU, kernel, {regime}, one round" for regime in ("throttled", "sustained"))
-    line = [(n, replace(reading(1.0 if n < 5 else 1.1), kind=throttled if n < 5 else sustained)) for n in range(10)]
+    line = [
+        (n, replace(reading(1.0 if n < 5 else 1.1), physics=Physics.THROTTLED if n < 5 else Physics.SUSTAINED))
+        for n in range(10)
+    ]
     assert Readings.of(line).revisions.tolist() == [5, 6, 7, 8, 9]
     assert Readings.of(line[:5]).revisions.tolist() == [0, 1, 2, 3, 4]
     assert Readings.of([]).readings == []
 
 
 def test_values_measured_on_a_busy_machine_are_left_out_even_where_one_is_the_newest() -> None:
-    busy = "CPU, wall clock, one round, busy"
-    line = [(n, replace(reading(1.0), kind=busy) if n in (3, 9) else reading(1.0)) for n in range(10)]
+    line = [(n, replace(reading(1.0), is_busy=n in (3, 9))) for n in range(10)]
     assert Readings.of(line).revisions.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
     assert Readings.of(line[3:4]).readings == []
 

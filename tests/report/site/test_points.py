@@ -312,7 +312,7 @@ def test_values_that_get_no_verdict_against_the_newest_are_told_apart(host_of: A
     host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n", toy=TOY)
     commits = [letter * 40 for letter in "abcd"]
     for day, commit in enumerate(commits):
-        made = record(commit, float(day), [2e-6, 2.1e-6])
+        made = record(commit, float(day), [2e-3, 2.1e-3])
         timed = replace(made.metrics["time"], info={"timer": "cuda events"})
         warnings = [f"{THROTTLED} while this was measured: power cap"] if day < 2 else []
         append_record(record_file(tmp_path, "node1", commit), replace(made, metrics={"time": timed}, warnings=warnings))

@@ -12,7 +12,7 @@
     // Letter of a verdict → its class, sign and words; see Matrix.verdicts in gpu_types.py.
     const VERDICTS = {
         b: ["better", "▲", "better"], w: ["worse", "▼", "worse"], s: ["same", "=", "same"],
-        a: ["ambiguous", "?", "cannot be told"], d: ["ambiguous", "?", "different problems"],
+        r: ["ambiguous", "?", "undecided"], a: ["ambiguous", "?", "no verdict"], d: ["ambiguous", "?", "different problems"],
     };
     const SELECTS = ["plugin", "group", "precision", "filter"].filter(of);
     const TICKS = { all: false, price: true, watts: true };  // and whether they are set at first

@@ -29,7 +29,7 @@
         return made;
     }
 
-    /* "faster in 2, cannot be told in 3 of 5": how often which verdict of these. */
+    /* "faster in 2, undecided in 3 of 5": how often which verdict of these. */
     function summary(verdicts, words) {
         return Object.keys(words).map(function (letter) {
             var count = verdicts.filter(function (verdict) { return verdict[0] === letter; }).length;
@@ -58,7 +58,7 @@
     function value(cell, verdict, words) {
         var made = document.createElement('td');
         if (verdict) {
-            var kind = {b: 'better', w: 'worse', a: 'quiet', d: 'quiet'}[verdict[0]];
+            var kind = {b: 'better', w: 'worse', r: 'quiet', a: 'quiet', d: 'quiet'}[verdict[0]];
             made.append(element('strong', (verdict[1] ? verdict[1] + ', ' : '') + words[verdict[0]], kind), ' ',
                 element('small', verdict[2]), document.createElement('br'));
         }

@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpml_plugins.model.variance import (
+from hpml_plugins.analysis.cards import CardObservations, estimate_members
+from hpml_plugins.analysis.variance import (
     FLOOR,
     QUARTILE,
     UNKNOWN,
     UNKNOWN_CARDS,
+    Estimated,
     Observations,
     Spread,
+    estimate_runs,
     estimate_spreads,
     expected_quartile,
     fit_prior,
     half_width,
+    number_columns,
     p_value,
     pool_rounds,
 )
@@ -36,14 +40,19 @@ def made(
     values = rng.uniform(-10, 10, (points, 1, 1)) + of_card + rng.normal(0, within, shape)
     group = point % classes
     zeros = np.zeros_like(point)
+    own_cards = point * cards + card  # no factor of a card is shared by two points
     return Observations(
-        values.ravel(), np.full(point.shape, np.nan), point, group, zeros, zeros, card, card * runs + run
+        values.ravel(), np.full(point.shape, np.nan), zeros, point, group, zeros, zeros, own_cards, card * runs + run
     ), values
 
 
 def spreads(observed: Observations) -> Any:
-    """A Spread of arrays: of each observation that of its point."""
-    return Spread(*np.array(estimate_spreads(observed))[observed.point].T)
+    """A Spread of arrays: of each observation that of its point. Each point is a member of its own."""
+    spots = number_columns(np.stack([observed.point, observed.code]))
+    modest = np.zeros(int(observed.kind.max()) + 1, bool)
+    cards = CardObservations(observed.value, spots, observed.point, observed.kind, observed.card, modest)
+    between = Estimated(*(each[observed.point] for each in estimate_members(cards)))
+    return Spread(*np.array(estimate_spreads(observed, estimate_runs(observed), between))[observed.point].T)
 
 
 def test_both_levels_are_found_again() -> None:
@@ -59,18 +68,19 @@ def test_a_lasting_change_is_not_taken_for_a_variance_between_runs() -> None:
     rng = np.random.default_rng(4)
     values = np.repeat([0.0, 0.4], 5) + rng.normal(0, 0.01, 10)
     zeros = np.zeros(10, np.int64)
-    found = spreads(Observations(values, np.full(10, np.nan), zeros, zeros, zeros, zeros, zeros, np.arange(10)))
+    found = spreads(Observations(values, np.full(10, np.nan), zeros, zeros, zeros, zeros, zeros, zeros, np.arange(10)))
     assert np.sqrt(found.same_card[0]) < 0.02
 
 
 def test_runs_differ_by_no_less_than_their_rounds_and_those_alone_say_it_of_what_was_never_repeated() -> None:
     observed, _ = made(5, points=20, cards=2, runs=3, within=0.001, between=0.0)
-    wide = replace(observed, rounds=np.where(observed.point == 7, 0.01**2, 1e-9))
+    rounds = np.where(observed.point == 7, 0.01**2, 1e-9)
+    wide = replace(observed, rounds=rounds, rounds_freedom=np.full(len(rounds), 1e6))
     found = np.sqrt(spreads(wide).same_card)
-    assert found[observed.point == 7] == pytest.approx(0.01)
+    assert found[observed.point == 7] == pytest.approx(0.01, rel=0.01)
     assert (found[observed.point != 7] < 0.003).all()
     one = np.array([0])
-    alone = spreads(Observations(np.array([1.0]), np.array([0.001**2]), one, one, one, one, one, one))
+    alone = spreads(Observations(np.array([1.0]), np.array([0.001**2]), one + 2, one, one, one, one, one, one))
     assert np.sqrt(alone.same_card) == pytest.approx([0.002])
     assert np.sqrt(alone.any_card) == pytest.approx([np.hypot(0.002, UNKNOWN_CARDS)])
 
@@ -100,7 +110,7 @@ def test_runs_of_any_number_of_rounds_tell_one_variance_of_which_a_fifth_may_be_
 
 def test_a_point_measured_once_borrows_from_its_class() -> None:
     observed, _ = made(2, points=50, cards=2, runs=3, within=0.02, between=0.0, classes=1)
-    new = (1.0, np.nan, 50, 0, 0, 0, 0, 0)
+    new = (1.0, np.nan, 0, 50, 0, 0, 0, 200, 0)
     alone = Observations(*(np.append(*pair) for pair in zip(columns_of(observed), new, strict=True)))
     found = spreads(alone)
     assert np.sqrt(found.same_card[-1]) == pytest.approx(0.02, rel=0.15)
@@ -108,12 +118,15 @@ def test_a_point_measured_once_borrows_from_its_class() -> None:
 
 
 def columns_of(observed: Observations) -> list[Any]:
-    return [getattr(observed, name) for name in ("value", "rounds", "point", "group", "kind", "code", "card", "run")]
+    return [
+        getattr(observed, name)
+        for name in ("value", "rounds", "rounds_freedom", "point", "group", "kind", "code", "card", "run")
+    ]
 
 
 def test_a_class_that_nobody_repeated_has_the_variance_of_its_kind_and_a_kind_alone_the_stated_guess() -> None:
     one = np.array([0])
-    found = spreads(Observations(np.array([1.0]), np.array([np.nan]), one, one, one, one, one, one))
+    found = spreads(Observations(np.array([1.0]), np.array([np.nan]), one, one, one, one, one, one, one))
     assert np.sqrt(found.any_card) == pytest.approx([UNKNOWN])
 
 
@@ -147,7 +160,7 @@ def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_fo
 def test_a_run_measured_again_counts_once_with_its_last_value() -> None:
     columns = [
         np.array(each)
-        for each in ([0.0, 5.0, 0.0], [np.nan] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [1, 2, 2])
+        for each in ([0.0, 5.0, 0.0], [np.nan] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [0] * 3, [1, 2, 2])
     ]
     observed = Observations(*columns)
     assert spreads(observed).same_card[0] < 0.01  # 0.0 and 0.0: the 5.0 was replaced

@@ -1,13 +1,14 @@
 """How far a metric's value moves from run to run and from card to card, estimated from all Records of a machine type.
 
 Values are compared as logarithms: a relative deviation is what repeats over sizes and cards. Two variances are
-estimated for each value: that of a run on the same card, and that of a run on any card of the type. A new point has no
-repeated runs of its own, so it borrows from its class (the same metric of the same benchmark), and a class with few
-repetitions from its kind (how it was measured). What is borrowed, and how much, follows the empirical Bayes estimator
-of G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression, Statistical
-Applications in Genetics and Molecular Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees
-of freedom are a scaled F distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior
-variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
+estimated for each value: that of a run on the same card, here, and that of a run on any card of the type, by
+`hpml_plugins.analysis.cards`. A new point has no repeated runs of its own, so it borrows from its class (the same
+metric of the same benchmark), and a class with few repetitions from its kind (its physics, and whether in one round or
+several). What is borrowed, and how much, follows the empirical Bayes estimator of G. K. Smyth, Linear models and
+empirical Bayes methods for assessing differential expression, Statistical Applications in Genetics and Molecular
+Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom are a scaled F distribution
+around a prior s0² that is worth d0 degrees of freedom, and the posterior variance is (d0 s0² + d s²) / (d0 + d) with
+d0 + d degrees of freedom.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ ROUNDS_ALONE, ROUNDS_ALONE_FREEDOM = 4.0, 4.0
 #: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of the runs may have a
 #: round that stands out. Then 2.3 % of the medians of three rounds do, fewer than an interval leaves out.
 QUARTILE = 0.75
+#: Runs of one card that seem to vary by so many times as much as cards do not: a card's value is a mean of few runs.
+MUCH_MORE = 4.0
+#: What the rounds of a few runs tell is itself uncertain: so probable is it that runs vary by no less.
+SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
 LEAST_FREEDOM, MOST_FREEDOM = 1.0, 50.0
 #: Groups from which a prior is estimated; with fewer nothing is known of how they differ.
@@ -49,13 +54,15 @@ class Observations:
     They are in the order of time.
 
     value: the natural logarithm.  rounds: its variance as the rounds of the point's runs imply, NaN for one round.
-    point: what was measured (benchmark, version, parameters, metric).  group: its class.  kind: of the class; the same
-    for all observations of a class.  code: what the plugin's code was.  card: which card, or host.  run: which run; a
-    later entry of the same run replaces an earlier one.
+    rounds_freedom: how many degrees of freedom that has.
+    point: what was measured (benchmark, version, parameters, metric) on a machine.  group: its class.  kind: of the
+    class; the same for all observations of a class.  code: what the plugin's code was.  card: which card, or host.
+    run: which run; a later entry of the same run replaces an earlier one.
     """
 
     value: Array
     rounds: Array
+    rounds_freedom: Array
     point: Array
     group: Array
     kind: Array
@@ -76,43 +83,63 @@ class Spread(NamedTuple):
     any_freedom: float
 
 
-def estimate_spreads(observed: Observations) -> list[Spread]:
-    """The spread of each point, by its number."""
-    runs, runs_freedom, known = _posterior(
-        observed, np.stack([observed.point, observed.code, observed.card]), observed.run, in_order=True
-    )
-    cards, cards_freedom, known_cards = _posterior(
-        observed, np.stack([observed.point, observed.code]), observed.card, in_order=False
-    )
-    # Of a kind that nobody measured twice on one card: runs of one differ by no more than cards do.
-    unknown = ~known & known_cards
-    runs, runs_freedom = np.where(unknown, cards, runs), np.where(unknown, cards_freedom, runs_freedom)
+class Estimated(NamedTuple):
+    """Of each observation a variance, its degrees of freedom, and whether anything of its kind was repeated.
+
+    own: how many of the degrees of freedom are the point's own.
+    """
+
+    variance: Array
+    freedom: Array
+    known: Array
+    own: Array
+
+
+def estimate_runs(observed: Observations) -> Estimated:
+    """The variance of a run on the same card, of each observation."""
+    sets = np.stack([observed.point, observed.code, observed.card])
+    return Estimated(*_posterior(observed, sets, observed.run))
+
+
+def estimate_spreads(observed: Observations, same: Estimated, between: Estimated) -> list[Spread]:
+    """The spread of each point, by its number.
+
+    same: `estimate_runs`.  between: of each observation the variance of a run on any card; see
+    `hpml_plugins.analysis.cards`.
+    """
+    runs, runs_freedom, known, own_runs = same
+    cards, cards_freedom, known_cards, _ = between
     # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else is known.
     unknown = ~known & ~known_cards & np.isfinite(observed.rounds)
-    runs = np.where(unknown, ROUNDS_ALONE * observed.rounds, np.fmax(runs, observed.rounds))
+    surely = observed.rounds * observed.rounds_freedom / chdtri(observed.rounds_freedom, 1 - SURE)
+    runs = np.where(unknown, ROUNDS_ALONE * observed.rounds, np.fmax(runs, surely))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
     # And of one that was measured on one card alone: runs differ on it as on any, and cards by a guess besides.
     alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
-    # And another card cannot differ less than another run.
+    # Another card differs by no less than another run. Of a point that nobody ran twice on one card only its class
+    # tells how far runs move: not much farther than cards, where it knows more of those.
+    noisy = cards < surely
+    cards = np.where(noisy, surely, cards)
+    cards_freedom = np.where(noisy, cards_freedom + observed.rounds_freedom, cards_freedom)
+    borrowed = known_cards & (own_runs == 0) & (runs > MUCH_MORE * cards) & (runs_freedom <= cards_freedom)
+    runs, runs_freedom = np.where(borrowed, cards, runs), np.where(borrowed, cards_freedom, runs_freedom)
     wider = cards >= runs
     found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
     _, first = np.unique(observed.point, return_index=True)  # all observations of a point have the same
     return [Spread(*each) for each in np.transpose(found)[first].tolist()]
 
 
-def _posterior(
-    observed: Observations, within: Array, replicate: Array, *, in_order: bool
-) -> tuple[Array, Array, Array]:
+def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple[Array, Array, Array, Array]:
     """Variance among the last values of the replicates within each set of equal numbers.
 
-    Returns for each observation the posterior variance, its degrees of freedom, and whether anything of its kind has
-    been repeated.
+    Returns for each observation the posterior variance, its degrees of freedom, whether anything of its kind has been
+    repeated, and the degrees of freedom that are the point's own.
 
-    within: one column per observation.  in_order: see `_sample_variances`.
+    within: one column per observation.
     """
-    point, variance, freedom = _sample_variances(observed.value, within, replicate, in_order=in_order)
+    point, variance, freedom = _sample_variances(observed.value, within, replicate)
     _, first_of_point = np.unique(observed.point, return_index=True)
     _, first_of_group = np.unique(observed.group, return_index=True)
     group_of, kind_of = observed.group[first_of_point], observed.kind[first_of_group]
@@ -135,33 +162,32 @@ def _posterior(
     share = np.minimum(worth[group], total[group])
     more = own_freedom[observed.point]
     repeated = np.isin(observed.kind, np.unique(kind_of[known]))
-    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more, repeated
+    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more, repeated, more
 
 
-def _sample_variances(value: Array, within: Array, replicate: Array, *, in_order: bool) -> tuple[Array, Array, Array]:
+def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
     """(point, sample variance, degrees of freedom) of each set with two replicates or more.
 
-    within: one column per observation, whose first row is the point.  in_order: whether the replicates follow one
-    another in time. From four replicates on, the median of their squared successive differences then gives the
-    variance: a lasting change of what is measured, such as a regression, shows in one difference alone.
+    within: one column per observation, whose first row is the point. From four replicates on, which follow one another
+    in time, the median of their squared successive differences gives the variance: a lasting change of what is
+    measured, such as a regression, shows in one difference alone.
     Source of the differences: von Neumann, Kent, Bellinson and Hart, Ann. Math. Statist. 12 (1941), 153 to 162.
     """
-    keys = _number(np.concatenate([within, replicate[None]]))
+    keys = number_columns(np.concatenate([within, replicate[None]]))
     last = np.sort(len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1])  # the last entry of each replicate
-    sets = _number(within[:, last])
+    sets = number_columns(within[:, last])
     count = np.bincount(sets)
     mean = np.bincount(sets, value[last]) / count
     variance = np.bincount(sets, (value[last] - mean[sets]) ** 2) / np.maximum(count - 1, 1)
     freedom = (count - 1).astype(float)
-    if in_order:
-        order = np.argsort(sets, kind="stable")
-        squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
-        within_set = of_set == sets[order][:-1]
-        for length in np.unique(count[count > 3]).tolist():
-            scale, worth = _calibration(length)
-            (long,) = np.nonzero(count == length)
-            variance[long] = scale * ndimage.median(squares[within_set], of_set[within_set], long)
-            freedom[long] = worth
+    order = np.argsort(sets, kind="stable")
+    squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
+    within_set = of_set == sets[order][:-1]
+    for length in np.unique(count[count > 3]).tolist():
+        scale, worth = _calibration(length)
+        (long,) = np.nonzero(count == length)
+        variance[long] = scale * ndimage.median(squares[within_set], of_set[within_set], long)
+        freedom[long] = worth
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
     point[sets] = within[0, last]
@@ -186,7 +212,7 @@ def _mean_log(freedom: float) -> float:
     return float(digamma(freedom / 2) - np.log(freedom / 2))
 
 
-def _number(columns: Array) -> Array:
+def number_columns(columns: Array) -> Array:
     """A number for each column, equal for equal columns."""
     return np.unique(columns, axis=1, return_inverse=True)[1].ravel()
 
@@ -241,9 +267,15 @@ def _freedom_of(excess: float) -> float:
 
 
 @functools.cache
-def half_width(variance: float, freedom: float) -> float:
-    """Half of the 95 % prediction interval of another run's logarithm around that of this run: both vary."""
-    return float(stdtrit(freedom, 0.975) * np.sqrt(2 * variance))
+def half_width(variance: float, freedom: float, cards: int = 1) -> float:
+    """Half of the 95 % prediction interval of another run's logarithm around the mean of `cards` runs: both vary."""
+    return float(stdtrit(freedom, 0.975) * np.sqrt(variance * (1 + 1 / cards)))
+
+
+@functools.cache
+def student_quantile(share: float, freedom: float) -> float:
+    """The quantile of Student's t distribution."""
+    return float(stdtrit(freedom, share))
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:

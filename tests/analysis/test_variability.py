@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.variability import (
-    EXACT,
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, card_of
+from hpml_plugins.analysis.physics import Physics, physics_of
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import (
     Difference,
-    MeasuredValue,
-    Values,
-    Variability,
-    card_of,
     common_direction,
     compare_values,
     different_problems,
-    kind_of,
+    throttling_slack,
 )
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.work import DeclaredWork
 
 EVENTS = {"timer": "cuda events"}
 MOMENTS = itertools.count()
@@ -84,7 +83,7 @@ def test_a_difference_on_one_card_is_found_that_would_be_lost_between_cards() ->
     assert on_one_card.verdict == "WORSE"
     assert on_one_card.ratio == pytest.approx(1.02)
     (between,) = compare(Variability([*made, elsewhere]), [(a, elsewhere, "time")])
-    assert between.verdict == "AMBIGUOUS"
+    assert between.verdict == "BOUND"
     assert between.low is not None
     assert between.low < 1 < between.ratio  # type: ignore[operator]
     (faster,) = compare(Variability([*made, slower]), [(slower, a, "time")])
@@ -100,8 +99,8 @@ def test_equal_code_is_seldom_called_different_however_many_are_asked_at_once() 
     assert sum(verdict in ("BETTER", "WORSE") for verdict in verdicts) <= 0.05 * len(pairs)
 
 
-def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_ambiguous() -> None:
-    for runs, verdict in ((0.001, "SAME"), (0.05, "AMBIGUOUS")):
+def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_have_bounds() -> None:
+    for runs, verdict in ((0.001, "SAME"), (0.05, "BOUND")):
         made = history(runs, 0.0)
         a, b = made[0], made[1]
         (found,) = compare(Variability(made), [(a, b, "time")])
@@ -112,7 +111,7 @@ def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() 
     def rate(value: float, direction: Any) -> Record:
         return record(1.0, metrics={"time": MetricSamples("1/s", direction, [value, value], EVENTS)}, run=str(value))
 
-    for direction, verdict in (("higher", "BETTER"), ("lower", "WORSE"), (None, "AMBIGUOUS")):
+    for direction, verdict in (("higher", "BETTER"), ("lower", "WORSE"), (None, "BOUND")):
         made = [rate(100.0 + 0.01 * n, direction) for n in range(8)]
         far = rate(150.0, direction)
         (found,) = compare(Variability([*made, record(1.0)]), [(made[0], made[0], "time")])
@@ -144,7 +143,7 @@ def counted(value: float, run: str = "r") -> Record:
 def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None:
     one, more = counted(1000.0), counted(1001.0)
     known = Variability([one, more])
-    assert kind_of(one, one.metrics["flops"]) == "counted"
+    assert physics_of(one, "flops") is Physics.COUNTED
     assert known.reading(one, "flops").spread == EXACT
     assert (known.reading(one, "flops").estimate.low, known.reading(one, "flops").estimate.value) == (None, 1000.0)
     worse, same = compare(known, [(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
@@ -182,7 +181,7 @@ def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
     for each in (rate, share):
         assert (each.verdict, each.ratio, each.low, each.p) == ("AMBIGUOUS", None, None, None)
         assert each.reason == "different problems: size 4096 and 12288"
-    assert (size.verdict, size.reason) == ("AMBIGUOUS", "")  # it describes; neither size is better
+    assert (size.verdict, size.reason) == ("BOUND", "")  # it describes; neither size is better
     assert (same.verdict, same.reason) == ("SAME", "")
     equal_rates = compare(known, [(small, product(12288, 7e14, "d"), "rate")])
     assert [(each.verdict, each.ratio) for each in equal_rates] == [("AMBIGUOUS", None)]
@@ -208,7 +207,7 @@ def test_a_direction_that_became_none_counts_as_none() -> None:
     assert common_direction(values(old)["size"], values(new)["size"]) is None
     assert common_direction(values(old)["rate"], values(new)["rate"]) == "higher"
     (size,) = compare(Variability([old, new]), [(old, new, "size")])
-    assert size.verdict == "AMBIGUOUS"
+    assert (size.verdict, size.ratio) == ("BOUND", 3.0)
     ranked = product(12288, 8e14, "b", "higher")  # a result, such as the largest batch that fits, is no problem
     assert different_problems(values(old), values(ranked)) == ""
 
@@ -232,17 +231,17 @@ def test_results_of_a_foreign_project_keep_the_interval_of_asv() -> None:
 
 def test_kinds_tell_apart_how_a_value_was_measured() -> None:
     plain = record(1.0)
-    throttled = record(1.0, warnings=["the GPU held its clocks down while this was measured: power cap"])
+    throttled = record(1.0, throttled="power cap")
     metric = MetricSamples("s", "lower", [1.0, 1.0], {**EVENTS, "regime": "sustained"}, rounds=[1, 1])
     both = record(1.0, metrics={"time": metric})
     wall = record(1.0, metrics={"time": MetricSamples("s", "lower", [1.0], {"timer": "perf_counter"})}, node={})
     accuracy = record(1.0, metrics={"time": MetricSamples("1", "higher", [0.5])})
-    assert [kind_of(each, each.metrics["time"]) for each in (plain, throttled, both, wall, accuracy)] == [
-        "GPU, kernel, one round",
-        "GPU, kernel, throttled, one round",
-        "GPU, kernel, sustained, rounds",
-        "CPU, wall clock, one round",
-        "GPU, derived, one round",
+    assert [MeasuredValue.of(each, "time").kind for each in (plain, throttled, both, wall, accuracy)] == [
+        "never throttled, one round",
+        "throttled, no regime, one round",
+        "sustained, rounds",
+        "CPU, one round",
+        "derived, one round",
     ]
 
 
@@ -250,7 +249,7 @@ def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() ->
     wall = {"time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})}
     pairs = [[record(1.0, run=f"{n}", metrics=metrics) for n in range(9)] for metrics in (wall, record(1.0).metrics)]
     busy = [replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy") for each in pairs]
-    assert kind_of(busy[0], wall["time"]) == "GPU, wall clock, one round, busy"
+    assert MeasuredValue.of(busy[0], "time").kind == "host clock, one round, busy"
     known = Variability([*itertools.chain(*pairs), *busy])
     slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[100.0] * 3)})
     (found,) = compare(known, [(pairs[0][0], slower, "time")])
@@ -259,14 +258,34 @@ def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() ->
     assert not MeasuredValue.of(busy[1], "time").is_busy
 
 
-def test_what_was_sampled_while_the_card_throttled_is_not_compared_with_a_regime() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "regimes", "slack"), [("bfloat16", False, 1.21), ("float32", False, 1.0), ("bfloat16", True, 1.1)]
+)
+def test_a_side_that_throttled_may_be_slower_once_it_has_settled_by_what_its_precision_loses(
+    dtype: str, regimes: bool, slack: float
+) -> None:
+    """The settled time of A is up to so many times as long; that of B is known."""
     made = history(0.001, 0.001)
-    mixed = record(
-        made[0].metrics["time"].median * 1.1, run="old", warnings=["the GPU held its clocks down: power cap"]
-    )
+    info: dict[str, str | float] = {**EVENTS, "regime": "sustained"}
+    seconds = made[0].metrics["time"].median
+    settled = MetricSamples("s", "lower", [seconds] * 2, info, [seconds / 1.1] * 2)
+    other = replace(made[0], metrics={"time": settled}) if regimes else made[0]
+    work = {"time": DeclaredWork(flop=1e9, dtype=dtype, gpus=1)}
+    mixed = record(seconds, run="old", throttled="power cap", work=work)
     mixed = replace(mixed, params=made[0].params)
-    (found,) = compare(Variability([*made, mixed]), [(mixed, made[0], "time")])
-    assert (found.verdict, found.ratio) == ("AMBIGUOUS", pytest.approx(1 / 1.1))
+    known = Variability([*made, mixed, other])
+    (found,) = compare(known, [(mixed, other, "time")])
+    assert found.low is not None and found.high is not None
+    assert found.ratio == pytest.approx(1)
+    sure = math.sqrt(found.low * found.high * slack)  # the middle, without the slack below it
+    assert sure == pytest.approx(1, abs=0.002)
+    (back,) = compare(known, [(other, mixed, "time")])
+    assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
+
+
+def test_two_sides_that_throttled_are_compared_as_they_are() -> None:
+    made = [record(1.0 + 0.001 * n, card, f"{n}", throttled="power cap") for n, card in enumerate("AABB")]
+    assert throttling_slack(*(MeasuredValue.of(each, "time") for each in (made[0], made[2]))) == (0.0, 0.0)
 
 
 def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run() -> None:

@@ -1,0 +1,221 @@
+"""How well intervals and verdicts hold, from the Records themselves: cards are left out and predicted by the others.
+
+Values of equal code on several cards of one type of hardware are known not to differ but by the cards. Each is left out
+in turn with all else that its card measured, and predicted from the cards that are left; every two of them are compared
+as the verdicts compare them, as they are and with a slow-down that is multiplied in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from hpml_plugins.analysis.cards import estimate_members
+from hpml_plugins.analysis.measured import MeasuredValue, mean_over_cards
+from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
+from hpml_plugins.analysis.variability import Observed, Place, Readings, observe
+from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
+from hpml_plugins.analysis.verdicts import compare_values
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+#: The classes that are tested: those whose values are timed.
+TESTED = (*ON_GPU, Physics.THROTTLED, *HOST_TAKES_PART)
+#: The slow-downs that are multiplied in.
+PLANTED = (0.05, 0.10)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What several cards of one type of hardware measured by equal code. cards: of each its value, without a spread.
+
+    line: the number of the line that its values are of; see `Observed`.
+    """
+
+    place: Place
+    physics: Physics
+    line: int
+    cards: dict[str, MeasuredValue]
+
+
+@dataclass
+class ClassResult:
+    """What the back-test finds of a class.
+
+    cards: how many took part.  covered: of each value that was left out, whether the interval of the other cards held
+    it.  half_widths, errors: of these intervals and of these values from the mean of the others, as logarithms.
+    called: of each ordered pair of cards, whether it was called different, judged alone.  called_together: the same,
+    judged with all that the two cards have in common.  found: slow-down → of each pair, whether it was found, alone.
+    """
+
+    physics: Physics
+    cards: set[str] = field(default_factory=set)
+    covered: list[bool] = field(default_factory=list)
+    half_widths: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    called: list[bool] = field(default_factory=list)
+    called_together: list[bool] = field(default_factory=list)
+    found: dict[float, list[bool]] = field(default_factory=lambda: {planted: [] for planted in PLANTED})
+
+    @property
+    def half_width(self) -> float:
+        """The median of the half widths."""
+        return statistics.median(self.half_widths)
+
+    @property
+    def empirical(self) -> float:
+        """The half width that would hold 95 % of the values that were left out."""
+        return float(np.quantile(self.errors, 0.95))
+
+
+def readings_of(records: Iterable[Record]) -> list[Readings]:
+    """The timed values of Records, one for each timing: its first metric stands for those that follow from it."""
+    points: dict[tuple[str, Place], list[MeasuredValue]] = {}
+    for record in records:
+        if record.status != "ok":
+            continue
+        seen: set[tuple[Physics, float]] = set()
+        for name in record.metrics:
+            reading = MeasuredValue.of(record, name)
+            if reading.physics not in TESTED or reading.is_busy or reading.value <= 0:
+                continue
+            timing = reading.physics, round(reading.timing or 0.0, 6)
+            if reading.timing is not None and timing in seen:
+                continue
+            seen.add(timing)
+            key = record.machine, Place(record.benchmark, record.point, name)
+            points.setdefault(key, []).append(reading)
+    return [(place, readings) for (_, place), readings in points.items()]
+
+
+def repeated_values(observed: Observed, places: Sequence[Place]) -> list[Repeated]:
+    """Every value of equal code on two cards of a type or more.  places: of each line."""
+    found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
+    for number, (place, line) in enumerate(zip(places, observed.lines, strict=True)):
+        for reading in line:
+            spot = place, reading.physics, reading.hardware, reading.code
+            found.setdefault(spot, []).append((number, reading))
+    made = []
+    for members in found.values():
+        by_card: dict[str, list[MeasuredValue]] = {}
+        for _, reading in members:
+            by_card.setdefault(reading.card, []).append(reading)
+        if len(by_card) > 1:
+            number, first = members[-1]
+            cards = {card: mean_over_cards(readings) for card, readings in by_card.items()}
+            made.append(Repeated(places[number], first.physics, number, cards))
+    return made
+
+
+class BackTest:
+    """The back-test of all Records.  results: by class."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        readings = readings_of(records)
+        observed = observe(readings)
+        self.results: dict[Physics, ClassResult] = {}
+        if observed is None:
+            return
+        self._observed = observed
+        self._same = estimate_runs(observed.observations)
+        place_of = {id(reading): place for place, line in readings for reading in line}
+        place_of |= {id(each.boosted): place for place, line in readings for each in line if each.boosted}
+        places = [place_of[id(line[0])] for line in observed.lines]
+        self._known: dict[frozenset[str], list[Spread]] = {}
+        self._repeated = repeated_values(observed, places)
+        for each in self._repeated:
+            result = self.results.setdefault(each.physics, ClassResult(each.physics))
+            result.cards |= each.cards.keys()
+            self._leave_one_out(each, result)
+        self._compare_pairs()
+
+    def _without(self, *cards: str) -> list[Spread]:
+        """The spread of each line as it is known without these cards."""
+        key = frozenset(cards)
+        if key not in self._known:
+            members = estimate_members(self._observed.cards, self._observed.numbers_of(key))
+            self._known[key] = self._observed.spreads(self._same, members)
+        return self._known[key]
+
+    def _leave_one_out(self, each: Repeated, result: ClassResult) -> None:
+        for card, value in each.cards.items():
+            others = [other.cards[0].level for name, other in each.cards.items() if name != card]
+            spread = self._without(card)[each.line]
+            width = half_width(spread.any_card, spread.any_freedom, len(others))
+            error = abs(math.log(value.value) - statistics.fmean(others))
+            result.half_widths.append(width)
+            result.errors.append(error)
+            result.covered.append(error <= width)
+
+    def _compare_pairs(self) -> None:
+        """Every two cards, in both orders, on all that both measured by equal code."""
+        shared: dict[tuple[str, str], list[Repeated]] = {}
+        for each in self._repeated:
+            for pair in itertools.permutations(each.cards, 2):
+                shared.setdefault(pair, []).append(each)
+        for (a, b), common in shared.items():
+            spreads = self._without(a, b)
+            pairs = []
+            for each in common:
+                one, other = (msgspec.structs.replace(each.cards[card], spread=spreads[each.line]) for card in (a, b))
+                pairs.append((one, other))
+            together = compare_values([({"": one}, {"": other}, "") for one, other in pairs])
+            for each, found, (one, other) in zip(common, together, pairs, strict=True):
+                result = self.results[each.physics]
+                result.called.append(_is_called(one, other))
+                result.called_together.append(found.verdict in ("BETTER", "WORSE"))
+                for planted in PLANTED:
+                    result.found[planted].append(_is_found(one, other, planted))
+
+
+def _is_called(one: MeasuredValue, other: MeasuredValue) -> bool:
+    (found,) = compare_values([({"": one}, {"": other}, "")])
+    return found.verdict in ("BETTER", "WORSE")
+
+
+def _is_found(one: MeasuredValue, other: MeasuredValue, planted: float) -> bool:
+    """Whether the other card is called worse after it was slowed down."""
+    factor = 1 + planted if one.direction == "lower" else 1 / (1 + planted)
+    levels = tuple(level._replace(level=level.level + math.log(factor)) for level in other.levels)
+    slowed = msgspec.structs.replace(other, value=other.value * factor, levels=levels)
+    (found,) = compare_values([({"": one}, {"": slowed}, "")])
+    return found.verdict == "WORSE"
+
+
+def coverage_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
+    """Of each class how often its intervals hold another card's value, and how wide they are."""
+    for physics in TESTED:
+        if result := results.get(physics):
+            yield {
+                "class": str(physics),
+                "cards": str(len(result.cards)),
+                "values left out": str(len(result.covered)),
+                "covered": f"{statistics.fmean(result.covered):.1%}",
+                "half width": f"{result.half_width:.2%}",
+                "half width that would hold 95 %": f"{result.empirical:.2%}",
+            }
+
+
+def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
+    """Of each class how often equal code is called different, and how often a slow-down is found."""
+    groups = {str(physics): [results[physics]] for physics in TESTED if physics in results}
+    groups["all classes of a GPU"] = [results[physics] for physics in ON_GPU if physics in results]
+    groups["all"] = list(results.values())
+    for name, members in groups.items():
+        if pairs := sum(len(each.called) for each in members):
+            row = {"class": name, "pairs of cards": str(pairs)}
+            row["called different, alone"] = f"{sum(sum(each.called) for each in members) / pairs:.2%}"
+            together = sum(sum(each.called_together) for each in members)
+            row["called different, corrected"] = f"{together / pairs:.2%}"
+            for planted in PLANTED:
+                found = sum(sum(each.found[planted]) for each in members)
+                row[f"{planted:.0%} found, alone"] = f"{found / pairs:.1%}"
+            yield row

@@ -1,0 +1,166 @@
+"""How far a value moves from card to card, estimated by classes of physics.
+
+A class (`Physics`) has members: the benchmarks of what a GPU computes, for one factor per card explains most of what
+differs between cards, and all points of a benchmark share it; where the host takes part, each metric of each point. Of
+every set of values of equal code on two cards or more, the squares of the deviations from the set's mean are pooled
+over the member's sets. They count as many degrees of freedom as cards are told apart: the distinct cards less the
+groups of cards that share a set. A member borrows from its class by the empirical Bayes estimator of Smyth 2004 (see
+`hpml_plugins.analysis.variance`):
+
+    variance of a member = (d0 τ0² + f s²) / (d0 + f), with d0 + f degrees of freedom
+    τ0² = Σ w s² / Σ w, with w = f d0 / (f + d0)
+
+The weights are those of a mean of members that differ (DerSimonian and Laird, Meta-analysis in clinical trials,
+Controlled Clinical Trials 7, 1986): the variance of one s² is proportional to 1 / f + 1 / d0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from hpml_plugins.analysis.variance import (
+    ENOUGH_GROUPS,
+    FLOOR,
+    UNKNOWN_CARDS,
+    Array,
+    fit_prior,
+    number_columns,
+)
+
+#: The least that a class is worth in degrees of freedom: a member of it may differ by much.
+LEAST_WORTH = 2.0
+#: Below this share of its class's, the deviation of a member does not say how much members differ: with one degree of
+#: freedom it may be near 0 by chance.
+LEAST_SHARE = 0.1
+#: Degrees of freedom of a class from which its variance is believed where it is below UNKNOWN_CARDS.
+ENOUGH_CARDS = 4
+#: Rounds of fitting what a class is worth and its variance, each with the other; the third changes nothing.
+FITS = 3
+
+
+@dataclass(frozen=True)
+class CardObservations:
+    """Values of runs, one entry each in every array; all but `value` are numbers that stand for a name.
+
+    value: the natural logarithm.  spot: what was measured, on which type of hardware, by which code: values of one spot
+    are repetitions.  member, pool: see above.  card: which card, or host.
+    modest: of each pool, whether a member borrows no more than LEAST_WORTH from it: hosts are few, and differ.
+    """
+
+    value: Array
+    spot: Array
+    member: Array
+    pool: Array
+    card: Array
+    modest: Array
+
+
+class MemberSpread(NamedTuple):
+    """Of each member: the variance between cards of a value's logarithm, its degrees of freedom, whether it is known.
+
+    own: the degrees of freedom that are the member's.
+    """
+
+    variance: Array
+    freedom: Array
+    known: Array
+    own: Array
+
+
+def estimate_members(observed: CardObservations, without: Collection[int] = ()) -> MemberSpread:
+    """The spread between cards of each member, by its number.  without: cards that are left out."""
+    members = int(observed.member.max()) + 1
+    pool_of = np.zeros(members, np.int64)
+    pool_of[observed.member] = observed.pool
+    squares, repeats, own = _sum_squares(observed, without, members)
+    variance, freedom = np.full(members, UNKNOWN_CARDS**2), np.full(members, LEAST_WORTH)
+    known = np.zeros(members, bool)
+    sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
+    for pool in np.unique(pool_of[own > 0]).tolist():
+        inside = pool_of == pool
+        told = inside & (own > 0)
+        cards = _count_freedom(observed, without, observed.pool == pool)
+        prior, worth = _fit_class(sample[told], own[told], cards, modest=bool(observed.modest[pool]))
+        borrowed = np.where(own[inside] > 0, prior, prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2))
+        freedom[inside] = worth + own[inside]
+        variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
+        known[inside] = True
+    return MemberSpread(variance, freedom, known, own)
+
+
+def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> tuple[float, float]:
+    """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of all its cards."""
+    prior, worth = float(np.average(sample, weights=freedom)), LEAST_WORTH
+    if len(sample) < ENOUGH_GROUPS:
+        return max(prior, FLOOR**2), worth
+    for _ in range(FITS):
+        if not modest:
+            _, fitted = fit_prior(np.maximum(sample, LEAST_SHARE**2 * prior), freedom)
+            worth = max(min(fitted, cards), LEAST_WORTH)
+        prior = max(float(np.average(sample, weights=freedom * worth / (freedom + worth))), FLOOR**2)
+    return prior, worth
+
+
+def _sum_squares(observed: CardObservations, without: Collection[int], members: int) -> tuple[Array, Array, Array]:
+    """Of each member: the squared deviations of the cards' means, how many repetitions they are, and the freedom."""
+    means, spot, card, member = _card_means(observed, without)
+    count = np.bincount(spot)
+    mean = np.bincount(spot, means) / np.maximum(count, 1)
+    squares = np.bincount(member, (means - mean[spot]) ** 2, minlength=members)
+    first = np.zeros(len(count), np.int64)
+    first[spot] = member
+    repeats = np.bincount(first, np.maximum(count - 1, 0), minlength=members).astype(float)
+    return squares, repeats, _told_apart(member, spot, card, members)
+
+
+def _card_means(observed: CardObservations, without: Collection[int]) -> tuple[Array, Array, Array, Array]:
+    """The mean of each card in each spot that has several: value, spot, card and member of each."""
+    kept = ~np.isin(observed.card, list(without))
+    columns = np.stack([observed.spot[kept], observed.card[kept], observed.member[kept]])
+    if not columns.size:
+        empty = np.zeros(0, np.int64)
+        return np.zeros(0), empty, empty, empty
+    each, place = np.unique(columns, axis=1, return_inverse=True)
+    place = place.ravel()
+    means = np.bincount(place, observed.value[kept]) / np.bincount(place)
+    _, spot, count = np.unique(each[0], return_inverse=True, return_counts=True)
+    several = count[spot] > 1
+    _, renumbered = np.unique(spot[several], return_inverse=True)
+    return means[several], renumbered, each[1][several], each[2][several]
+
+
+def _told_apart(member: Array, spot: Array, card: Array, members: int) -> Array:
+    """Of each member the distinct cards, less the groups of cards that share a spot."""
+    if not len(member):
+        return np.zeros(members)
+    nodes = number_columns(np.stack([member, card]))
+    cards, spots = int(nodes.max()) + 1, int(spot.max()) + 1
+    shape = (cards + spots, cards + spots)
+    links = coo_array((np.ones(len(nodes)), (nodes, cards + spot)), shape=shape)
+    _, group = connected_components(links, directed=False)
+    of_node = np.zeros(cards, np.int64)
+    of_node[nodes] = member
+    _, first = np.unique(group[:cards], return_index=True)
+    distinct = np.bincount(of_node, minlength=members)
+    groups = np.bincount(of_node[first], minlength=members)
+    return (distinct - groups).astype(float)
+
+
+def _count_freedom(observed: CardObservations, without: Collection[int], chosen: Array) -> float:
+    """How many cards the chosen observations tell apart, whatever the member."""
+    part = CardObservations(
+        observed.value[chosen],
+        observed.spot[chosen],
+        np.zeros(int(chosen.sum()), np.int64),
+        observed.pool[chosen],
+        observed.card[chosen],
+        observed.modest,
+    )
+    _, spot, card, member = _card_means(part, without)
+    return float(_told_apart(member, spot, card, 1)[0])

@@ -1,0 +1,242 @@
+"""A measured value as comparisons need it: of one run, or the mean over the cards that measured it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from hpml_plugins.analysis.physics import Physics, physics_of, signature
+from hpml_plugins.analysis.variance import Spread, half_width
+from hpml_plugins.model.record import Estimate
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+#: A value that was counted comes again exactly.
+EXACT = Spread(0.0, math.inf, 0.0, math.inf)
+#: The classes whose times other processes on the CPUs change.
+ON_HOST = (Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED, Physics.EXTREME)
+
+
+class CardLevel(NamedTuple):
+    """What one card measured. level: the mean of the natural logarithms of its runs.  reference: the mean of theirs."""
+
+    card: str
+    level: float
+    runs: int
+    reference: float | None = None
+
+
+class TypeReference(NamedTuple):
+    """The mean over a type's cards of the logarithm of a reference's time, and the variance of this mean."""
+
+    mean: float
+    variance: float
+
+
+class Adjusted(NamedTuple):
+    """How a value moves from card to card once the card's factor is taken out of it.
+
+    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card, and its degrees of
+    freedom.  of_type: the mean reference of the type, signed as the value's own; None for fewer than two cards.
+    """
+
+    coefficient: float
+    variance: float
+    freedom: float
+    of_type: TypeReference | None
+
+
+class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
+    """One metric of one Record or of several of equal code, and how far it moves.
+
+    value: the median; of several Records the mean over their cards.  low, high: the 95 % interval of the run itself, or
+    asv's; None where there is none.  count: of samples.  direction, regime: of the metric.  physics: its class.
+    is_busy: whether it was timed on CPUs that other processes used too (`Record.is_busy`).  boosted: the same metric in
+    the regime boost.  code: see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
+    rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of rounds.  timing: see `signature`;
+    metrics with the same are of one timing.  run: the Record's.  reference: the natural logarithm of the time of the
+    reference step of its class and visit, negative for a rate; None without one.  adjusted: see
+    `hpml_plugins.analysis.reference`.  levels: of each card, where they are several Records.  spread: see
+    `fill_in_spreads`; None where the value is not above 0.  scatter: of such a value, the variance of another run and
+    its degrees of freedom; None where no run was repeated.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    count: int
+    direction: str | None
+    physics: Physics
+    code: str
+    card: str
+    started: float
+    hardware: str = ""
+    run: str = ""
+    is_busy: bool = False
+    regime: str = ""
+    rounds: tuple[float, int] | None = None
+    several_rounds: bool = False
+    timing: float | None = None
+    boosted: MeasuredValue | None = None
+    levels: tuple[CardLevel, ...] = ()
+    spread: Spread | None = None
+    scatter: tuple[float, float] | None = None
+    reference: float | None = None
+    adjusted: Adjusted | None = None
+
+    @classmethod
+    def of(cls, record: Record, name: str) -> MeasuredValue:
+        """Of a metric of a Record, without its spread."""
+        metric = record.metrics[name]
+        own = metric.estimate
+        physics = physics_of(record, name)
+        # A million values have few such texts: one copy of each is kept.
+        code, card, hardware = intern(code_of(record)), intern(card_of(record)), intern(hardware_of(record))
+        common: dict[str, Any] = {
+            "direction": metric.direction,
+            "code": code,
+            "card": card,
+            "hardware": hardware,
+            "started": record.started,
+            "run": intern(record.run),
+            "timing": signature(metric),
+        }
+        boosted = None
+        boost = metric.boost_median
+        if boost is not None:
+            boosted = cls(
+                value=boost, low=None, high=None, count=len(metric.boost), physics=Physics.BOOST, regime="boost",
+                rounds=_variance_by_rounds(metric.boost_rounds, metric.boost_round_medians),
+                several_rounds=bool(metric.boost_rounds), **common,
+            )  # fmt: skip
+        return cls(
+            value=own.value, low=own.low, high=own.high, count=own.count, physics=physics, regime=metric.regime,
+            is_busy=record.is_busy and physics in ON_HOST,
+            rounds=_variance_by_rounds(metric.rounds, metric.round_medians),
+            several_rounds=bool(metric.rounds), boosted=boosted, **common,
+        )  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        """Values of one kind repeat about as well on one card."""
+        busy = ", busy" if self.is_busy else ""
+        return f"{self.physics}, {'rounds' if self.several_rounds else 'one round'}{busy}"
+
+    @property
+    def boost(self) -> float | None:
+        """The value in the regime boost; None where it has one regime."""
+        return self.boosted.value if self.boosted else None
+
+    @property
+    def cards(self) -> tuple[CardLevel, ...]:
+        """What each card measured; the value must be above 0."""
+        return self.levels or (CardLevel(self.card, math.log(self.value), 1, self.reference),)
+
+    @property
+    def own(self) -> Estimate:
+        """The value with the interval of the run itself."""
+        return Estimate(self.value, self.low, self.high, self.count)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The value with the 95 % interval for the next run on another card of this type.
+
+        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is not above 0, has
+        none.
+        """
+        if self.physics is Physics.FOREIGN:
+            return self.own
+        if self.spread is None or self.spread == EXACT:
+            return Estimate(self.value, None, None, self.count)
+        factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom, max(1, len(self.levels))))
+        return Estimate(self.value, self.value / factor, self.value * factor, self.count)
+
+
+#: Metric → its value on one side of a comparison.
+Values = Mapping[str, MeasuredValue]
+
+
+def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
+    """The mean over the cards, of each card over its runs, geometric; of what was counted the newest.
+
+    readings: of one metric at equal code and environment, at least one. Those that other processes disturbed count only
+    where there are no others, and those of another class than the newest not at all.
+    """
+    newest = max(readings, key=lambda reading: reading.started)
+    alike = [each for each in readings if each.physics is newest.physics]
+    quiet = [each for each in alike if not each.is_busy] or alike
+    newest = max(quiet, key=lambda reading: reading.started)
+    if len(quiet) == 1 or newest.physics in (Physics.COUNTED, Physics.FOREIGN):
+        return newest
+    by_card: dict[str, list[MeasuredValue]] = {}
+    for each in quiet:
+        by_card.setdefault(each.card, []).append(each)
+    levels: tuple[CardLevel, ...] = ()
+    if min(each.value for each in quiet) > 0:
+        levels = tuple(_level(card, members) for card, members in by_card.items())
+        value = math.exp(statistics.fmean(each.level for each in levels))
+    else:
+        means = [statistics.fmean(each.value for each in members) for members in by_card.values()]
+        value = statistics.fmean(means)
+    boosted = [each.boosted for each in quiet if each.boosted]
+    return msgspec.structs.replace(
+        newest,
+        value=value,
+        low=None,
+        high=None,
+        count=sum(each.count for each in quiet),
+        levels=levels,
+        boosted=mean_over_cards(boosted) if boosted else None,
+    )
+
+
+def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
+    references = [each.reference for each in readings if each.reference is not None]
+    complete = len(references) == len(readings)
+    level = statistics.fmean(math.log(each.value) for each in readings)
+    return CardLevel(card, level, len(readings), statistics.fmean(references) if complete else None)
+
+
+def code_of(record: Record) -> str:
+    """Values are repetitions where this is equal: one code of the plugin, software stack and problem.
+
+    Also one state of the package that was measured, where that is another repository's. See `different_problems`.
+    """
+    metrics, source = record.metrics, record.source
+    problem = [
+        each.median
+        for name, each in metrics.items()
+        if each.direction is None and physics_of(record, name) is Physics.COUNTED
+    ]
+    code = source.get("sha256") or record.commit
+    return f"{code} {source.get('package', '')} {record.environment} {problem}"
+
+
+def card_of(record: Record) -> str:
+    """Which cards measured it; without any, which start of the host, and each run another where that does not tell."""
+    cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
+    return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)
+
+
+def hardware_of(record: Record) -> str:
+    """The type of hardware that measured it: its GPUs, or its CPU."""
+    names = [str(gpu.get("name") or "") for gpu in record.gpus]
+    return " + ".join(sorted(names)) or str(record.node.get("cpu") or record.machine)
+
+
+def _variance_by_rounds(rounds: Sequence[int], medians: Sequence[float]) -> tuple[float, int] | None:
+    """The variance of the logarithm of the median of the rounds, and its degrees of freedom; None for one round."""
+    if len(rounds) < 2 or min(medians) <= 0:
+        return None
+    return variance_of_median(statistics.variance(map(math.log, medians)), len(medians)), len(medians) - 1
+
+
+def variance_of_median(variance: float, count: int) -> float:
+    """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of it, also for few."""
+    return variance * math.pi / 2 / (count + 0.5)

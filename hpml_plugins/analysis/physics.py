@@ -1,0 +1,217 @@
+"""What limits a measured value: values of one class repeat about as well, whatever they are of.
+
+The class follows from typed fields of a Record: how a metric was timed, in which regime, how long a call takes, and
+the work that was declared for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from hpml_plugins.model.units import UNITS
+from hpml_plugins.published import find_gpu
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import MetricSamples, Record
+    from hpml_plugins.model.work import DeclaredWork
+    from hpml_plugins.published import GpuType
+
+
+class Physics(StrEnum):
+    """The classes. The first six are of what a GPU computes."""
+
+    STREAMING = "streaming"
+    MEMORY_BOUND = "memory-bound"
+    NEVER_THROTTLED = "never throttled"
+    BOOST = "boost"
+    SUSTAINED = "sustained"
+    LATENCY = "latency below 20 µs"
+    #: Sampled while the card throttled, as before there were regimes: between boost and sustained.
+    THROTTLED = "throttled, no regime"
+    #: Copies between the GPU and the memory of the host.
+    HOST_LINK = "host link"
+    HOST_CLOCK = "host clock"
+    CPU = "CPU"
+    #: Without a timer: ratios, errors, accuracies, what a program printed, hardware counters.
+    DERIVED = "derived"
+    #: The highest or lowest sample of a timing: one card's luck, not its rate; not judged.
+    EXTREME = "an extreme sample"
+    #: Comes again exactly.
+    COUNTED = "counted"
+    #: Of a foreign asv project.
+    FOREIGN = "asv"
+
+
+#: The classes of what a GPU computes.
+ON_GPU = (
+    Physics.STREAMING,
+    Physics.MEMORY_BOUND,
+    Physics.NEVER_THROTTLED,
+    Physics.BOOST,
+    Physics.SUSTAINED,
+    Physics.LATENCY,
+)
+#: The classes that differ from host to host, not from card to card.
+HOST_TAKES_PART = (Physics.HOST_LINK, Physics.HOST_CLOCK, Physics.CPU)
+#: s: a shorter call of a kernel is bound by its start and end.
+SHORT_CALL = 20e-6
+#: A kernel is bound by memory from this share of the published bandwidth on, and by nothing else from the second.
+MEMORY_BOUND_SHARE, STREAMING_SHARE = 0.4, 0.85
+#: Above this share the bytes do not come from the memory but from a cache.
+CACHED_SHARE = 1.1
+#: FLOP/B: what has no more streams its data; an addition of two float32 vectors has 1/12, a softmax some 0.6.
+STREAMING_INTENSITY = 0.25
+#: The most that a kernel on tensor cores loses when the card throttles: the largest of 94 Records was 1.209.
+MOST_THROTTLED = 1.21
+#: Precisions that are not computed by tensor cores, whose clocks the power regulator hardly lowers.
+PLAIN_PRECISIONS = ("float32", "fp32", "float64", "fp64")
+#: Parameters that say in which precision a point computes, where no work is declared.
+PRECISION_PARAMETERS = ("dtype", "precision", "format")
+#: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the caches.
+HARDWARE_COUNTERS = "ncu"
+EVENTS, VISIBLE = "cuda events", "visible"
+#: Relative difference of two samples' ratios that is rounding: samples are stored with nine digits.
+ROUNDING = 1e-7
+
+
+def physics_of(record: Record, name: str) -> Physics:
+    """The class of a metric's samples. Those of its regime `boost` are of the class BOOST."""
+    metric = record.metrics[name]
+    if metric.interval:
+        return Physics.FOREIGN
+    timers = _parts(metric, "timer")
+    if not timers:
+        return Physics.COUNTED if _is_count(metric) else Physics.DERIVED
+    if _is_extreme(metric):
+        return Physics.EXTREME
+    if not record.gpus:
+        return Physics.CPU
+    if timers != {EVENTS} or VISIBLE in _parts(metric, "launch"):
+        return Physics.HOST_CLOCK
+    if "cpus" in metric.info:
+        return Physics.HOST_LINK
+    if metric.regime:
+        return Physics.SUSTAINED
+    return _class_of_kernel(record, name)
+
+
+def _class_of_kernel(record: Record, name: str) -> Physics:
+    """The class of a kernel that was measured in one regime."""
+    timing = timing_of(record, name)
+    if timing is None:
+        return Physics.THROTTLED if record.throttled else Physics.NEVER_THROTTLED
+    seconds = record.metrics[timing].median
+    if 0 < seconds < SHORT_CALL:
+        return Physics.LATENCY
+    flop, nbytes = _work(record, timing)
+    of_memory = _share_of_memory(record, timing, flop, nbytes, seconds)
+    if of_memory >= STREAMING_SHARE and flop <= STREAMING_INTENSITY * nbytes:
+        return Physics.STREAMING
+    if of_memory >= MEMORY_BOUND_SHARE:
+        return Physics.MEMORY_BOUND
+    if record.throttled and uses_tensor_cores(record, timing):
+        return Physics.THROTTLED
+    return Physics.NEVER_THROTTLED
+
+
+def _share_of_memory(record: Record, timing: str, flop: float, nbytes: float, seconds: float) -> float:
+    """The share of the published bandwidth that a kernel reaches; 0 where not the memory limits it."""
+    gpu = _published(record)
+    if gpu is None or not nbytes or not seconds:
+        return 0.0
+    count = max(1, len(record.gpus))
+    of_memory = nbytes / gpu.bandwidth / count / seconds
+    declared = record.work.get(timing)
+    peak = gpu.peak(declared.dtype) if declared else None
+    of_operations = flop / peak / count / seconds if peak else 0.0
+    return of_memory if of_operations <= of_memory <= CACHED_SHARE else 0.0
+
+
+def _published(record: Record) -> GpuType | None:
+    return _find_gpu(str(record.gpus[0].get("name") or ""))
+
+
+_find_gpu = functools.lru_cache(maxsize=256)(find_gpu)
+
+
+def _work(record: Record, timing: str) -> tuple[float, float]:
+    """Operations and bytes of one call: those declared, else what the rates of the same timing imply; 0 if unknown."""
+    declared: DeclaredWork | None = record.work.get(timing)
+    if declared:
+        return declared.flop, declared.bytes
+    seconds = record.metrics[timing].median
+    found = {"FLOP/s": 0.0, "B/s": 0.0}
+    for name, metric in record.metrics.items():
+        if metric.unit in found and timing_of(record, name) == timing:
+            found[metric.unit] = max(found[metric.unit], metric.median * seconds)
+    return found["FLOP/s"], found["B/s"]
+
+
+def timing_of(record: Record, name: str) -> str | None:
+    """The metric that holds the time of the timing which this metric is of: itself, for a time; None without one."""
+    metric = record.metrics[name]
+    declared = metric.info.get("work")
+    if isinstance(declared, str) and declared in record.metrics:
+        return declared
+    if metric.unit == "s":
+        return name
+    mine = signature(metric)
+    if mine is None:
+        return None
+    for other, samples in record.metrics.items():
+        if samples.unit == "s" and len(samples.samples) == len(metric.samples):
+            theirs = signature(samples)
+            if theirs is not None and abs(mine - theirs) < ROUNDING:
+                return other
+    return None
+
+
+def signature(metric: MetricSamples) -> float | None:
+    """A number that all metrics of one timing share, and few others: times and the rates that follow from them.
+
+    The absolute logarithm of the last sample over the first, which is the same for a quantity, its multiples and their
+    inverses. None where it tells nothing.
+    """
+    first, last = metric.samples[0], metric.samples[-1]
+    if first <= 0 or last <= 0 or first == last:
+        return None
+    return abs(math.log(last / first))
+
+
+def uses_tensor_cores(record: Record, timing: str | None) -> bool:
+    """Whether the power regulator may have lowered the rate of this kernel by up to MOST_THROTTLED.
+
+    That of copies and of plain float32 does not change; where the precision is not known it is taken to.
+    """
+    declared = record.work.get(timing or "")
+    if declared and declared.flop:
+        return declared.dtype not in PLAIN_PRECISIONS
+    if declared and declared.bytes:
+        return False
+    told = [record.params[each] for each in PRECISION_PARAMETERS if each in record.params]
+    return not any(each in PLAIN_PRECISIONS for each in told)
+
+
+def _is_extreme(metric: MetricSamples) -> bool:
+    """Whether it is one sample of each round, chosen from a timing whose samples varied."""
+    varied = metric.info.get("variation", 0.0)
+    return bool(varied) and len(metric.samples) == max(1, len(metric.rounds))
+
+
+def _is_count(metric: MetricSamples) -> bool:
+    once = len(metric.samples) == max(1, len(metric.rounds))
+    is_count = metric.unit in UNITS and UNITS[metric.unit].count
+    whole = all(value.is_integer() for value in metric.samples)
+    return once and is_count and whole and metric.info.get("source") != HARDWARE_COUNTERS
+
+
+def _parts(metric: MetricSamples, name: str) -> set[str]:
+    """The values of an entry of the info, without the explanations that follow a colon.
+
+    Rounds that differ are joined by semicolons.
+    """
+    text = metric.info.get(name)
+    return {each.partition(":")[0] for each in str(text).split("; ")} if text else set()

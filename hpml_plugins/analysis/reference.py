@@ -1,0 +1,176 @@
+"""The card's factor: what the reference steps of a visit say of how fast a card is.
+
+Each visit to a GPU first measures the benchmark `reference`: a copy of 4 GiB, a float32 product, and a bfloat16 product
+at boost and settled. A card that is 1 % faster than others of its type in the reference is about 1 % faster in what the
+same physics limits. Values of a class are regressed on the reference of the class, both as deviations from the means of
+groups of equal code and type, so that neither the codes nor the types matter:
+
+    value − group mean = β (reference − group mean) + rest
+
+with β shrunk to what is sure of it and limited to 0 to 1: no card's factor counts more than in full, none against
+itself. A class is adjusted only where that narrows its intervals: where the pooled variance of what is left, which has
+lost a degree of freedom, is smaller.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hpml_plugins.analysis.measured import TypeReference, card_of, hardware_of
+from hpml_plugins.analysis.physics import Physics
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+#: The benchmark and its metrics: times, s.
+BENCHMARK, VERSION = "reference", "1"
+COPY, FLOAT32, BFLOAT16 = "copy", "float32", "bfloat16"
+#: s between a Record and the reference of the same card that still tells of its visit.
+SAME_VISIT = 2 * 3600.0
+#: Class → the metric of the reference that is of the same physics.
+STEPS = {
+    Physics.STREAMING: COPY,
+    Physics.MEMORY_BOUND: COPY,
+    Physics.NEVER_THROTTLED: FLOAT32,
+    Physics.LATENCY: FLOAT32,
+    Physics.BOOST: BFLOAT16,
+    Physics.SUSTAINED: BFLOAT16,
+}
+#: A coefficient is believed as far as its estimate less this many standard errors reaches up to it.
+SHRINKAGE = 1.0
+#: Cards from which a coefficient is estimated.
+ENOUGH_CARDS = 3
+
+
+class Visit(NamedTuple):
+    """The reference of one visit. logarithms: class → the natural logarithm of its step's time."""
+
+    run: str
+    card: str
+    hardware: str
+    started: float
+    logarithms: Mapping[Physics, float]
+
+
+@dataclass
+class References:
+    """The visits that measured the reference."""
+
+    _by_run: dict[tuple[str, str], Visit] = field(default_factory=dict)
+    _by_card: dict[str, list[Visit]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> References:
+        """Of all Records; others than of the reference do not count."""
+        found = cls()
+        for record in records:
+            found.add(record)
+        return found
+
+    def add(self, record: Record) -> None:
+        """Take a Record in, if it is of the reference."""
+        if visit := visit_of(record):
+            self._by_run[visit.run, visit.card] = visit
+            self._by_card.setdefault(visit.card, []).append(visit)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_card)
+
+    def of_type(self, hardware: str, physics: Physics) -> TypeReference | None:
+        """What the cards of a type have in common in the reference of a class; None for fewer than two cards."""
+        by_card: dict[str, list[float]] = {}
+        for card, visits in self._by_card.items():
+            for visit in visits:
+                if visit.hardware == hardware and physics in visit.logarithms:
+                    by_card.setdefault(card, []).append(visit.logarithms[physics])
+        means = [statistics.fmean(values) for values in by_card.values()]
+        if len(means) < 2:
+            return None
+        return TypeReference(statistics.fmean(means), statistics.variance(means) / len(means))
+
+    def find(self, run: str, card: str, started: float) -> Visit | None:
+        """The visit of a Record: that of the same run, else that of the same card nearest in time, if near enough."""
+        if run and (run, card) in self._by_run:
+            return self._by_run[run, card]
+        near = [each for each in self._by_card.get(card, ()) if abs(each.started - started) <= SAME_VISIT]
+        return min(near, key=lambda each: abs(each.started - started), default=None)
+
+
+def visit_of(record: Record) -> Visit | None:
+    """The visit that a Record of the reference tells of; None for any other Record."""
+    if (record.benchmark, record.version, record.status) != (BENCHMARK, VERSION, "ok") or not record.gpus:
+        return None
+    logarithms = {}
+    for physics, name in STEPS.items():
+        metric = record.metrics.get(name)
+        if metric is None:
+            continue
+        boost = metric.boost_median
+        seconds = boost if physics is Physics.BOOST and boost is not None else metric.median
+        if seconds > 0:
+            logarithms[physics] = math.log(seconds)
+    return Visit(record.run, card_of(record), hardware_of(record), record.started, logarithms)
+
+
+class Pair(NamedTuple):
+    """A card's mean of a group of equal code and type, with the reference of its visits; logarithms.
+
+    value: of a time; of a rate its negative, so that both rise with the reference.
+    """
+
+    group: object
+    card: str
+    value: float
+    reference: float
+
+
+class Coefficient(NamedTuple):
+    """β of a class. cards: how many told it.  before, after: the pooled variance without and with it."""
+
+    value: float
+    cards: int
+    before: float
+    after: float
+
+    @property
+    def narrows(self) -> bool:
+        """Whether intervals become narrower by it."""
+        return self.value > 0 and self.after < self.before
+
+
+def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
+    """β by least squares within the groups, shrunk and limited; None where too few cards tell.
+
+    The standard error counts cards, not values: the values of one card share its factor.
+    """
+    groups: dict[object, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.group, []).append(pair)
+    shared = [members for members in groups.values() if len({each.card for each in members}) > 1]
+    cards = {each.card for members in shared for each in members}
+    if len(cards) < ENOUGH_CARDS:
+        return None
+    values, references = [], []
+    for members in shared:
+        mean = statistics.fmean(each.value for each in members)
+        mean_reference = statistics.fmean(each.reference for each in members)
+        values += [each.value - mean for each in members]
+        references += [each.reference - mean_reference for each in members]
+    y, x = np.array(values), np.array(references)
+    freedom = len(y) - len(shared)
+    squares = float(x @ x)
+    if squares == 0:
+        return None
+    slope = float(x @ y) / squares
+    rest = float((y - slope * x) @ (y - slope * x))
+    independent = max(1, len(cards) - 2)
+    error = math.sqrt(rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent))
+    believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
+    left = y - believed * x
+    return Coefficient(believed, len(cards), float(y @ y) / freedom, float(left @ left) / max(1, freedom - 1))

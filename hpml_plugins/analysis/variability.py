@@ -1,0 +1,305 @@
+"""How far the values of Records move, from how far Records of equal code differ."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
+from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
+from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
+from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
+from hpml_plugins.analysis.variance import (
+    Estimated,
+    Observations,
+    Spread,
+    estimate_runs,
+    estimate_spreads,
+    pool_rounds,
+)
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+#: How many readings of a point say how far it moves: the newest.
+RECENT = 50
+#: Classes of which nothing is estimated.
+_NOT_ESTIMATED = (Physics.COUNTED, Physics.FOREIGN)
+
+
+class Place(NamedTuple):
+    """What a reading is of. point: of the benchmark, on whichever machine."""
+
+    benchmark: str
+    point: str
+    metric: str
+
+
+#: The readings of one place on one machine.
+Readings = tuple[Place, Sequence[MeasuredValue]]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All readings as numbers. lines: the readings of each point of `observations`, one class each."""
+
+    observations: Observations
+    cards: CardObservations
+    lines: list[list[MeasuredValue]]
+    names: list[str]
+
+    def spreads(self, same: Estimated, members: MemberSpread) -> list[Spread]:
+        """The spread of each line.  members: `estimate_members` of `cards`."""
+        member = self.cards.member
+        between = Estimated(*(each[member] for each in members))
+        return estimate_spreads(self.observations, same, between)
+
+    def numbers_of(self, cards: Collection[str]) -> list[int]:
+        """The numbers of cards by their names."""
+        return [number for number, name in enumerate(self.names) if name in cards]
+
+
+def fill_in_spreads(points: Iterable[Readings], references: References | None = None) -> None:
+    """Fill in the spread of every reading, and where there are references how it moves without the card's factor.
+
+    See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
+    """
+    observed = observe(_with_references(points, references) if references else points)
+    if observed is None:
+        return
+    same = estimate_runs(observed.observations)
+    spreads = observed.spreads(same, estimate_members(observed.cards))
+    for readings, spread in zip(observed.lines, spreads, strict=True):
+        for reading in readings:
+            reading.spread = spread
+    if references:
+        _fill_in_adjusted(observed, references)
+
+
+def _with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+    """The points, of which each reading knows the reference step of its class and visit.
+
+    Those of the reference itself know none: what is regressed on itself tells nothing.
+    """
+    for place, readings in points:
+        for reading in readings if place.benchmark != REFERENCE else ():
+            visit = references.find(reading.run, reading.card, reading.started)
+            for each in filter(None, (reading, reading.boosted)):
+                seconds = visit.logarithms.get(each.physics) if visit else None
+                each.reference = None if seconds is None else _signed(each, seconds)
+        yield place, readings
+
+
+def _signed(reading: MeasuredValue, logarithm: float) -> float:
+    """A rate falls where the time of the reference rises."""
+    return -logarithm if reading.direction == "higher" else logarithm
+
+
+def _fill_in_adjusted(observed: Observed, references: References) -> None:
+    """The spread between cards of each reading without the card's factor, of classes whose intervals it narrows."""
+    recent = [each for line in observed.lines for each in line[-RECENT:]]
+    known = np.array([math.nan if each.reference is None else each.reference for each in recent])
+    coefficients = np.full(len(known), math.nan)
+    pools = observed.cards.pool
+    for pool in np.unique(pools[np.isfinite(known)]).tolist():
+        inside = np.isfinite(known) & (pools == pool)
+        found = fit_coefficient(card_pairs(observed.cards, known, inside))
+        if found and found.narrows:
+            coefficients[inside] = found.value
+    adjusted = np.isfinite(coefficients)
+    if not adjusted.any():
+        return
+    cards = observed.cards
+    part = CardObservations(
+        (cards.value - coefficients * known)[adjusted],
+        cards.spot[adjusted],
+        cards.member[adjusted],
+        cards.pool[adjusted],
+        cards.card[adjusted],
+        cards.modest,
+    )
+    members = estimate_members(part)
+    types: dict[tuple[str, Physics], TypeReference | None] = {}
+    line_of = np.repeat(np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines])
+    for number in np.flatnonzero(adjusted).tolist():
+        reading, member = recent[number], int(cards.member[number])
+        kind = reading.hardware, reading.physics
+        if kind not in types:
+            types[kind] = references.of_type(*kind)
+        of_type = types[kind]
+        if of_type is not None:
+            of_type = of_type._replace(mean=_signed(reading, of_type.mean))
+        variance, freedom = float(members.variance[member]), float(members.freedom[member])
+        if reading.spread and members.known[member]:
+            same, any_card = reading.spread.same_card, reading.spread.any_card
+            variance = max(variance, same) if same < any_card else variance  # else it was borrowed from the cards
+            told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
+            for each in observed.lines[line_of[number]]:
+                each.adjusted = told
+
+
+def card_pairs(cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]) -> list[Pair]:
+    """The mean of each card in each spot, with that of its references."""
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for number in np.flatnonzero(chosen).tolist():
+        key = int(cards.spot[number]), int(cards.card[number])
+        found.setdefault(key, []).append((float(cards.value[number]), float(references[number])))
+    return [
+        Pair(spot, str(card), *map(statistics.fmean, zip(*values, strict=True)))
+        for (spot, card), values in found.items()
+    ]
+
+
+class _Numbers:
+    """Numbers for names, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def __getitem__(self, name: Any) -> int:
+        return self.known.setdefault(name, len(self.known))
+
+
+def observe(points: Iterable[Readings]) -> Observed | None:
+    """The readings as numbers; None where there are none that move.
+
+    The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
+    """
+    groups, kinds, codes, cards, runs = (_Numbers() for _ in range(5))
+    spots, members, pools = (_Numbers() for _ in range(3))
+    rows: list[tuple[float, ...]] = []
+    lines: list[list[MeasuredValue]] = []
+    for place, readings in points:
+        _fill_in_scatter(readings)
+        for line in _split(readings):
+            first, number = line[0], len(lines)
+            kind = first.kind
+            member, pool = member_of(place, first), _pool_of(place, first)
+            of_line = groups[kind, place.benchmark, place.metric], kinds[kind], members[member], pools[pool]
+            recent = line[-RECENT:]
+            told = [each.rounds for each in recent if each.rounds]
+            rounds, rounds_freedom = pool_rounds(told), float(sum(freedom for _, freedom in told))
+            for each in recent:
+                spot = spots[place, each.physics, each.hardware, each.code]
+                of_reading = codes[each.code], cards[each.card], runs[each.started], spot
+                rows.append((math.log(each.value), rounds, rounds_freedom, number, *of_line, *of_reading))
+            lines.append(line)
+    if not rows:
+        return None
+    values, of_rounds, freedom_of_rounds, *columns = np.array(rows).T
+    point, group, kind_of, member_number, pool_number, code, card, run, spot_number = (
+        column.astype(np.int64) for column in columns
+    )
+    modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
+    return Observed(
+        Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
+        CardObservations(values, spot_number, member_number, pool_number, card, modest),
+        lines,
+        list(cards.known),
+    )
+
+
+def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
+    """The readings of one point by kind, those of its regime boost apart, in the order of time.
+
+    The spread of what was counted is filled in, and what is not above 0 has none.
+    """
+    of_kind: dict[str, list[MeasuredValue]] = {}
+    for reading in sorted(readings, key=lambda reading: reading.started):
+        for each in filter(None, (reading, reading.boosted)):
+            if each.physics is Physics.COUNTED:
+                each.spread = EXACT
+            elif each.physics not in _NOT_ESTIMATED and each.value > 0:
+                of_kind.setdefault(each.kind, []).append(each)
+    yield from of_kind.values()
+
+
+def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
+    """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
+
+    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each metric of each point.
+    """
+    physics = reading.physics
+    own = place if physics in HOST_TAKES_PART or physics is Physics.DERIVED else (place.benchmark,)
+    return (*_class_of(reading), *own)
+
+
+def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
+    """What members borrow from: their class. What was not timed has no physics in common but its metric's."""
+    own = (place.benchmark, place.metric) if reading.physics is Physics.DERIVED else ()
+    return (*_class_of(reading), *own)
+
+
+def _class_of(reading: MeasuredValue) -> tuple[str, str]:
+    """What other processes disturbed says nothing of what they did not."""
+    return reading.physics, "busy" if reading.is_busy else ""
+
+
+def _fill_in_scatter(readings: Sequence[MeasuredValue]) -> None:
+    """How far values move of which some are not above 0, so that they have no logarithm."""
+    if all(reading.value > 0 for reading in readings):
+        return
+    by_code: dict[str, list[float]] = {}
+    for reading in readings:
+        by_code.setdefault(f"{reading.kind} {reading.code}", []).append(reading.value)
+    repeated = [values for values in by_code.values() if len(values) > 1]
+    if not repeated:
+        return
+    freedom = float(sum(len(values) - 1 for values in repeated))
+    squares = sum(statistics.variance(values) * (len(values) - 1) for values in repeated)
+    for reading in readings:
+        reading.scatter = squares / freedom, freedom
+
+
+class Variability:
+    """How far values move from run to run and from card to card, of all metrics of some Records.
+
+    records: those whose values will be asked for, and all others there are: the more, the better it is known.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        points: dict[tuple[str, Place], list[MeasuredValue]] = {}
+        records = list(records)
+        self._references = References.of(records)
+        for record in records:
+            if record.status == "ok":
+                for name in record.metrics:
+                    key = record.machine, Place(record.benchmark, record.point, name)
+                    points.setdefault(key, []).append(MeasuredValue.of(record, name))
+        fill_in_spreads(((place, readings) for (_, place), readings in points.items()), self._references)
+        self._known: dict[tuple[str, Place, str], MeasuredValue] = {}
+        for key, readings in points.items():
+            for reading in readings:
+                for each in filter(None, (reading, reading.boosted)):
+                    self._known[*key, each.kind] = each
+
+    def reading(self, record: Record, name: str) -> MeasuredValue:
+        """Of a metric of a Record, with its spread."""
+        found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
+        if self._references:
+            list(_with_references([(place, [found])], self._references))
+        for each in filter(None, (found, found.boosted)):
+            if known := self._known.get((record.machine, place, each.kind)):
+                each.spread, each.scatter, each.adjusted = known.spread, known.scatter, known.adjusted
+        return found
+
+    def values(self, record: Record) -> Values:
+        """Of every metric of a Record."""
+        return {name: self.reading(record, name) for name in record.metrics}
+
+
+def with_intervals(record: Record, readings: Values) -> Record:
+    """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
+    shown = {name: reading.estimate for name, reading in readings.items()}
+    metrics = {
+        name: replace(metric, interval=(shown[name].low, shown[name].high)) if name in shown else metric
+        for name, metric in record.metrics.items()
+    }
+    return replace(record, metrics=metrics)

@@ -1,0 +1,356 @@
+"""Verdicts on differences: BETTER, WORSE, SAME, or the bounds within which the ratio lies."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from scipy.stats import false_discovery_control
+
+from hpml_plugins.analysis.measured import MeasuredValue, Values
+from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
+from hpml_plugins.analysis.variance import p_value, student_quantile
+from hpml_plugins.model.formatting import bounded_times, quantity, times
+
+Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
+
+#: Share of comparisons of equal things that may be called different, of all that are asked at once.
+ERROR_RATE = 0.05
+#: Two values are the same when the 95 % interval of their ratio lies within this share of 1.
+MARGIN = 0.02
+#: An interval around 1 that reaches no further is told as "equal within 3 %", a wider one by its ends.
+NEARLY_EQUAL = 0.03
+#: Signatures of one timing agree to this many decimals; see `physics.signature`.
+SIGNATURE_DECIMALS = 6
+BUSY = "other processes used the CPUs meanwhile"
+EXTREME = "the highest of many samples is one card's luck, not its rate"
+NOTHING_REPEATED = "no run was repeated that would tell how far a value at or below 0 moves"
+DIFFERENT_PROBLEMS = "different problems: "
+NO_DIRECTION = "neither direction is better"
+UNKNOWN_SPREAD = "nothing is known of how far it moves"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
+
+    verdict: SAME, BETTER and WORSE are decided. BOUND: all that can be said is the interval.  AMBIGUOUS: nothing can
+    be said, and `reason` says why.
+    change: B less A, in the metric's unit.  direction: which is better.  low, high: the 95 % interval of the ratio.
+    least: the end of its one-sided 95 % interval that is nearer to 1: B is at least that much larger or smaller.
+    p: of no difference, before correction; None where nobody can say.  cards: how many measured A and B; of `paired`
+    sides how many measured both.  paired: whether both were measured on the same cards, which are compared each with
+    itself.  adjusted: whether the factors of the cards, as the reference steps tell them, are taken out of the ratio.
+    """
+
+    verdict: Verdict
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    reason: str = ""
+    direction: str | None = None
+    change: float | None = None
+    least: float | None = None
+    cards: tuple[int, int] = (1, 1)
+    paired: bool = False
+    adjusted: bool = False
+
+    @property
+    def times(self) -> float | None:
+        """How many times better B is, whichever direction is better; None where that cannot be said."""
+        return None if self.ratio is None or self.direction is None else self._oriented(self.ratio)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of `times`, of the ratio where no direction is better; None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        ends = sorted((self._oriented(self.low), self._oriented(self.high)))
+        return ends[0], ends[1]
+
+    def _oriented(self, ratio: float) -> float:
+        return 1 / ratio if self.direction == "lower" else ratio
+
+    @property
+    def reversed(self) -> Difference:
+        """The same of A against B."""
+        opposite: dict[Verdict, Verdict] = {"BETTER": "WORSE", "WORSE": "BETTER"}
+        return dataclasses.replace(
+            self,
+            verdict=opposite.get(self.verdict, self.verdict),
+            ratio=1 / self.ratio if self.ratio else self.ratio,
+            low=1 / self.high if self.high else None,
+            high=1 / self.low if self.low else None,
+            least=1 / self.least if self.least else None,
+            change=None if self.change is None else -self.change,
+            cards=self.cards[::-1],
+        )
+
+    def wording(self, unit: str = "1") -> str:
+        """What can be said, in words: `at least 1.40×`, `equal within 2 %`, `0.97 to 1.04×`.
+
+        Above 1 B is better; where no direction is better, it is larger.  unit: of the metric, for a difference that has
+        no ratio.
+        """
+        if self.ratio is None:
+            return self._wording_of_change(unit)
+        interval = self.interval
+        if interval is None:
+            return "equal" if self.verdict == "SAME" else self.reason
+        low, high = interval
+        if low == high:
+            return f"{times(low)}×"
+        if self.least is not None and self.verdict in ("BETTER", "WORSE"):
+            surely = self._oriented(self.least)
+            return f"at {'least' if surely > 1 else 'most'} {bounded_times(surely, up=surely < 1)}×"
+        farthest = max(1 - low, high - 1)
+        if self.verdict == "SAME" or (low <= 1 <= high and farthest <= NEARLY_EQUAL):
+            return f"equal within {max(1, math.ceil(100 * farthest - 1e-9))} %"
+        return f"{bounded_times(low, up=False)} to {bounded_times(high, up=True)}×"
+
+    def _wording_of_change(self, unit: str) -> str:
+        if self.verdict == "AMBIGUOUS" or self.change is None:
+            return self.reason
+        sign = "+" if self.change > 0 else ""
+        return f"{sign}{quantity(self.change, unit)}" if self.change else "equal"
+
+
+def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
+    """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
+
+    The metrics of one timing (time, rate, bandwidth) are one hypothesis: those of the same two mappings.
+    SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and the difference would
+    arise from equal things too seldom; counts by any difference.  BOUND: neither, or no direction is better.
+    AMBIGUOUS: see `Difference`.
+    Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
+    """
+    raw = [_difference(*pair) for pair in pairs]
+    hypotheses: dict[object, float] = {}
+    asked = []
+    for number, (found, pair) in enumerate(zip(raw, pairs, strict=True)):
+        key = _hypothesis(*pair) or number
+        asked.append(key)
+        if found.p is not None:
+            hypotheses[key] = max(found.p, hypotheses.get(key, 0.0))
+    corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
+    return [_judged(found, corrected.get(key, 1.0)) for found, key in zip(raw, asked, strict=True)]
+
+
+def correct(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for how many there are (Benjamini and Hochberg)."""
+    return [float(each) for each in false_discovery_control(p_values)] if p_values else []
+
+
+def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
+    """The same for all metrics of one timing of a point on both sides; None for a value that is of no timing."""
+    a, b = of_a[name], of_b[name]
+    if a.timing is None or b.timing is None:
+        return None
+    timings = [round(timing, SIGNATURE_DECIMALS) for timing in (a.timing, b.timing)]
+    return (id(of_a), id(of_b), a.physics, b.physics, *timings)
+
+
+def boosted(values: Values) -> Values:
+    """The values of one side, those in the regime boost in the place of settled ones."""
+    return {name: value.boosted or value for name, value in values.items()}
+
+
+def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
+    a, b = of_a[name], of_b[name]
+    direction = common_direction(a, b)
+    if not _describes_problem(a, b) and (reason := different_problems(of_a, of_b)):
+        return Difference("AMBIGUOUS", reason=reason)
+    change = b.value - a.value
+    positive = a.value > 0 and b.value > 0
+    ratio = b.value / a.value if positive else None
+    unjudged = Difference("AMBIGUOUS", ratio, direction=direction, change=change)
+    if reason := why_no_verdict(a, b):
+        return dataclasses.replace(unjudged, reason=reason)
+    exact = a.physics is b.physics is Physics.COUNTED
+    if a.value == b.value and (exact or a.spread is None or b.spread is None):
+        return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
+    if exact:
+        return dataclasses.replace(unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION)
+    if not positive:
+        return _difference_of_changes(a, b, unjudged)
+    if a.spread is None or b.spread is None:
+        return dataclasses.replace(unjudged, reason=UNKNOWN_SPREAD)
+    return _difference_of_ratios(a, b, unjudged)
+
+
+def _difference_of_changes(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
+    """Of values that are not above 0: their difference, by how far repeated runs of equal code move."""
+    scatters = [each.scatter for each in (a, b) if each.scatter]
+    if len(scatters) < 2 or found.change is None:
+        return dataclasses.replace(found, reason=NOTHING_REPEATED)
+    variance = sum(each for each, _ in scatters)
+    freedom = min(each for _, each in scatters)
+    p = p_value(found.change, variance, freedom) if variance else 0.0
+    return dataclasses.replace(found, p=p)
+
+
+class _Compared(NamedTuple):
+    """The logarithm of B over A. variance: of it.  freedom: of that.  cards: of A and B.
+
+    paired: see `Difference`.  adjusted: whether the factors of the cards are taken out.
+    """
+
+    ratio: float
+    variance: float
+    freedom: float
+    cards: tuple[int, int]
+    paired: bool = False
+    adjusted: bool = False
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return student_quantile(0.975, self.freedom) * math.sqrt(self.variance)
+
+
+def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
+    """Cards that measured both sides, each with itself; else the means of the two sides' cards, with the factors of the
+    cards taken out where that is more certain."""
+    assert a.spread is not None and b.spread is not None
+    of_a, of_b = ({level.card: level for level in each.cards} for each in (a, b))
+    common = of_a.keys() & of_b.keys()
+    if common:
+        count = len(common)
+        ratio = sum(of_b[card].level - of_a[card].level for card in common) / count
+        variance = sum(a.spread.same_card / of_a[card].runs + b.spread.same_card / of_b[card].runs for card in common)
+        freedom = min(a.spread.same_freedom, b.spread.same_freedom)
+        return _Compared(ratio, variance / count**2, freedom, (count, count), paired=True)
+    counts = len(of_a), len(of_b)
+    variance = a.spread.any_card / counts[0] + b.spread.any_card / counts[1]
+    freedom = min(a.spread.any_freedom, b.spread.any_freedom)
+    plain = _Compared(math.log(b.value / a.value), variance, freedom, counts)
+    adjusted = _adjust(a, b, plain)
+    return min(plain, adjusted, key=lambda each: each.half_width) if adjusted else plain
+
+
+def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared | None:
+    """The same without the factors of the cards; None where a card or a type has no reference.
+
+    Of two sides on one type the references are compared directly. Of two types each side's is compared with the mean
+    over its type, which has an error of its own (the regression estimator of double sampling; Cochran, Sampling
+    Techniques, 3rd ed. (1977), section 12.6).
+    """
+    if a.adjusted is None or b.adjusted is None or a.physics is not b.physics:
+        return None
+    ratio, variance = plain.ratio, 0.0
+    for side, sign in ((a, -1.0), (b, 1.0)):
+        adjusted = side.adjusted
+        references = [level.reference for level in side.cards if level.reference is not None]
+        if adjusted is None or len(references) < len(side.cards):
+            return None
+        factor = sum(references) / len(references)
+        if a.hardware != b.hardware:
+            if adjusted.of_type is None:
+                return None
+            factor -= adjusted.of_type.mean
+            variance += adjusted.coefficient**2 * adjusted.of_type.variance
+        ratio -= sign * adjusted.coefficient * factor
+        variance += adjusted.variance / len(references)
+    return _Compared(ratio, variance, min(a.adjusted.freedom, b.adjusted.freedom), plain.cards, adjusted=True)
+
+
+def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
+    compared = _compare_cards(a, b)
+    lower, higher = throttling_slack(a, b)
+    deviation = math.sqrt(compared.variance)
+    width = compared.half_width
+    certain = student_quantile(1 - ERROR_RATE, compared.freedom) * deviation
+    nearest = max(0.0, compared.ratio - lower) + min(0.0, compared.ratio + higher)
+    least = nearest - math.copysign(certain, nearest)
+    return dataclasses.replace(
+        found,
+        ratio=math.exp(compared.ratio),
+        low=math.exp(compared.ratio - lower - width),
+        high=math.exp(compared.ratio + higher + width),
+        least=math.exp(least) if least * nearest > 0 else None,
+        p=p_value(nearest, compared.variance, compared.freedom) if nearest else 1.0,
+        cards=compared.cards,
+        paired=compared.paired,
+        adjusted=compared.adjusted,
+    )
+
+
+def throttling_slack(a: MeasuredValue, b: MeasuredValue) -> tuple[float, float]:
+    """How far the logarithm of B over A may lie lower and higher, because one side was sampled while it throttled.
+
+    Such a sample is neither boost nor settled: the settled rate is lower by up to the ratio of the two regimes, that of
+    the other side where it has both, else MOST_THROTTLED. Two sides that were both sampled so are compared as they are.
+    """
+    sides = [each.physics is Physics.THROTTLED for each in (a, b)]
+    if all(sides) or not any(sides):
+        return 0.0, 0.0
+    other = b if sides[0] else a
+    most = abs(math.log(other.value / other.boosted.value)) if other.boosted else math.log(MOST_THROTTLED)
+    a_slower = sides[0]
+    # The settled time of a side is longer, its rate lower; without a direction it may be either.
+    direction = common_direction(a, b)
+    if direction is None:
+        return most, most
+    lowers_ratio = a_slower == (direction == "lower")
+    return (most, 0.0) if lowers_ratio else (0.0, most)
+
+
+def _judged(found: Difference, adjusted: float) -> Difference:
+    if found.p is None:
+        return found
+    within = found.low is not None and found.high is not None and found.low != found.high
+    if within and (found.low or 0.0) >= 1 - MARGIN and (found.high or math.inf) <= 1 + MARGIN:
+        return dataclasses.replace(found, verdict="SAME", reason="")
+    if adjusted < ERROR_RATE and found.direction is not None:
+        risen = (found.change or 0.0) > 0 if found.ratio is None else found.ratio > 1
+        better = risen == (found.direction == "higher")
+        return dataclasses.replace(found, verdict="BETTER" if better else "WORSE", reason="")
+    if found.ratio is not None:
+        return dataclasses.replace(found, verdict="BOUND", reason="")
+    return dataclasses.replace(found, reason=found.reason or "the difference may be one of runs")
+
+
+def why_no_verdict(a: MeasuredValue, b: MeasuredValue) -> str:
+    """Why there is no verdict on the two, or "": how much other processes slowed one down is not known, and a highest
+    sample has no spread that repeats."""
+    if a.is_busy or b.is_busy:
+        return BUSY
+    return EXTREME if Physics.EXTREME in (a.physics, b.physics) else ""
+
+
+def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
+    """Why two values do not belong into one history, or "".
+
+    A value sampled while the card throttled is neither boost nor sustained; how much other processes slowed one down is
+    not known.
+    """
+    if a.is_busy or b.is_busy:
+        return BUSY
+    return "one side throttled" if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED) else ""
+
+
+def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
+    """Which direction is better by both sides of a metric; None where one of them has none, or they contradict."""
+    return a.direction if a.direction == b.direction else None
+
+
+def different_problems(of_a: Values, of_b: Values) -> str:
+    """How the problems differ that two Records of a point solved: `different problems: size 4096 and 12288`, or "".
+
+    A metric that has no direction and was counted, such as the size that a product was fastest at, describes the
+    problem. The other metrics of different problems have no ratio.
+    """
+    differing = [
+        f"{name} {of_a[name].value:.15g} and {of_b[name].value:.15g}"
+        for name in sorted(of_a.keys() & of_b.keys())
+        if _describes_problem(of_a[name], of_b[name]) and of_a[name].value != of_b[name].value
+    ]
+    return DIFFERENT_PROBLEMS + ", ".join(differing) if differing else ""
+
+
+def _describes_problem(a: MeasuredValue, b: MeasuredValue) -> bool:
+    return a.physics is b.physics is Physics.COUNTED and common_direction(a, b) is None

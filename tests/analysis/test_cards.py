@@ -1,0 +1,151 @@
+"""The spread between cards by classes, from made values whose truth is known; and the back-test of made Records."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpml_plugins.analysis.backtest import BackTest, coverage_table, verdict_table
+from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.physics import Physics
+from hpml_plugins.analysis.variance import UNKNOWN_CARDS
+from hpml_plugins.model.record import MetricSamples, Record
+
+
+def observed(cards: int, members: int, points: int, deviation: float, *, seed: int = 0) -> CardObservations:
+    """Members of one class, each with points on all cards, in which each card has one factor."""
+    draw = np.random.default_rng(seed)
+    factors = draw.normal(0, deviation, (members, cards))
+    rows = []
+    for member, point, card in itertools.product(range(members), range(points), range(cards)):
+        spot = member * points + point
+        rows.append((spot + factors[member, card], spot, member, 0, card))
+    values, *columns = np.array(rows).T
+    return CardObservations(values, *(column.astype(np.int64) for column in columns), np.array([False]))
+
+
+def deviations(found: MemberSpread) -> Any:
+    return np.sqrt(found.variance)
+
+
+def test_the_spread_is_found_and_counts_as_many_degrees_of_freedom_as_cards_are_told_apart() -> None:
+    found = estimate_members(observed(cards=40, members=6, points=5, deviation=0.01))
+    assert deviations(found) == pytest.approx(0.01, rel=0.25)
+    assert found.own == pytest.approx([39] * 6)  # not five times as much: the points share the cards' factors
+    assert found.known.all()
+
+
+def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
+    one = observed(cards=2, members=1, points=1, deviation=0.01)
+    apart = CardObservations(
+        np.concatenate([one.value, one.value]), np.array([0, 0, 1, 1]), np.zeros(4, np.int64), np.zeros(4, np.int64),
+        np.array([0, 1, 2, 3]), one.modest,
+    )  # fmt: skip
+    assert estimate_members(apart).own.tolist() == [2]  # four cards in two groups
+    assert estimate_members(one).own.tolist() == [1]
+
+
+def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
+    known = observed(cards=12, members=6, points=1, deviation=0.002)
+    alone = CardObservations(
+        np.append(known.value, 1.0), np.append(known.spot, 99), np.append(known.member, 6), np.append(known.pool, 0),
+        np.append(known.card, 0), known.modest,
+    )  # fmt: skip
+    found = estimate_members(alone)
+    assert deviations(found)[6] == pytest.approx(0.002, rel=0.4)
+    assert found.own[6] == 0 and found.freedom[6] < found.freedom[0]
+    few = observed(cards=2, members=1, points=3, deviation=1e-5)
+    lonely = CardObservations(
+        np.append(few.value, 1.0), np.append(few.spot, 99), np.append(few.member, 1), np.append(few.pool, 0),
+        np.append(few.card, 0), few.modest,
+    )  # fmt: skip
+    assert deviations(estimate_members(lonely))[1] == pytest.approx(UNKNOWN_CARDS)
+
+
+def test_a_card_that_is_left_out_tells_nothing() -> None:
+    made = observed(cards=5, members=4, points=2, deviation=0.005)
+    far = CardObservations(
+        np.where(made.card == 3, made.value + 0.5, made.value),
+        made.spot,
+        made.member,
+        made.pool,
+        made.card,
+        made.modest,
+    )
+    assert (deviations(estimate_members(far)) > 0.1).all()
+    assert (deviations(estimate_members(far, [3])) < 0.02).all()
+    nobody = estimate_members(far, range(5))
+    assert not nobody.known.any() and deviations(nobody) == pytest.approx(UNKNOWN_CARDS)
+
+
+def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() -> None:
+    def half(members: Any) -> float:
+        return float(np.median(members.freedom))
+
+    alike = estimate_members(observed(cards=4, members=30, points=1, deviation=0.01, seed=1))
+    draw = np.random.default_rng(2)
+    base = observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
+    scales = np.exp(draw.normal(0, 1.5, 30))
+    unlike = CardObservations(
+        base.spot + (base.value - base.spot) * scales[base.member], base.spot, base.member, base.pool, base.card,
+        base.modest,
+    )  # fmt: skip
+    assert half(estimate_members(unlike)) < half(alike)
+    modest = CardObservations(base.value, base.spot, base.member, base.pool, base.card, np.array([True]))
+    assert half(estimate_members(modest)) == pytest.approx(2 + 3)
+
+
+def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
+    """Products of six benchmarks on some cards, whose factors differ by so much, twice each."""
+    draw = random.Random(seed)
+    made = []
+    for card in range(cards):
+        factor = 1 + draw.gauss(0, deviation)
+        for benchmark, run in itertools.product("abcdef", range(2)):
+            seconds = 1e-3 * factor * (1 + draw.gauss(0, deviation / 10))
+            info: dict[str, str | float] = {"timer": "cuda events"}
+            time = MetricSamples("s", "lower", [seconds, seconds * 1.001, seconds * 1.002], info)
+            rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info)
+            made.append(
+                Record(
+                    benchmark=benchmark, plugin="p", version="1", params={}, status="ok", machine="h200-x1",
+                    metrics={"time": time, "rate": rate}, run=f"{card} {run}", commit="c" * 40,
+                    started=float(len(made)), source={"sha256": "code"},
+                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
+                )
+            )  # fmt: skip
+    return made
+
+
+def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> None:
+    results = BackTest(records(cards=8, deviation=0.004)).results
+    assert set(results) == {Physics.NEVER_THROTTLED}
+    found = results[Physics.NEVER_THROTTLED]
+    assert len(found.cards) == 8
+    assert len(found.covered) == 6 * 8  # of the rate nothing is counted again
+    assert len(found.called) == 6 * 8 * 7
+    assert np.mean(found.covered) >= 0.9
+    assert np.mean(found.called) <= 0.05 and np.mean(found.called_together) <= np.mean(found.called)
+    assert np.mean(found.found[0.05]) == np.mean(found.found[0.10]) == 1
+    assert 0.004 < found.half_width < 0.03 and found.empirical < found.half_width
+
+
+def test_a_slow_down_that_cards_hide_is_not_found() -> None:
+    found = BackTest(records(cards=8, deviation=0.05)).results[Physics.NEVER_THROTTLED]
+    assert np.mean(found.found[0.05]) < 0.4
+    assert np.mean(found.covered) >= 0.9
+
+
+def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
+    results = BackTest(records(cards=3, deviation=0.01)).results
+    (coverage,) = coverage_table(results)
+    assert (coverage["class"], coverage["cards"], coverage["values left out"]) == ("never throttled", "3", "18")
+    verdicts = list(verdict_table(results))
+    assert [row["class"] for row in verdicts] == ["never throttled", "all classes of a GPU", "all"]
+    assert {row["pairs of cards"] for row in verdicts} == {"36"}
+    empty = BackTest([]).results
+    assert list(coverage_table(empty)) == list(verdict_table(empty)) == []

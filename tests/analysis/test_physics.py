@@ -1,0 +1,126 @@
+"""Classes of physics, from fields of Records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hpml_plugins.analysis.physics import Physics, physics_of, signature, timing_of, uses_tensor_cores
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, decode, encode
+from hpml_plugins.model.rounds import combine, retract
+from hpml_plugins.model.work import DeclaredWork
+
+Info = dict[str, str | float]
+EVENTS: Info = {"timer": "cuda events", "launch": "hidden"}
+#: B/s and FLOP/s (bfloat16, dense) that NVIDIA publishes of an H200.
+BANDWIDTH, BFLOAT16 = 4.8e12, 989e12
+
+
+def record(seconds: float = 1e-3, info: Info = EVENTS, **changes: Any) -> Record:
+    metric = MetricSamples("s", "lower", [seconds, 1.001 * seconds, 1.002 * seconds], info)
+    known = {
+        "benchmark": "b", "plugin": "p", "version": "1", "params": {}, "status": "ok", "metrics": {"time": metric},
+        "machine": "h200-x1", "node": {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-a"}]},
+    }  # fmt: skip
+    return Record(**{**known, **changes})
+
+
+def with_rate(made: Record, unit: str, work: float) -> Record:
+    """With a rate of the same timing, which has no declared work."""
+    time = made.metrics["time"]
+    rate = MetricSamples(unit, "higher", [work / each for each in time.samples], time.info)
+    return replace(made, metrics={**made.metrics, "rate": rate})
+
+
+def working(flop: float, nbytes: float, seconds: float = 1e-3, dtype: str = "bfloat16", **changes: Any) -> Record:
+    work = {"time": DeclaredWork(flop=flop, bytes=nbytes, dtype=dtype, gpus=1)}
+    return record(seconds, work=work, **changes)
+
+
+MILLISECOND = 1e-3
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (working(0, 0.9 * BANDWIDTH * MILLISECOND), Physics.STREAMING),
+        (with_rate(record(), "B/s", 0.9 * BANDWIDTH * MILLISECOND), Physics.STREAMING),
+        (working(0, 0.9 * BANDWIDTH * MILLISECOND, throttled="power cap"), Physics.STREAMING),
+        (working(0, 0.6 * BANDWIDTH * MILLISECOND), Physics.MEMORY_BOUND),
+        (working(4 * 0.9 * BANDWIDTH * MILLISECOND, 0.9 * BANDWIDTH * MILLISECOND), Physics.MEMORY_BOUND),
+        (working(0, 7 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),  # of a cache
+        (working(0.7 * BFLOAT16 * MILLISECOND, 0.5 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),
+        (working(0, 0.1 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),
+        (record(), Physics.NEVER_THROTTLED),
+        (record(19e-6), Physics.LATENCY),
+        (with_rate(record(5e-6), "B/s", 1e6), Physics.LATENCY),
+        (record(throttled="power cap"), Physics.THROTTLED),
+        (working(1e9, 0, throttled="power cap"), Physics.THROTTLED),
+        (working(1e9, 0, dtype="float32", throttled="power cap"), Physics.NEVER_THROTTLED),
+        (record(params={"dtype": "fp32"}, throttled="power cap"), Physics.NEVER_THROTTLED),
+        (record(info={**EVENTS, "regime": "sustained"}), Physics.SUSTAINED),
+        (record(info={**EVENTS, "cpus": "0-7"}), Physics.HOST_LINK),
+        (record(info={**EVENTS, "launch": "visible"}), Physics.HOST_CLOCK),
+        (record(info={**EVENTS, "launch": "hidden; visible: the step waits for the GPU"}), Physics.HOST_CLOCK),
+        (record(info={"timer": "perf_counter with device synchronisation"}), Physics.HOST_CLOCK),
+        (record(info={"timer": "perf_counter"}, node={"cpu": "a CPU"}), Physics.CPU),
+        (record(info={}), Physics.DERIVED),
+    ],
+)
+def test_the_class_follows_from_the_timer_the_regime_the_length_and_the_work(made: Record, expected: Physics) -> None:
+    assert {physics_of(made, name) for name in made.metrics} == {expected}
+
+
+def test_two_gpus_share_the_bytes() -> None:
+    gpus = [{"name": "NVIDIA H200", "uuid": f"GPU-{n}"} for n in "ab"]
+    made = working(0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": gpus})
+    assert physics_of(made, "time") is Physics.MEMORY_BOUND
+    unpublished = working(0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": [{"name": "nobody's card"}]})
+    assert physics_of(unpublished, "time") is Physics.NEVER_THROTTLED
+
+
+def test_the_highest_sample_of_a_timing_is_told_from_a_timing() -> None:
+    info: Info = {**EVENTS, "variation": 0.004}
+    best = MetricSamples("FLOP/s", "higher", [3e12, 3.1e12], info, rounds=[1, 1])
+    made = record(metrics={"best": best})
+    assert physics_of(made, "best") is Physics.EXTREME
+    counted = MetricSamples("1", None, [4096.0] * 2, {}, rounds=[1, 1])
+    assert physics_of(record(metrics={"size": counted}), "size") is Physics.COUNTED
+    single = MetricSamples("s", "lower", [3.0], {**EVENTS, "variation": 0.0})
+    assert physics_of(record(metrics={"step": single}), "step") is not Physics.EXTREME
+
+
+def test_metrics_of_one_timing_have_one_signature_and_others_another() -> None:
+    made = with_rate(record(), "FLOP/s", 1e9)
+    other = MetricSamples("s", "lower", [1.0, 1.1, 1.3], EVENTS)
+    made = replace(made, metrics={**made.metrics, "other": other})
+    time, rate = (signature(made.metrics[name]) for name in ("time", "rate"))
+    assert time == pytest.approx(rate) and time is not None and signature(other) not in (time, rate)
+    assert [timing_of(made, name) for name in made.metrics] == ["time", "time", "other"]
+    assert signature(MetricSamples("s", "lower", [1.0])) is None
+    assert signature(MetricSamples("1", "lower", [0.0, 1.0])) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "uses"),
+    [(working(1e9, 0), True), (working(1e9, 0, dtype="float64"), False), (working(0, 1e9), False), (record(), True)],
+)
+def test_what_throttling_may_have_cost_follows_from_the_precision(made: Record, uses: bool) -> None:
+    assert uses_tensor_cores(made, "time") == uses
+
+
+def test_old_records_tell_by_their_warning_that_the_card_throttled() -> None:
+    old = record(warnings=["noisy", f"{THROTTLED} while this was measured: power cap"])
+    read = decode(encode(old))
+    assert (old.is_throttled, read.is_throttled, read.throttled) == (False, True, "power cap")
+    assert decode(encode(read)) == read  # what was read is written with the field
+    assert not decode(encode(record(warnings=["noisy"]))).is_throttled
+
+
+def test_rounds_that_throttled_make_a_record_that_did() -> None:
+    rounds = [record(started=1.0), record(started=2.0, throttled="power cap"), record(started=3.0, throttled="heat")]
+    joined = combine(rounds)
+    assert joined.throttled == "power cap; heat"
+    assert combine([*rounds, retract(rounds[0], "wrong")]).throttled == ""

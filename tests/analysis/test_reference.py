@@ -1,0 +1,179 @@
+"""The card's factor as a covariate, on made Records whose cards differ by known factors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
+from hpml_plugins.analysis.sides import side_values
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
+from hpml_plugins.model.record import MetricSamples, Record
+
+HOUR = 3600.0
+TYPES = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H200": "h200"}
+
+
+def product(card: str, gpu: str, seconds: float, size: int, started: float) -> Record:
+    """A bfloat16 product, sustained and boost."""
+    info: dict[str, str | float] = {"timer": "cuda events", "regime": "sustained"}
+    time = MetricSamples("s", "lower", [1.2 * seconds, 1.2001 * seconds], info, [seconds, 1.0001 * seconds])
+    rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info, [1 / each for each in time.boost])
+    return Record(
+        benchmark="product", plugin="p", version="1", params={"size": size}, status="ok", machine=TYPES[gpu],
+        metrics={"time": time, "rate": rate}, run=f"run of {card}", started=started, commit="c" * 40,
+        node={"gpus": [{"name": gpu, "uuid": card}]}, source={"sha256": "code"},
+    )  # fmt: skip
+
+
+def reference(card: str, gpu: str, factor: float, started: float, **changes: Any) -> Record:
+    info: dict[str, str | float] = {"timer": "cuda events", "regime": "sustained"}
+    metrics = {
+        "copy": MetricSamples("s", "lower", [2e-3], {"timer": "cuda events"}),
+        "float32": MetricSamples("s", "lower", [3e-3], {"timer": "cuda events"}),
+        "bfloat16": MetricSamples("s", "lower", [1.6e-3 * factor], info, [1.4e-3 * factor]),
+    }
+    known = {
+        "benchmark": BENCHMARK, "plugin": "harness", "version": "1", "params": {}, "status": "ok",
+        "machine": TYPES[gpu], "metrics": metrics, "run": f"run of {card}", "started": started, "commit": "c" * 40,
+        "node": {"gpus": [{"name": gpu, "uuid": card}]}, "source": {"sha256": "code"},
+    }  # fmt: skip
+    return Record(**{**known, **changes})
+
+
+def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005) -> list[Record]:
+    """Products of four sizes on some cards of each type, whose factors differ by 1.5 %; what is left by `own`."""
+    draw = random.Random(seed)
+    made = []
+    for (gpu, _), number in itertools.product(TYPES.items(), range(cards)):
+        card, factor = f"GPU-{gpu[-2:]}{number}", math.exp(draw.gauss(0, 0.015))
+        started = 1000 * HOUR * (number + 1)
+        if referenced:
+            made.append(reference(card, gpu, factor, started))
+        for size in range(1, 5):
+            level = size * (1.0 if gpu == "NVIDIA H200" else 1.1)
+            made.append(product(card, gpu, level * factor * math.exp(draw.gauss(0, own)), size, started + size))
+    return made
+
+
+class _Run:
+    def __init__(self, known: Variability, record: Record) -> None:
+        self.code, self.age, self.values = "code", (record.started,), known.values(record)
+
+
+def compare(made: Sequence[Record], a: Sequence[Record], b: Sequence[Record], name: str) -> Difference:
+    """Boost against boost."""
+    known = Variability(made)
+    of_a, of_b = (side_values([_Run(known, each) for each in side]) for side in (a, b))
+    (found,) = compare_values([(boosted(of_a), boosted(of_b), name)])
+    return found
+
+
+def products(made: Sequence[Record], gpu: str, size: int = 1) -> list[Record]:
+    return [
+        each for each in made if each.benchmark == "product" and each.machine == gpu and each.params["size"] == size
+    ]
+
+
+def half_width(found: Difference) -> float:
+    assert found.low is not None and found.high is not None
+    return math.log(found.high / found.low) / 2
+
+
+@pytest.mark.parametrize("name", ["time", "rate"])
+def test_the_factors_of_two_cards_of_a_type_are_taken_out(name: str) -> None:
+    made, plain = (measured(6, referenced=referenced) for referenced in (True, False))
+    found = []
+    for each in (made, plain):
+        cards = products(each, "h200")
+        found.append(compare(each, [cards[0]], [cards[1]], name))
+    adjusted, raw = found
+    assert adjusted.adjusted and not raw.adjusted
+    assert half_width(adjusted) < half_width(raw) / 3
+    assert adjusted.ratio == pytest.approx(1, abs=0.004)
+    assert adjusted.low is not None and adjusted.high is not None and adjusted.low < 1 < adjusted.high
+
+
+def test_two_types_are_compared_by_what_their_cards_have_in_common() -> None:
+    """One card of each was compared, others of both types have references: the truth is 1.1."""
+    made = measured(8, referenced=True)
+    a, b = products(made, "h100")[0], products(made, "h200")[0]
+    left = [each for each in made if each.benchmark == BENCHMARK or each.params["size"] != 1 or each in (a, b)]
+    found = compare(left, [a], [b], "time")
+    raw = compare([each for each in left if each.benchmark != BENCHMARK], [a], [b], "time")
+    assert found.adjusted and half_width(found) < half_width(raw)
+    assert found.low is not None and found.high is not None and found.low < 1 / 1.1 < found.high
+
+
+def test_a_reference_that_tells_nothing_changes_nothing() -> None:
+    draw = random.Random(1)
+    made = measured(6, referenced=False)
+    cards = {(each.node["gpus"][0]["uuid"], each.machine): each for each in made}
+    unrelated = [
+        reference(card, next(gpu for gpu, name in TYPES.items() if name == machine), math.exp(draw.gauss(0, 0.02)),
+                  each.started)
+        for (card, machine), each in cards.items()
+    ]  # fmt: skip
+    pair = products(made, "h200")[:2]
+    with_them = compare([*made, *unrelated], [pair[0]], [pair[1]], "time")
+    without = compare(made, [pair[0]], [pair[1]], "time")
+    assert half_width(with_them) >= 0.7 * half_width(without)
+
+
+def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within_two_hours() -> None:
+    gpu = "NVIDIA H200"
+    early = reference("GPU-a", gpu, 1.0, 10 * HOUR, run="one")
+    late = reference("GPU-a", gpu, 1.02, 13 * HOUR, run="two")
+    other = reference("GPU-b", gpu, 1.05, 13 * HOUR, run="two")
+    known = References.of([early, late, other, product("GPU-a", gpu, 1.0, 1, 10 * HOUR)])
+
+    def run(of: str, hours: float, card: str = "GPU-a") -> str:
+        visit = known.find(of, card, hours * HOUR)
+        return visit.run if visit else ""
+
+    assert (run("one", 99), run("two", 0)) == ("one", "two")  # of the same run, however late
+    assert (run("three", 11), run("three", 12), run("three", 14.9)) == ("one", "two", "two")
+    assert (run("three", 15.1), run("three", 7.9), run("one", 10, "GPU-c")) == ("", "", "")
+    found = known.find("two", "GPU-b", 0)
+    assert found is not None and found.logarithms == visit_of(other).logarithms  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": "2"}, {"status": "retracted", "metrics": {}}, {"benchmark": "b"}, {"node": {}}]
+)
+def test_other_records_are_no_reference(changes: dict[str, Any]) -> None:
+    assert visit_of(reference("GPU-a", "NVIDIA H200", 1.0, 0.0, **changes)) is None
+
+
+def pairs(slope: float, noise: float, cards: int, groups: int = 4, seed: int = 5) -> list[Pair]:
+    draw = random.Random(seed)
+    factors = [draw.gauss(0, 0.01) for _ in range(cards)]
+    return [
+        Pair(group, str(card), 10.0 * group + slope * factor + draw.gauss(0, noise), factor)
+        for group in range(groups)
+        for card, factor in enumerate(factors)
+    ]
+
+
+def test_the_coefficient_is_found_shrunk_and_limited() -> None:
+    full = fit_coefficient(pairs(1.0, 0.0005, cards=8))
+    assert full is not None and full.narrows
+    assert 0.9 < full.value <= 1.0
+    assert full.after < full.before / 50
+    half = fit_coefficient(pairs(0.5, 0.002, cards=8))
+    assert half is not None and 0.3 < half.value < 0.55
+    twice, against = (fit_coefficient(pairs(slope, 0.0005, cards=8)) for slope in (2.0, -1.0))
+    assert twice is not None and twice.value == 1.0
+    assert against is not None and against.value == 0.0 and not against.narrows
+
+
+def test_two_cards_tell_no_coefficient() -> None:
+    assert fit_coefficient(pairs(1.0, 0.0, cards=2)) is None
+    assert fit_coefficient([]) is None
+    assert fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None

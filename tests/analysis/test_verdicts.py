@@ -1,0 +1,168 @@
+"""What is said of a difference: bounds, changes from zero, hypotheses, means over cards."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue, mean_over_cards
+from hpml_plugins.analysis.physics import Physics
+from hpml_plugins.analysis.variance import Spread
+from hpml_plugins.analysis.verdicts import EXTREME, NOTHING_REPEATED, Difference, boosted, compare_values
+from hpml_plugins.model.formatting import bounded_times
+
+#: 0.1 % between runs of a card, 1 % between cards, both known well.
+SPREAD = Spread(0.001**2, 1e6, 0.01**2, 1e6)
+
+
+def value(
+    number: float, card: str = "A", direction: str | None = "lower", spread: Spread | None = SPREAD, **changes: Any
+) -> MeasuredValue:
+    known: dict[str, Any] = {"physics": Physics.NEVER_THROTTLED, "code": "c", "started": 0.0, "low": None, "high": None}
+    return MeasuredValue(
+        value=number, count=3, card=card, direction=direction, spread=spread if number > 0 else None,
+        **{**known, **changes},
+    )  # fmt: skip
+
+
+def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
+    (found,) = compare_values([({"": a}, {"": b}, "")])
+    return found
+
+
+def counted(number: float, direction: str | None = "lower") -> MeasuredValue:
+    return value(number, direction=direction, spread=EXACT, physics=Physics.COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict", "wording"),
+    [
+        # one-sided: 1.645 · √2 · 1 % = 2.33 % below 1.43
+        (value(1.43), value(1.0, "B"), "BETTER", "at least 1.39×"),
+        (value(1.0), value(1.43, "B"), "WORSE", "at most 0.72×"),
+        (value(1.0, direction="higher"), value(1.43, "B", "higher"), "BETTER", "at least 1.39×"),
+        (value(1.0), value(1.003, "B"), "BOUND", "0.96 to 1.03×"),
+        (value(1.0), value(1.003), "SAME", "equal within 1 %"),  # on one card
+        (value(1.0), value(1.02, "B"), "BOUND", "0.95 to 1.01×"),
+        (value(1.0, direction=None), value(2.0, "B", None), "BOUND", "1.94 to 2.06×"),
+        (counted(8.0), counted(10.0), "WORSE", "0.80×"),
+        (counted(8.0), counted(8.0), "SAME", "equal"),
+        (counted(8.0, None), counted(10.0, None), "BOUND", "1.25×"),
+    ],
+)
+def test_what_can_be_said_is_a_bound(a: MeasuredValue, b: MeasuredValue, verdict: str, wording: str) -> None:
+    found = compare(a, b)
+    assert (found.verdict, found.wording()) == (verdict, wording)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "direction", "verdict", "wording"),
+    [
+        (0.0, 5.0, "lower", "WORSE", "+5"),
+        (5.0, 0.0, "lower", "BETTER", "−5"),
+        (0.0, 5.0, "higher", "BETTER", "+5"),
+        (0.0, 0.0, "lower", "SAME", "equal"),
+        (-3.0, -6.0, "lower", "BETTER", "−3"),
+        (-3.0, 2.0, "higher", "BETTER", "+5"),
+    ],
+)
+def test_a_count_at_or_below_zero_is_judged_by_its_difference(
+    a: float, b: float, direction: str, verdict: str, wording: str
+) -> None:
+    found = compare(counted(a, direction), counted(b, direction))
+    assert (found.verdict, found.wording(), found.ratio, found.change) == (verdict, wording, None, b - a)
+
+
+def test_a_measured_value_at_zero_is_judged_by_how_far_repeated_runs_move() -> None:
+    one, other = (value(number, scatter=(0.01**2, 50.0)) for number in (0.0, 0.1))
+    assert compare(one, other).verdict == "WORSE"
+    near = compare(one, value(0.01, scatter=(0.01**2, 50.0)))
+    assert (near.verdict, near.reason != "") == ("AMBIGUOUS", True)
+    alone = compare(value(0.0), value(0.1))
+    assert (alone.verdict, alone.wording()) == ("AMBIGUOUS", NOTHING_REPEATED)
+
+
+def test_what_cannot_be_judged_says_why() -> None:
+    busy = compare(value(1.0, is_busy=True), value(2.0))
+    assert (busy.verdict, busy.ratio) == ("AMBIGUOUS", 2.0) and "CPUs" in busy.wording()
+    best = compare(value(1.0, physics=Physics.EXTREME), value(2.0, physics=Physics.EXTREME))
+    assert (best.verdict, best.wording()) == ("AMBIGUOUS", EXTREME)
+    assert compare(value(1.0, spread=None), value(2.0, spread=None)).wording()
+
+
+def test_a_difference_reversed_is_that_of_the_sides_exchanged() -> None:
+    a, b = value(1.43), value(1.0, "B")
+    forth, back = compare(a, b).reversed, compare(b, a)
+    assert forth.verdict == back.verdict and forth.wording() == back.wording()
+    assert [forth.ratio, forth.low, forth.high, forth.change] == pytest.approx(
+        [back.ratio, back.low, back.high, back.change]
+    )
+
+
+def test_metrics_of_one_timing_are_one_hypothesis() -> None:
+    """Four timings of which one is slow: whether each has a rate and a bandwidth beside it changes no verdict."""
+
+    def point(seconds: float, card: str, timing: float, metrics: int) -> dict[str, MeasuredValue]:
+        times = {"time": value(seconds, card, timing=timing)}
+        rates = {f"rate{n}": value(1 / seconds, card, "higher", timing=timing) for n in range(metrics)}
+        return times | rates
+
+    def asked(metrics: int) -> list[Difference]:
+        pairs = []
+        for number, slower in enumerate([1.035, 1.0, 1.001, 0.999]):
+            sides = point(1.0, "A", 0.1 + number, metrics), point(slower, "B", 0.2 + number, metrics)
+            pairs += [(*sides, name) for name in sides[0]]
+        return compare_values(pairs)
+
+    alone = compare_values([({"": value(1.0)}, {"": value(1.035, "B")}, "")])
+    assert alone[0].verdict == "WORSE"
+    for metrics in (0, 2):
+        found = asked(metrics)
+        assert {each.verdict for each in found[: metrics + 1]} == {"BOUND"}  # corrected for four, not for twelve
+        assert found[0].p == pytest.approx(alone[0].p)
+
+
+def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
+    runs = [value(1.0, "A"), value(1.0, "A", started=1.0), value(1.0, "A"), value(1.21, "B", boosted=value(0.9, "B"))]
+    mean = mean_over_cards(runs)
+    assert mean.value == pytest.approx(1.1)  # geometric
+    assert {level.card: level.runs for level in mean.cards} == {"A": 3, "B": 1}
+    assert mean.boost == 0.9
+    assert mean_over_cards(runs[:1]) is runs[0]
+    disturbed = replace(runs[3], is_busy=True)
+    assert mean_over_cards([*runs[:3], disturbed]).value == 1.0
+    low = mean_over_cards([value(-1.0), value(3.0, "B"), value(5.0, "B")])
+    assert (low.value, low.levels) == (1.5, ())
+    assert mean_over_cards([counted(3.0), replace(counted(4.0), started=9.0)]).value == 4.0
+
+
+def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_with_themselves() -> None:
+    def side(factor: float, cards: str) -> MeasuredValue:
+        levels = {"A": 1.0, "B": 1.02, "C": 0.97, "D": 1.01}
+        return mean_over_cards([value(factor * levels[card], card) for card in cards])
+
+    single, four = compare(side(1, "A"), side(1.1, "B")), compare(side(1, "AC"), side(1.1, "BD"))
+    widths = [math.log((each.high or 0) / (each.low or 1)) for each in (single, four)]
+    assert widths[1] == pytest.approx(widths[0] / math.sqrt(2))
+    assert (four.cards, four.paired) == ((2, 2), False)
+    paired = compare(side(1, "ABC"), side(1.1, "BCD"))
+    assert (paired.paired, paired.cards) == (True, (2, 2))
+    assert paired.ratio == pytest.approx(1.1)  # although the means differ by the cards too
+    assert math.log((paired.high or 0) / (paired.low or 1)) < widths[1] / 5
+
+
+def test_boost_stands_in_the_place_of_the_settled_value() -> None:
+    values = {"time": value(1.2, boosted=value(1.0)), "size": counted(3.0)}
+    assert {name: each.value for name, each in boosted(values).items()} == {"time": 1.0, "size": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "down", "up"),
+    [(1.4014, "1.40", "1.41"), (1.40, "1.40", "1.40"), (0.999, "0.99", "1.00"), (25.67, "25.6", "25.7"),
+     (1234.5, "1234", "1235"), (0.01234, "0.0123", "0.0124"), (1e-6, "0", "0.0001")],
+)  # fmt: skip
+def test_a_bound_is_rounded_to_the_side_on_which_it_stays_true(ratio: float, down: str, up: str) -> None:
+    assert (bounded_times(ratio, up=False), bounded_times(ratio, up=True)) == (down, up)
