@@ -55,13 +55,16 @@ UNITS: Final = {
 }
 
 
-#: Units whose values may be negative; of all others there cannot be less than none, except in a difference.
+#: Units whose values may be negative unless their metric says otherwise.
 SIGNED = ("1", "degC")
 
 
 def may_be_negative(symbol: str, direction: str | None) -> bool:
-    """Whether a metric of this unit may be below 0. One that is not ranked may be a difference, as of two times."""
-    return direction is None or symbol in SIGNED
+    """Whether a metric of this unit may be below 0: a difference may, of counts or of what is not ranked.
+
+    A time, a rate, an energy or a power that is ranked was measured, and is not.
+    """
+    return direction is None or symbol in SIGNED or UNITS[symbol].count
 
 
 def is_right_direction(symbol: str, direction: str | None) -> bool:

@@ -107,7 +107,8 @@ def decode_file(
                 if on_damage:
                     on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
                 continue
-            if isinstance(content, Record) and (fault := _whose(content, *place)):
+            # `hpml run --record` appends Records of no commit to any file that its user names.
+            if isinstance(content, Record) and content.commit and (fault := _whose(content, *place)):
                 elsewhere.append((number, fault))
             else:
                 yield offset, content
@@ -127,16 +128,13 @@ def misplaced(path: Path, record: Record) -> str:
 
     Stricter than reading: what is merged goes into the folder of the machine that it names.
     """
-    return _whose(record, path.parent.parent.name, path.stem) if path.parent.name == RECORDS else ""
+    return _whose(record, *_place(path))
 
 
 def _place(path: Path) -> tuple[str | None, str]:
-    """The machine and the commit, by its first letters, whose Records a file has; no machine where that is open.
-
-    That is so of a file elsewhere, and of Records of no commit, which `hpml run --record` appends to any file.
-    """
-    is_open = path.parent.name != RECORDS or path.stem == UNCOMMITTED
-    return (None if is_open else path.parent.parent.name), path.stem
+    """The machine and the commit, by its first letters, whose Records a file has; no machine for a file elsewhere."""
+    machine = path.parent.parent.name if path.parent.name == RECORDS else None
+    return machine, path.stem
 
 
 def _whose(record: Record, machine: str | None, commit: str) -> str:
@@ -144,7 +142,7 @@ def _whose(record: Record, machine: str | None, commit: str) -> str:
         return ""
     if record.machine != machine:
         return "of another machine"
-    return "" if (record.commit[:8] or UNCOMMITTED) == commit else "of another commit"
+    return "of another commit" if record.commit and record.commit[:8] != commit else ""
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:

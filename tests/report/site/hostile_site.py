@@ -147,8 +147,7 @@ def _record(number: int, commit: str) -> Record:
     metrics = {"time": MetricSamples("s", "lower", [1.0])}
     measured: dict[str, Any] = {"status": "ok", "metrics": metrics, "warnings": [text(number + 1)]}
     return Record(
-        benchmark="toy0" if number % 2 else text(number + 6), plugin="toy", version="1",
-        params={"size": text(number)} if number % 2 else {text(number + 1): text(number + 2)},
+        benchmark=f"toy{number % 2}", plugin="toy", version="1", params={"size": text(number)},
         **(measured if number % 2 else skipped), machine=f"m{number}", commit=commit, node=node,
         packages={text(number + 3): text(number + 4)},
         source={"path": text(number), "distribution": text(number + 1), "version": text(number + 2)},

@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 from support import DRAWN, ROOT
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples, Record, encode
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.store import append_record, record_file
@@ -113,7 +113,10 @@ def write_result(
     result.save(str(folder))
     write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
     for record in records_of(machine["machine"], commit, values, benchmarks, started, environment, code, packages):
-        append_record(record_file(folder, record.machine, commit), record)
+        path = record_file(folder, record.machine, commit)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as file:  # also what no reader takes
+            file.write(encode(record) + b"\n")
     return result
 
 
@@ -289,11 +292,12 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(
             benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
-            machine=NASTY, commit=commit, warnings=warnings,
+            machine=WILD, commit=commit, warnings=warnings,
         )  # fmt: skip
-        append_record(record_file(folder / "results", "node1", commit), record)
-    append_record(record_file(folder / "results", "node1", commit), wrong := replace(record, started=9.0))
-    append_record(record_file(folder / "results", "node1", commit), retract(wrong, RETRACTED))
+        append_record(record_file(folder / "results", WILD, commit), record)
+    append_record(record_file(folder / "results", WILD, commit), wrong := replace(record, started=9.0))
+    append_record(record_file(folder / "results", WILD, commit), retract(wrong, RETRACTED))
+    (folder / "results" / WILD / "machine.json").write_text(json.dumps({"machine": WILD, "version": 1}))
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 import pytest
 from browsing import Site, read_data, served
-from site_history import RETRACTED, WARNINGS, read
+from site_history import RETRACTED, WARNINGS, WILD, read
 from support import ROOT, unavailable
 
 from hpml_plugins.model import formatting as display
@@ -107,7 +107,7 @@ def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     assert "unsafe" not in policy
     tab.locator("#toy-over_size[data-drawn] svg").wait_for()
     texts = tab.locator("#toy-over_size svg text").all_text_contents()
-    assert {"size", "time", NASTY, "20 µs"} <= set(texts)
+    assert {"size", "time", WILD, "20 µs"} <= set(texts)
     tab.locator("#toy-over_size svg [aria-roledescription=point]").last.hover(force=True)
     assert "35 µs" in tab.locator("#vg-tooltip-element.visible").inner_text()
     assert tab.locator("#over_size details[open]").count() == 0
@@ -133,7 +133,7 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         tab = site.open(page)
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
         commit = link.inner_text()
-        assert link.get_attribute("title").startswith(f"{NASTY} at {commit}: toy · time 35.00 µs ± ")
+        assert link.get_attribute("title").startswith(f"{WILD} at {commit}: toy · time 35.00 µs ± ")
         link.click()
         assert commit in records()
 
@@ -160,7 +160,7 @@ def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
     tab = site.open("plugin-toy.html")
     tab.locator("#over_size summary").click()
     cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
-    assert cells[:-1] == [NASTY, "1000", "35.00 µs"]
+    assert cells[:-1] == [WILD, "1000", "35.00 µs"]
     link = tab.locator("#over_size details").get_by_role("link", name="CSV").get_attribute("href")
     assert link == "figures/toy-over_size.csv"
     assert tab.request.get(f"{site.address}/{link}").text().endswith("1000,3.5e-05\n")
@@ -228,7 +228,7 @@ def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_
     assert row[2] == "35.00 µs ± 6.1 % ⚠"
     assert tab.locator("#numbers abbr").get_attribute("title") == "\n".join(WARNINGS)
     (row,) = [row.locator("th, td").all_inner_texts() for row in tab.locator("#retracted tbody tr").all()]
-    assert row[1:] == ["unknown", NASTY, RETRACTED]
+    assert row[1:] == ["unknown", WILD, RETRACTED]
     assert tab.get_by_role("heading", name="Retracted: measured, and known to be wrong").is_visible()
     site.open("history.html#toy.track_time?size%3D10")
     tab.locator("h1", has_text=re.compile("size=10$")).wait_for()
