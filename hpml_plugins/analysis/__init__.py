@@ -1,0 +1,1 @@
+"""Statistics of stored values, without pages: what commands, the site and documents judge by."""
