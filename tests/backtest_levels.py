@@ -74,10 +74,9 @@ class Score:
     readings: int = 0
 
 
-def read(root: Path) -> History:
+def read(root: Path, results: Path) -> History:
     """The line of main, without loading plugins: benchmarks.json declares what they measured."""
     repository, branches = find_history(root)
-    results = root / "results"
     declared = json.loads((results / "benchmarks.json").read_text())
     entries = {name: entry for name, entry in declared.items() if isinstance(entry, dict)}
     return read_history(results, None, entries, commit_order(repository, results, branches), {}, print)
@@ -193,9 +192,9 @@ def try_class(points: Sequence[Runs], lengths: Sequence[int], series: int) -> It
     yield "resampled", resampled
 
 
-def backtest(root: Path = ROOT) -> str:
+def backtest(root: Path, results: Path) -> str:
     """The table, as Markdown."""
-    history = read(root)
+    history = read(root, results)
     lines = (line for metric in history.measured for line in metric.benchmark.lines.values())
     series = sum(len(line) >= 2 * ENOUGH_WITH_INTERVAL for line in lines)
     points = runs_by_class(history)
@@ -212,4 +211,4 @@ def backtest(root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(backtest() + "\n")
+    sys.stdout.write(backtest(ROOT, ROOT / "results") + "\n")

@@ -35,6 +35,8 @@ ENTRY = 0.01
 MOST_LEVELS = 60
 #: Difference of twice the logarithms of two likelihoods that leaves both likely: 95 % of χ² with one degree of freedom.
 LIKELY = 3.84
+#: Visits to a card of which it is asked to which side of a change they belong: the nearest.
+MOST_VISITS = 12
 #: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that two processes share
 #: gives each half, so that a factor of 2 is two standard deviations.
 BUSY = math.log(2) / 2
@@ -265,9 +267,11 @@ class Segmentation:
         before, after = segments[segment - 1], segments[segment]
         least = self._deviance(segments)
         likely = [after.first]
-        for place in range(before.first + 1, after.end):
-            # Within a visit to one card, a change shows; what is asked is to which side a visit belongs.
-            if cards[place] != cards[place - 1] or abs(place - after.first) == 1:
+        # Within a visit to one card, a change shows; what is asked is to which side a visit belongs.
+        visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
+        nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[:MOST_VISITS]
+        for place in (after.first - 1, after.first + 1, *nearest):
+            if before.first < place < after.end:
                 moved = [before._replace(end=place), after._replace(first=place)]
                 segments[segment - 1 : segment + 1] = moved
                 if self._deviance(segments) - least <= LIKELY:
@@ -371,10 +375,8 @@ def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
     """(first, last) of each longest part in which values only rise, or only fall; they share their ends."""
     first = 0
     for place in range(1, len(values) + 1):
-        turns = (
-            place == len(values)
-            or place - first > 1
-            and (values[place] > values[place - 1]) != (values[place - 1] > values[place - 2])
+        turns = place == len(values) or (
+            place - first > 1 and (values[place] > values[place - 1]) != (values[place - 1] > values[place - 2])
         )
         if turns:
             yield first, place - 1

@@ -46,6 +46,8 @@ SUSPECTED = 0.05
 #: Readings that a level needs on either side of a change: two with intervals, or three. A single run that stands out
 #: has often been a busy machine; the next one tells.
 ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
+#: Of a series: the newest; and cards that are told apart. What a fit takes grows with the product.
+MOST_READINGS, MOST_CARDS = 2000, 64
 #: How many readings before the newest say what was usual.
 USUAL = 5
 #: What is known of values that were never repeated.
@@ -121,6 +123,9 @@ class Readings:
         why = [_why_left_out(reading, line[-1][1]) for _, reading in line]
         kept = [each for each, reason in zip(line, why, strict=True) if not reason]
         left_out = Counter(reason for reason in why if reason)
+        if len(kept) > MOST_READINGS:
+            left_out[f"older than the newest {MOST_READINGS:,}"] = len(kept) - MOST_READINGS
+            kept = kept[-MOST_READINGS:]
         return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept], left_out)
 
     @property
@@ -141,6 +146,8 @@ class Readings:
         newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
         runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
         between = max(newest.any_card - newest.same_card, 0.0)
+        if len(numbers) > MOST_CARDS:  # hardly any comes again: what cards differ by is noise like another
+            runs, between, cards = runs + between, 0.0, np.zeros_like(cards)
         busy = np.array([reading.is_busy for reading in self.readings])
         return ReadingSeries(values, cards, runs, newest.same_freedom, between, newest.any_freedom, busy=busy)
 
