@@ -1,24 +1,29 @@
 """Make the quoted numbers of README.md and docs/ anew from results/: `make docs`. `--check` writes nothing.
 
-See `hpml_plugins.report.quotes` for how a text quotes a number.
+See `hpml_plugins.report.quotes` for how a text quotes a number. Here there is one kind of quote more, `backtest NAME`:
+the table that trying a statistic on the Records gives.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import backtest_levels
+
 from hpml_plugins.asv.configuration import find_history
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.figures import collect, tabulate
-from hpml_plugins.report.quotes import Quotable, fill
+from hpml_plugins.report.quotes import Quotable, Quote, fill
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.store import commit_order
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Name → what gives the table, of the project's folder and a folder of results.
+BACKTESTS: dict[str, Callable[[Path, Path], str]] = {"levels": backtest_levels.backtest}
 
 
 def quotable(root: Path, results: Path) -> Quotable:
@@ -41,7 +46,16 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
     for path, text in quoting.items():
         assert known is not None
         name = str(path.relative_to(root))
-        yield path, text, fill(text, name, lambda quote: known.answer(quote).text)
+        yield path, text, fill(text, name, lambda quote: answer(quote, known, root, results))
+
+
+def answer(quote: Quote, known: Quotable, root: Path, results: Path) -> str:
+    """What a quote of a text here stands for. Raises HpmlError for one of what is not there."""
+    if quote.kind != "backtest":
+        return known.answer(quote).text
+    if quote.name not in BACKTESTS:
+        raise HpmlError(f"no back-test {quote.name!r}; {nearest(quote.name, list(BACKTESTS))}", quote.where)
+    return f"\n{BACKTESTS[quote.name](root, results)}\n"
 
 
 def main() -> int:

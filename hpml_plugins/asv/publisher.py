@@ -31,7 +31,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         from hpml_plugins.terminal import one_line
 
         started, worked = time.perf_counter(), time.process_time()
-        order = repo.order if isinstance(repo, StoredHistory) else find_order(conf)
+        order = repo.order if isinstance(repo, StoredHistory) else find_order(conf, repo)
         for problem in write_site(conf, repo, benchmarks, order.within(revisions)):
             log.warning(one_line(problem))
         seconds, busy = time.perf_counter() - started, time.process_time() - worked

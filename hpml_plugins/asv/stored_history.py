@@ -97,12 +97,15 @@ def _refuse(*_: object) -> None:
     raise HpmlError("a range of commits needs a repository, and there is none here; publish without a range")
 
 
-def find_order(conf: Any) -> CommitOrder:
+def find_order(conf: Any, repository: Any) -> CommitOrder:
     """The lines of the branches of asv's configuration; of another version control than git by asv's own answers.
 
-    Raises UserError or ProcessError where there is no repository; of another than git also without these branches.
+    repository: asv's; None where the configuration names none. Raises UserError or ProcessError for another than git
+    that has no such branches.
     """
-    repository, results = get_repo(conf), Path(conf.results_dir)
+    results = Path(conf.results_dir)
+    if repository is None:
+        return order_by_date(stored_dates(result_files(results)))
     names = list(dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches))
     if repository.dvcs == "git":
         local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
@@ -124,9 +127,10 @@ def show_missing_commits(conf: Any) -> None:
     Also says which commits with results are on no line.
     """
     files = result_files(Path(conf.results_dir))
-    repository, dates = None, None
+    repository = None
     try:
-        repository, order = get_repo(conf), find_order(conf)
+        repository = get_repo(conf)
+        order = find_order(conf, repository)
         if all(path.name[:8] in _shown_by_asv(repository, conf.branches) for path in files):
             return  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:

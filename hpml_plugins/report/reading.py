@@ -382,8 +382,6 @@ def read_history(
     directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
     last: dict[str, Record] = {}
     order = CommitOrder.of(revisions)
-    outside: Counter[str] = Counter()
-    by_date: Counter[str] = Counter()
     references = References()
     for record, file, offsets in _stored(results, declarations, on_damage):
         references.add(record)
@@ -393,33 +391,18 @@ def read_history(
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
-            label = format_point(record.params)
-            if label not in benchmark.points:
-                benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
             for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
                 value.direction = directions.get((benchmark.name, name), value.direction)
-            place = label, record.machine
-            if record.commit in order.by_date:
-                by_date[record.commit] += 1
-            if standing is Standing.OUTSIDE:
-                outside[record.commit] += 1
-                benchmark.outside.setdefault(place, []).append(outcome)
-                continue
-            benchmark.outcomes.setdefault(place, []).append(outcome)
-            before = benchmark.current.get(place)
-            if file and record.status == "ok" and (before is None or outcome.rank >= before[0].rank):
-                benchmark.current[place] = outcome, record
+            _add(benchmark, outcome, record)
     for benchmark in benchmarks.values():
-        for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values()):
-            outcomes.sort(key=lambda outcome: outcome.rank)
-        benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
-        benchmark.branches = {line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]}
+        _draw_lines(benchmark, order)
     fill_in_spreads(_points(benchmarks.values()), references)
     published = set(itertools.chain.from_iterable(map(_revisions, benchmarks.values())))
     commits = sorted((revision, commit) for commit, revision in order.items() if revision in published)
     places = itertools.chain.from_iterable((*each.outcomes, *each.outside) for each in benchmarks.values())
     names = dict.fromkeys(machine for _, machine in places)
     current = [(place, record) for each in benchmarks.values() for place, (_, record) in each.current.items()]
+    stored = _count_records(each.outcomes for each in benchmarks.values())
     return History(
         _machines(results, {**names, **last}, last),
         [commit for _, commit in commits],
@@ -430,10 +413,38 @@ def read_history(
         {name: Roof(record for place, record in current if place[1] == name) for name in names},
         [benchmarks[name] for name in sorted(benchmarks)],
         [line.branch for line in order.lines],
-        outside,
-        by_date,
+        _count_records(each.outside for each in benchmarks.values()),
+        Counter({commit: count for commit, count in stored.items() if commit in order.by_date}),
         frozenset(order[commit] for commit in order.lines[0].own if commit in order),
     )
+
+
+def _add(benchmark: TrackedBenchmark, outcome: Outcome, record: Record) -> None:
+    """Keep what a Record gave among the others of its point, and the Record where it is the current one."""
+    label = format_point(record.params)
+    if label not in benchmark.points:
+        benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
+    place = label, record.machine
+    if outcome.standing is Standing.OUTSIDE:
+        benchmark.outside.setdefault(place, []).append(outcome)
+        return
+    benchmark.outcomes.setdefault(place, []).append(outcome)
+    before = benchmark.current.get(place)
+    if outcome.file and record.status == "ok" and (before is None or outcome.rank >= before[0].rank):
+        benchmark.current[place] = outcome, record
+
+
+def _draw_lines(benchmark: TrackedBenchmark, order: CommitOrder) -> None:
+    """Sort all that a benchmark gave, and choose what is on the line of each branch."""
+    for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values()):
+        outcomes.sort(key=lambda outcome: outcome.rank)
+    benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
+    benchmark.branches = {line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]}
+
+
+def _count_records(places: Iterable[Mapping[tuple[str, str], list[Outcome]]]) -> Counter[str]:
+    """Commit → how many Records of it there are."""
+    return Counter(outcome.commit for place in places for outcomes in place.values() for outcome in outcomes)
 
 
 def _line(outcomes: Iterable[Outcome]) -> list[Outcome]:

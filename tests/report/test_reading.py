@@ -180,7 +180,7 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     spread = Spread(1e-4, 10.0, 1e-4, 10.0)
     common = {"low": None, "high": None, "count": 7, "direction": "lower", "physics": Physics.CPU, "code": "c"}
     readings = [MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common) for value in levels.tolist()]
-    steps = Readings(np.arange(100, 178), readings).levels()
+    steps = Readings(np.arange(100, 178), readings).find_levels().levels
     assert [(level.first, level.last) for level in steps] == [(100, 139), (140, 147), (148, 177)]
     assert [level.value for level in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.newest_records import FOLDER
 from hpml_plugins.report.site.page import day
+from hpml_plugins.report.site.regressions import Judged
 from hpml_plugins.terminal import unturned
 
 #: Width of a letter of 11 px Verdana, on average, and of the space around a text.
@@ -29,8 +31,8 @@ _BADGE = """\
 """
 
 
-def write_summary(history: History, html_dir: Path, project: str) -> None:
-    """Write both files.
+def write_summary(history: History, html_dir: Path, project: str, judged: Sequence[Judged] = ()) -> None:
+    """Write both files.  judged: of each machine, how many values the search for changes of level judges.
 
     Counted are the verdicts on the last measured commit of each machine against the one before that it measured.
     """
@@ -52,6 +54,7 @@ def write_summary(history: History, html_dir: Path, project: str) -> None:
         "values": newest,
         "verdicts": verdicts,
         "branch": history.branches[0],
+        "judged": {each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged},
         "left_out": {"records": history.outside.total(), "commits": sorted(history.outside)},
         # hpml pull reads them: records/0.js, records/1.js, …
         "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),

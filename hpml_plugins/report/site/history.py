@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     Changes = Mapping[tuple[str, str, str, str], list[Change]]
 
 FOLDER = "history"
-#: Why a value is drawn pale that only its date places.
-BY_DATE = "the repository lacks the commit, and only its date places it"
+#: Why values are drawn pale; other reasons are those of `why_not_judged`.
+BY_DATE = "not judged: the repository lacks the commit, and only its date places it"
+BUSY = "judged with a wider interval: other processes used the CPUs meanwhile"
 #: Characters that are shown of why a point failed or was skipped; its Record has the rest.
 MOST_REASON = 200
 
@@ -184,7 +185,7 @@ def _lines(
             newest = next((each for _, each in reversed(judged) if each), None)
             quiet = next((each for _, each in reversed(judged) if each and not each.is_busy), newest)
             pale = {history.columns[revision]: BY_DATE for revision in by_date}
-            pale |= {at: why for at, each in measured if quiet and (why := why_not_judged(each, quiet))}
+            pale |= {at: why for at, each in measured if quiet and (why := _why_pale(each, quiet))}
             current = metric.benchmark.current.get((label, machine.name))
             yield {
                 "place": number,
@@ -209,6 +210,14 @@ def _lines(
                     for change in changes.get((metric.name, label, machine.name, branch), ())
                 ],
             }
+
+
+def _why_pale(reading: MeasuredValue, newest: MeasuredValue) -> str:
+    """Why a reading counts less than the newest quiet one, or not at all; "" where it counts alike."""
+    if reading.is_busy:
+        return BUSY
+    why = why_not_judged(reading, newest)
+    return why and f"not judged: {why}"
 
 
 def _stacks(history: History, metric: TrackedMetric, label: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Changes of level over the history, and what got worse and did not recover: our page and the Atom feed.
 
-asv's solver, as a library, fits a piecewise constant level to each series. asv's own search for regressions in these
-levels takes every rise for one; here the direction of the metric decides, and two levels differ only where the variance
+Levels, and how sure their differences are, come from `hpml_plugins.analysis.levels`. asv's own search for regressions
+takes every rise for one; here the direction of the metric decides, and two levels differ only where the variance
 between runs and cards does not explain it, corrected for how many levels of all series are compared.
 """
 
@@ -13,17 +13,25 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hpml_plugins.analysis.levels import BEGIN, END, ReadingSeries, find_segments
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values
-from hpml_plugins.analysis.variance import UNKNOWN, UNKNOWN_FREEDOM, p_value
-from hpml_plugins.analysis.verdicts import ERROR_RATE, compare_values, correct, why_not_judged  # fmt: skip
+from hpml_plugins.analysis.variance import (
+    FLOOR,
+    UNKNOWN,
+    UNKNOWN_CARDS,
+    UNKNOWN_CARDS_FREEDOM,
+    UNKNOWN_FREEDOM,
+    Spread,
+)
+from hpml_plugins.analysis.verdicts import ERROR_RATE, compare_values, correct, why_not_judged
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
@@ -32,30 +40,42 @@ from hpml_plugins.report.site.page import day, graph_link, history_link, write_p
 from hpml_plugins.terminal import printable
 
 #: Smallest part of the level that counts.
-THRESHOLD = 0.05
+THRESHOLD = 0.02
+#: Smallest part by which a single value differs that is suspected.
+SUSPECTED = 0.05
 #: Readings that a level needs on either side of a change: two with intervals, or three. A single run that stands out
 #: has often been a busy machine; the next one tells.
 ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
-#: What a jump costs, in units of the noise times ln(readings): a reading that stands alone makes a level of its own
-#: where it is 6 ln(n) times the noise off, two where they are 3 ln(n).
-PENALTY = 3.0
-#: Part of the value that counts as noise where neighbours do not differ.
-LEAST_NOISE = 0.001
+#: Of a series: the newest; and cards that are told apart. What a fit takes grows with the product.
+MOST_READINGS, MOST_CARDS = 2000, 64
 #: How many readings before the newest say what was usual.
 USUAL = 5
+#: What is known of values that were never repeated.
+UNKNOWN_SPREAD = Spread(UNKNOWN**2, UNKNOWN_FREEDOM, UNKNOWN**2 + UNKNOWN_CARDS**2, UNKNOWN_CARDS_FREEDOM)
 #: Largest share of what the page suspects that may be chance, corrected for all series.
 SUSPICION_RATE = 0.2
-#: How many of each kind the page lists, newest first.
-LISTED = 500
+#: How many of each kind the page lists, newest first; of one change the largest steps.
+LISTED, MOST_STEPS = 500, 3
+#: Why a value is not judged that only its date places.
+BY_DATE = "placed by date alone"
 
 
 class Level(NamedTuple):
-    """A part of a series. first, last: revisions.  scatter: mean deviation from the value."""
+    """A part of a series. first, last: revisions.  scatter: mean deviation from the value.
+
+    end: the value at its end, where it drifts from one to the other; None where it does not.
+    """
 
     first: int
     last: int
     value: float
     scatter: float
+    end: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The value, or both where it drifts."""
+        return (self.value,) if self.end is None else (self.value, self.end)
 
 
 @dataclass(frozen=True)
@@ -63,7 +83,8 @@ class Change:
     """A change of level between two revisions.
 
     last: the last revision of the old level.  first: the first known one of the new.  before, after: the levels.
-    verdict: "better", "worse", or "" where the metric has no direction.
+    verdict: "better", "worse", or "" where the metric has no direction.  steps: what it consists of, where that is
+    several changes.  drifts: whether it came steadily, over all revisions from last to first.
     """
 
     last: int
@@ -71,6 +92,8 @@ class Change:
     before: float
     after: float
     verdict: str
+    steps: tuple[Change, ...] = ()
+    drifts: bool = False
 
     @property
     def wording(self) -> str:
@@ -88,76 +111,118 @@ class Change:
 
 @dataclass(frozen=True)
 class Readings:
-    """One series: revisions, ascending, with a reading each."""
+    """One series: revisions, ascending, with a reading each.  left_out: why readings are not judged → how many."""
 
     revisions: np.ndarray
     readings: Sequence[MeasuredValue]
+    left_out: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
-        """Of (revision, reading), ascending: undisturbed ones that may be compared with the newest of them."""
-        quiet = [each for each in line if not each[1].is_busy]
-        kept = [each for each in quiet if not why_not_judged(each[1], quiet[-1][1])]
-        return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept])
+        """Of (revision, reading), ascending: those that may be compared with the newest."""
+        why = [_why_left_out(reading, line[-1][1]) for _, reading in line]
+        kept = [each for each, reason in zip(line, why, strict=True) if not reason]
+        left_out = Counter(reason for reason in why if reason)
+        if len(kept) > MOST_READINGS:
+            left_out[f"older than the newest {MOST_READINGS:,}"] = len(kept) - MOST_READINGS
+            kept = kept[-MOST_READINGS:]
+        return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept], left_out)
 
-    def p_value(self, old: Level, new: Level) -> float:
-        """How probable a difference as large as that between two levels is for equal code.
+    @property
+    def are_counts(self) -> bool:
+        """Whether the values were counted: they come again exactly."""
+        return all(reading.spread == EXACT for reading in self.readings)
 
-        A t-test of the logarithms whose variance is the prior of the point, moderated by the scatter of the readings
-        around both levels (Smyth 2004; see `hpml_plugins.analysis.variance`). On several cards each card is one reading
-        of a level. 0 for what was counted; also for values not above 0, of which nothing is known but the scatter.
-        """
-        ends = (np.searchsorted(self.revisions, [level.first, level.last + 1]) for level in (old, new))
-        inside = [self.readings[first:end] for first, end in ends]
-        both = [*inside[0], *inside[1]]
-        if all(reading.spread == EXACT for reading in both) or min(reading.value for reading in both) <= 0:
-            return 0.0
-        spreads = [reading.spread for reading in both if reading.spread and reading.spread != EXACT]
-        several = len({reading.card for reading in both}) > 1
-        priors = [spread[2:] if several else spread[:2] for spread in spreads] or [(UNKNOWN**2, UNKNOWN_FREEDOM)]
-        prior, prior_freedom = max(priors)
-        levels = [_logarithms(readings, several) for readings in inside]
-        squares = sum(float(np.sum((level - level.mean()) ** 2)) for level in levels)
-        freedom = prior_freedom + sum(len(level) - 1 for level in levels)
-        variance = (prior_freedom * prior + squares) / freedom * sum(1 / len(level) for level in levels)
-        return p_value(float(levels[1].mean() - levels[0].mean()), variance, freedom)
-
-    def levels(self) -> list[Level]:
-        """The levels of ENOUGH readings that asv's solver fits (least absolute deviations, a penalty for each jump).
-
-        asv's `detect_steps` solves for about ten penalties and takes the one of the best fit: 14 ms for 400 readings,
-        where this takes 2. The penalty here is a multiple of the noise, which the differences between neighbours tell:
-        few of them are steps.
-        """
-        from asv.step_detect import solve_potts_approx
-
+    def series(self) -> ReadingSeries:
+        """For the statistics: logarithms; where a value is not above 0, shares of the median size."""
         values = np.array([reading.value for reading in self.readings], float)
-        estimates = [reading.estimate for reading in self.readings]
-        low, high = np.array([(each.low, each.high) for each in estimates], float).T
-        known = np.isfinite(low)
-        # Weighed as asv does: by the intervals, and 1 without one.
-        weights = np.divide(2, high - low, out=np.full(len(low), np.nan), where=high > low)
-        if (finite := weights[np.isfinite(weights)]).size:
-            weights /= np.median(finite)
-        weights = np.nan_to_num(weights, nan=1.0, posinf=1.0)
-        noise = max(np.median(np.abs(np.diff(values))), LEAST_NOISE * abs(float(np.median(values))))
-        penalty = PENALTY * float(noise) * math.log(len(values))
-        at = self.revisions.tolist()
-        found, left = [], 0
-        fitted = solve_potts_approx(values.tolist(), weights.tolist(), gamma=penalty)
-        for right, level, distance in zip(*fitted, strict=True):
-            if known[left:right].sum() >= ENOUGH_WITH_INTERVAL or right - left >= ENOUGH:
-                found.append(Level(at[left], at[right - 1], level, abs(distance) / (right - left)))
-            left = right
-        return found
+        if values.min() > 0:
+            values = np.log(values)
+        else:
+            values = values / self._scale
+        numbers: dict[str, int] = {}
+        cards = np.array([numbers.setdefault(reading.card, len(numbers)) for reading in self.readings])
+        spreads = [reading.spread or UNKNOWN_SPREAD for reading in self.readings]
+        newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
+        runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
+        between = max(newest.any_card - newest.same_card, 0.0)
+        if len(numbers) > MOST_CARDS:  # hardly any comes again: what cards differ by is noise like another
+            runs, between, cards = runs + between, 0.0, np.zeros_like(cards)
+        busy = np.array([reading.is_busy for reading in self.readings])
+        return ReadingSeries(values, cards, runs, newest.same_freedom, between, newest.any_freedom, busy=busy)
+
+    @property
+    def _scale(self) -> float:
+        return float(np.median([abs(reading.value) for reading in self.readings])) or 1.0
+
+    def find_levels(self) -> Levels:
+        """The levels of the readings, and how probable their differences are for equal code."""
+        if self.are_counts:
+            return self._levels_of_counts()
+        found = find_segments(self.series())
+        if outliers := found.outliers:
+            kept = [number for number in range(len(self.readings)) if number not in outliers]
+            rest = Readings(self.revisions[kept], [self.readings[number] for number in kept])
+            return rest.find_levels()
+        logarithmic = min(reading.value for reading in self.readings) > 0
+
+        def value(segment: int, at: float) -> float:
+            level = found.value(segment, at)
+            return math.exp(level) if logarithmic else level * self._scale
+
+        starts = [(0, 0), *(found.boundary(number) for number in range(1, len(found.segments)))]
+        ends = [*starts[1:], (len(self.readings), 0)]
+        levels, numbers = [], []
+        for number, segment in enumerate(found.segments):
+            if self._is_level(segment.first, segment.end):
+                begin, end = value(number, BEGIN), value(number, END)
+                fitted = np.geomspace(begin, end, segment.end - segment.first) if logarithmic else np.array([begin])
+                level = self._level(segment.first, segment.end, fitted, end if segment.drifts else None)
+                # What may belong to either side is of neither.
+                first, last = int(self.revisions[starts[number][1]]), int(self.revisions[ends[number][0] - 1])
+                levels.append(level._replace(first=first, last=max(first, last)))
+                numbers.append(number)
+
+        def p_value(old: tuple[int, float], new: tuple[int, float]) -> float:
+            return found.p_value((numbers[old[0]], old[1]), (numbers[new[0]], new[1]))
+
+        return Levels(levels, p_value)
+
+    def _levels_of_counts(self) -> Levels:
+        values = [reading.value for reading in self.readings]
+        starts = [0, *(at for at in range(1, len(values)) if values[at] != values[at - 1])]
+        parts = itertools.pairwise((*starts, len(values)))
+        levels = [self._level(a, b, np.array([values[a]])) for a, b in parts if self._is_level(a, b)]
+        return Levels(levels, lambda old, new: float(levels[old[0]].value == levels[new[0]].value))
+
+    def _is_level(self, first: int, end: int) -> bool:
+        """Whether so many readings are a level: of one that stands out the next run tells."""
+        estimates = (reading.estimate for reading in self.readings[first:end])
+        known = sum(estimate.low is not None and math.isfinite(estimate.low) for estimate in estimates)
+        counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
+        return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
+
+    def _level(self, first: int, end: int, fitted: np.ndarray, drifts_to: float | None = None) -> Level:
+        values = np.array([reading.value for reading in self.readings[first:end]])
+        scatter = float(np.mean(np.abs(values - fitted)))
+        return Level(int(self.revisions[first]), int(self.revisions[end - 1]), float(fitted[0]), scatter, drifts_to)
 
 
-def _logarithms(readings: Sequence[MeasuredValue], by_card: bool) -> np.ndarray:
-    """The logarithm of each reading; by_card: the mean of each card's."""
-    found: dict[object, list[float]] = {}
-    for number, reading in enumerate(readings):
-        found.setdefault(reading.card if by_card else number, []).append(math.log(reading.value))
-    return np.array([sum(each) / len(each) for each in found.values()])
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a series, oldest first. p_value: of no difference between two: (number, BEGIN or END) of each."""
+
+    levels: Sequence[Level]
+    p_value: Callable[[tuple[int, float], tuple[int, float]], float]
+
+    def p_values(self) -> list[float]:
+        """Of each level's end and the beginning of the next."""
+        return [self.p_value((number, END), (number + 1, BEGIN)) for number in range(len(self.levels) - 1)]
+
+
+def _why_left_out(reading: MeasuredValue, newest: MeasuredValue) -> str:
+    """Why a reading is not compared with the newest; busy CPUs only make it less certain."""
+    return "" if reading.is_busy or newest.is_busy else why_not_judged(reading, newest)
 
 
 @dataclass(frozen=True)
@@ -165,15 +230,21 @@ class MeasuredSeries:
     """One point of a metric on one machine, and its levels.
 
     label: the point in words.  branch: of whose line, "" for the first.  certain: whether each level and the next
-    differ by more than runs and cards do, of all series that are asked at once.
+    differ by more than runs and cards do, of all series that are asked at once.  lasting: likewise of the best level
+    and the newest.  drifting: likewise of the ends of each level that drifts.  judged: of how many readings the levels
+    are.  left_out: why others are not judged → how many.
     """
 
     metric: TrackedMetric
     label: str
     machine: Machine
     levels: Sequence[Level] = ()
-    certain: list[bool] = field(default_factory=list)
+    certain: Sequence[bool] = ()
     branch: str = ""
+    lasting: bool = False
+    drifting: Mapping[int, bool] = field(default_factory=dict)
+    judged: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -183,30 +254,64 @@ class MeasuredSeries:
     @property
     def changes(self) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
-        return [
-            Change(old.last, new.first, old.value, new.value, _verdict(old.value, new.value, self.metric.direction))
-            for (old, new), certain in zip(itertools.pairwise(self.levels), self.certain, strict=False)
-            if certain and _exceeds(old, new)
-        ]
+        found = []
+        for number, level in enumerate(self.levels):
+            if level.end is not None and self.drifting.get(number):
+                change = self._change(level.first, level.last, level.value, level.end, drifts=True)
+                found += [change] if _exceeds(level.value, level.end, level.scatter) else []
+            if number < len(self.certain) and self.certain[number]:
+                after = self.levels[number + 1]
+                old, new = level.ends[-1], after.value
+                if _exceeds(old, new, max(level.scatter, after.scatter)):
+                    found.append(self._change(level.last, after.first, old, new))
+        return found
+
+    def _change(self, last: int, first: int, before: float, after: float, *, drifts: bool = False) -> Change:
+        return Change(last, first, before, after, _verdict(before, after, self.metric.direction), drifts=drifts)
 
     @functools.cached_property
     def open(self) -> list[Change]:
-        """The changes for the worse that no later level made good, oldest first.
+        """What the newest level is worse by than the best one, whole, if it is: one change, or none.
 
-        Each is against the best level since, so that small ones together may exceed the threshold. A benchmark whose
-        direction is not known has none: nobody can say.
+        It may have come in several steps, or drifted: many small ones together may exceed the threshold. A benchmark
+        whose direction is not known has none: nobody can say.
         """
-        if not self.levels:
-            return []
-        found: list[Change] = []
         direction = self.metric.direction
-        since = best = self.levels[-1]
-        for (old, new), certain in reversed(list(zip(itertools.pairwise(self.levels), self.certain, strict=False))):
-            if certain and _verdict(old.value, since.value, direction) == "worse" and _exceeds(old, since):
-                found.append(Change(old.last, new.first, old.value, best.value, "worse"))
-                since = old
-            best = (max if direction == "higher" else min)(best, old, key=operator.attrgetter("value"))
-        return found[::-1]
+        if not (self.levels and direction and self.lasting):
+            return []
+        number, at = best_level(self.levels, direction)
+        best, newest = self.levels[number], self.levels[-1]
+        before, after = best.ends[0 if at == BEGIN else -1], newest.ends[-1]
+        scatter = max(best.scatter, newest.scatter)
+        if _verdict(before, after, direction) != "worse" or not _exceeds(before, after, scatter):
+            return []
+        steps = self._steps(number, at)
+        last, first = (steps[0].last, steps[-1].first) if steps else (best.last, newest.first)
+        drifts = len(steps) == 1 and steps[0].drifts
+        return [Change(last, first, before, after, "worse", tuple(steps) if len(steps) > 1 else (), drifts)]
+
+    def _steps(self, number: int, at: float) -> list[Change]:
+        """The changes for the worse since an end of a level, oldest first."""
+        found = []
+        for place, level in enumerate(self.levels[number:], number):
+            if level.end is not None and (place > number or at == BEGIN):
+                found.append(self._change(level.first, level.last, level.value, level.end, drifts=True))
+            if place + 1 < len(self.levels):
+                after = self.levels[place + 1]
+                found.append(self._change(level.last, after.first, level.ends[-1], after.value))
+        return [change for change in found if change.verdict == "worse"]
+
+
+def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
+    """The best level of a series, and at which end of it, by a direction; of equal ones the newest."""
+    ends = [
+        (value, number, at)
+        for number, level in enumerate(levels)
+        for at, value in zip((BEGIN, END)[: len(level.ends)], level.ends, strict=True)
+    ]
+    sign = 1 if direction == "higher" else -1
+    _, number, at = max(ends, key=lambda end: (sign * end[0], end[1], end[2]))
+    return number, at
 
 
 @dataclass(frozen=True)
@@ -251,11 +356,12 @@ def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
 def find_suspected(
     history: History, known: Container[tuple[str, str, str, str]], gaps: Sequence[Gaps] = ()
 ) -> tuple[list[Shift], Counter[str]]:
-    """Newest values that differ from what was usual by more than THRESHOLD and than runs and cards explain.
+    """Newest values that differ from what was usual by more than SUSPECTED and than runs and cards explain.
 
     Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before, or of
     at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of them stands out. A series that is no longer
-    measured has no next run. Also returns how many series are left out as "old" or "young" for these two reasons.
+    measured has no next run. Also returns how many series are left out as "old" or "young" for these two reasons, and
+    as "unclear" because the two values are not compared: a busy machine, a card that throttled.
 
     known: `MeasuredSeries.place` of what is more than suspected.
     """
@@ -283,11 +389,15 @@ def find_suspected(
             verdict = _verdict(old, new, metric.direction)
             shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
     compared = compare_values(asked)
+    left_out["unclear"] = sum(
+        bool(why_not_judged(old[name], new[name])) for old, new, name in asked if old[name].value != new[name].value
+    )
+    left_out = +left_out
     chances = iter(correct([each.p for each in compared if each.p is not None]))
     suspected = [
         shift
         for shift, each in zip(shifts, compared, strict=True)
-        if each.p is not None and next(chances) < SUSPICION_RATE and each.ratio and abs(each.ratio - 1) > THRESHOLD
+        if each.p is not None and next(chances) < SUSPICION_RATE and each.ratio and abs(each.ratio - 1) > SUSPECTED
     ]
     return suspected, left_out
 
@@ -300,23 +410,49 @@ def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
             yield label, machine, branch
 
 
+#: What is asked about the levels of a series: whether a level and the next differ, whether a level drifts, and whether
+#: the newest differs from the best; the number of the level.
+Question = tuple[Literal["next", "drift", "lasting"], int]
+
+
 def find_changes(history: History) -> list[MeasuredSeries]:
     """Every series with enough readings for a verdict, with its levels."""
-    found: list[MeasuredSeries] = []
-    asked: list[list[float]] = []
+    found: list[tuple[MeasuredSeries, dict[Question, float]]] = []
     machines = {machine.name: machine for machine in history.machines}
     for metric in history.measured:
         for label, name, branch in places_of(metric):
-            readings = Readings.of([(at.revision, each) for at, each in metric.judged(label, name, branch) if each])
+            line = [(at.revision, each) for at, each in metric.judged(label, name, branch) if each]
+            readings = Readings.of(line)
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
-                levels = readings.levels()
-                found.append(MeasuredSeries(metric, label, machines[name], levels, branch=branch))
-                # a series of one level asks once, in vain
-                asked.append(list(itertools.starmap(readings.p_value, itertools.pairwise(levels))) or [1.0])
-    certain = (p < ERROR_RATE for p in correct(list(itertools.chain(*asked))))
-    for series, p_values in zip(found, asked, strict=True):
-        series.certain.extend(itertools.islice(certain, len(p_values)))
-    return found
+                found.append(ask(MeasuredSeries(metric, label, machines[name], branch=branch), readings))
+    certain = iter([p < ERROR_RATE for p in correct([p for _, asked in found for p in asked.values()])])
+    return [answer(series, {question: next(certain) for question in asked}) for series, asked in found]
+
+
+def ask(series: MeasuredSeries, readings: Readings) -> tuple[MeasuredSeries, dict[Question, float]]:
+    """The series with its levels, and the p-value of each question about them."""
+    levels = readings.find_levels()
+    told = replace(series, levels=levels.levels, judged=len(readings.readings), left_out=readings.left_out)
+    return told, _questions(levels, series.metric.direction)
+
+
+def _questions(levels: Levels, direction: str) -> dict[Question, float]:
+    """The p-value of each question; a series of one level asks once, in vain."""
+    asked: dict[Question, float] = {("next", number): p for number, p in enumerate(levels.p_values())}
+    for number, level in enumerate(levels.levels):
+        if level.end is not None:
+            asked["drift", number] = levels.p_value((number, BEGIN), (number, END))
+    if levels.levels:
+        newest = len(levels.levels) - 1
+        asked["lasting", 0] = levels.p_value(best_level(levels.levels, direction), (newest, END))
+    return asked
+
+
+def answer(series: MeasuredSeries, answers: Mapping[Question, bool]) -> MeasuredSeries:
+    """The series with what is certain about its levels."""
+    certain = [sure for (what, _), sure in answers.items() if what == "next"]
+    drifting = {number: sure for (what, number), sure in answers.items() if what == "drift"}
+    return replace(series, certain=certain, drifting=drifting, lasting=answers.get(("lasting", 0), False))
 
 
 def _verdict(old: float, new: float, direction: str) -> str:
@@ -325,24 +461,25 @@ def _verdict(old: float, new: float, direction: str) -> str:
     return "worse" if (new > old) == (direction == "lower") else "better"
 
 
-def _exceeds(old: Level, new: Level) -> bool:
-    """Whether two levels differ by more than the threshold and the scatter around each."""
-    return abs(new.value - old.value) > max(THRESHOLD * abs(old.value), old.scatter, new.scatter)
+def _exceeds(old: float, new: float, scatter: float) -> bool:
+    """Whether two levels differ by more than the threshold and the scatter around them."""
+    return abs(new - old) > max(THRESHOLD * abs(old), scatter)
 
 
 def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]], left_out: Mapping[str, int], looked: int, history: History,
-    gaps: Sequence[Gaps], html_dir: Path, project: str, commit_url: str,
+    shifts: Mapping[str, Sequence[Shift]], left_out: Mapping[str, int], series: Sequence[MeasuredSeries],
+    history: History, gaps: Sequence[Gaps], html_dir: Path, project: str, commit_url: str,
 ) -> None:  # fmt: skip
     """Write our page, with changes of every kind, and the Atom feed of the open regressions and of what is missing.
 
-    left_out: see `find_suspected`.  looked: how many series were looked at.  commit_url: see `page.commit_links`.
+    left_out: see `find_suspected`.  series: those that were looked at.  commit_url: see `page.commit_links`.
     """
+    judged = count_judged(history, series)
     shown = {kind: [show_shift(each, history) for each in found[:LISTED]] for kind, found in shifts.items()}
-    write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps)
+    write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps, judged)
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
-        html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=looked,
+        html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=len(series), judged=judged,
         left_out=left_out, commit_url=commit_url, outside=history.left_out,
     )  # fmt: skip
 
@@ -381,6 +518,7 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "before": formatting.quantity(change.before, metric.unit),
         "after": formatting.quantity(change.after, metric.unit),
         "change": change.wording,
+        "steps": describe_steps(change, history),
         "verdict": change.verdict,
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
@@ -389,9 +527,79 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     }
 
 
-def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gaps: Iterable[Gaps] = ()) -> None:
+def describe_steps(change: Change, history: History) -> str:
+    """How a change came, where it is not one step: `in 2 steps: 10 % higher at 1a2b3c4d, 5 % higher at 5e6f7a8b`."""
+    if change.drifts:
+        return "a steady drift"
+    if not change.steps:
+        return ""
+    told = [
+        f"{step.wording} {'up to' if step.drifts else 'at'} {history.commits[history.columns[step.first]][:8]}"
+        for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[:MOST_STEPS]
+    ]
+    more = ", …" if len(change.steps) > MOST_STEPS else ""
+    return f"in {len(change.steps)} steps, the largest: {', '.join(told)}{more}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How many values of a machine are judged. left_out: why others are not → how many.  last: its newest commit's
+    date, ms since 1970.
+    """
+
+    machine: str
+    judged: int
+    left_out: Counter[str]
+    last: float
+
+    @property
+    def wording(self) -> str:
+        """`11 of 16 values not judged: one side throttled`, "" where all are."""
+        if not self.left_out:
+            return ""
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+        missing = self.left_out.total()
+        return f"{missing:,} of {missing + self.judged:,} values not judged: {reasons}"
+
+
+def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Judged]:
+    """How many values each machine's series are judged by, in the order of machines' names; of the first branch."""
+    found: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for each in series:
+        if not each.branch:
+            judged, left_out = found.setdefault(each.machine.name, (Counter(), Counter()))
+            judged[""] += each.judged
+            left_out.update(each.left_out)
+    for name, count in _by_date(history).items():
+        found.setdefault(name, (Counter(), Counter()))[1][BY_DATE] += count
+    seen = history.seen
+    dates = {name: history.dates[max(columns)] for name, columns in seen.items() if columns}
+    return [
+        Judged(name, judged.total(), left_out, dates.get(name, 0.0))
+        for name, (judged, left_out) in sorted(found.items())
+    ]
+
+
+def _by_date(history: History) -> Counter[str]:
+    """Machine → the values that no series is judged by because only their dates place them."""
+    found: Counter[str] = Counter()
+    for metric in history.measured:
+        for label, machine in metric.benchmark.lines:
+            line, judged = metric.line(label, machine), metric.judged(label, machine)
+            found[machine] += sum(bool(each) for _, each in line) - sum(bool(each) for _, each in judged)
+    return +found
+
+
+def write_feed(
+    path: Path,
+    shown: Sequence[Mapping[str, Any]],
+    project: str,
+    gaps: Iterable[Gaps] = (),
+    judged: Iterable[Judged] = (),
+) -> None:
     """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes.
 
+    judged: a machine of which values are not judged is an entry of its newest commit's day.
     shown: see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to measure
     points, is an entry of the day of the last measurement; a machine with failed points one of its newest commit's day.
     """
@@ -406,6 +614,8 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
                 "in {range} of {day}.".format_map(words)
             )
+            if texts["steps"]:
+                text += " How it came: {steps}.".format_map(words)
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
             yield entry(title, texts["link"], each["date"], list(map(printable, each["identity"])), text)
@@ -421,6 +631,11 @@ def write_feed(path: Path, shown: Sequence[Mapping[str, Any]], project: str, gap
             if gap.failed:
                 title = f"{machine}: {formatting.counted(gap.failed, 'point')} failed"
                 yield entry(title, link, gap.last, ["failed", machine])
+
+        for count in judged:
+            if count.left_out:
+                machine = printable(count.machine)
+                yield entry(f"{machine}: {count.wording}", "regressions.html", count.last, ["not judged", machine])
 
     def entry(title: str, link: str, date: float, identity: list[str], text: str = "") -> Any:
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)

@@ -49,7 +49,7 @@ def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]],
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_history(history, series, html_dir, project, loading, commit_url)
-    regressions.write_regressions(shifts, left_out, len(series), history, gaps, html_dir, project, commit_url)
+    regressions.write_regressions(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
     write_page(html_dir, "nodes.html", machines=found, project=project)
     plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
@@ -57,6 +57,6 @@ def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]],
     write_search(history, matrix, found, pages, questions, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     write_overview(history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url)
-    write_summary(history, html_dir, project)
+    write_summary(history, html_dir, project, regressions.count_judged(history, series))
     problems += [*faults, *(host.offers.problems if host else ())]
     return problems

@@ -241,7 +241,7 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
     history = results.read()
     ((found,), left_out) = find_suspected(history, set())
     assert not left_out
-    assert (found.series.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1"), "worse")
+    assert (found.series.place, found.change.verdict) == ((TIME["name"], "n=1000, mode=plain", "node1", ""), "worse")
     assert (found.change.first, found.change.wording) == (5, "50 % higher")
     assert find_suspected(history, {found.series.place}) == ([], {})
 

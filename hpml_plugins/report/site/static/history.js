@@ -145,7 +145,10 @@
     function reasons(lines) {
         var all = [].concat.apply([], lines.map(function (line) { return line.apart.map(function (each) { return each[1]; }); }));
         var each_once = all.filter(function (why, i) { return all.indexOf(why) === i; });
-        return each_once.length ? 'Pale: not compared with the newest, because ' + each_once.join(', or ') + '. ' : '';
+        var values = lines.reduce(function (sum, line) { return sum + line.at.length; }, 0);
+        return each_once.length ? 'Pale, of ' + values + ' values: ' + each_once.map(function (why) {
+            return all.filter(function (each) { return each === why; }).length + ' ' + why;
+        }).join('; ') + '. ' : '';
     }
 
     function show_links() {
@@ -294,7 +297,7 @@
             }
             var others = line.cards.filter(function (card) { return card[0] === column; });
             var why = chart.reason_of(line.apart, column);
-            return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (why ? ' (no verdict: ' + why + ')' : '') + (others.length ? ' (' + others.map(function (card) {
+            return line.name + ' ' + chart.quantity(line.values[i], shown.benchmark) + (why ? ' (' + why + ')' : '') + (others.length ? ' (' + others.map(function (card) {
                 return 'card ' + card[2] + ' ' + chart.quantity(card[1], shown.benchmark);
             }).join(', ') + ')' : '');
         }).filter(Boolean);
