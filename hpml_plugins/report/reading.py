@@ -315,6 +315,8 @@ def read_history(
                 benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
             for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
                 value.direction = directions.get((benchmark.name, name), value.direction)
+                if value.boosted:
+                    value.boosted.direction = value.direction
             place = label, record.machine
             benchmark.outcomes.setdefault(place, []).append(outcome)
             before = benchmark.current.get(place)
