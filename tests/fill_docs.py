@@ -6,24 +6,32 @@ the table that trying a statistic on the Records gives.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import backtest_levels
+import measurement_tables
 
+from hpml_plugins.analysis.backtest import BackTest, coverage_table, verdict_table
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
+from hpml_plugins.model.figure import Table
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.figures import collect, tabulate
 from hpml_plugins.report.quotes import Quotable, Quote, fill
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.store import commit_order
+from hpml_plugins.report.tables import as_markdown
+from hpml_plugins.store import commit_order, read_records
 
+#: The kind of quote that stands for a table of the back-test, and these tables.
+BACK_TEST = "backtest"
+BACK_TEST_TABLES = {"coverage": coverage_table, "verdicts": verdict_table}
 ROOT = Path(__file__).resolve().parent.parent
-#: Name → what gives the table, of the project's folder and a folder of results.
-BACKTESTS: dict[str, Callable[[Path, Path], str]] = {"levels": backtest_levels.backtest}
+#: The table of `backtest_levels`, which takes longer than the others.
+LEVELS = "levels"
 
 
 def quotable(root: Path, results: Path) -> Quotable:
@@ -43,19 +51,39 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
     }
     quoting = {path: text for path, text in texts.items() if "<!--= " in text}
     known = quotable(root, results) if quoting else None
-    for path, text in quoting.items():
+
+    def answer(quote: Quote) -> str:
         assert known is not None
-        name = str(path.relative_to(root))
-        yield path, text, fill(text, name, lambda quote: answer(quote, known, root, results))
+        return back_test(root, results, quote) if quote.kind == BACK_TEST else known.answer(quote).text
+
+    for path, text in quoting.items():
+        yield path, text, fill(text, str(path.relative_to(root)), answer)
 
 
-def answer(quote: Quote, known: Quotable, root: Path, results: Path) -> str:
-    """What a quote of a text here stands for. Raises HpmlError for one of what is not there."""
-    if quote.kind != "backtest":
-        return known.answer(quote).text
-    if quote.name not in BACKTESTS:
-        raise HpmlError(f"no back-test {quote.name!r}; {nearest(quote.name, list(BACKTESTS))}", quote.where)
-    return f"\n{BACKTESTS[quote.name](root, results)}\n"
+@functools.cache
+def _back_tested(results: Path) -> dict[str, str]:
+    """The tables by their names, as Markdown."""
+    records = list(read_records(results))
+    found = BackTest(records).results
+    tables = {name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()}
+    return tables | {"spread": measurement_tables.spread(records, records)}
+
+
+@functools.cache
+def _levels(root: Path, results: Path) -> str:
+    return backtest_levels.backtest(root, results)
+
+
+def back_test(root: Path, results: Path, quote: Quote) -> str:
+    """A table of the back-test: `<!--= backtest coverage -->`. Raises HpmlError for an unknown one."""
+    if quote.name == LEVELS:
+        return f"\n{_levels(root, results).strip()}\n"
+    tables = _back_tested(results)
+    if quote.name not in tables:
+        raise HpmlError(
+            f"no table {quote.name!r} of the back-test; {nearest(quote.name, [LEVELS, *tables])}", quote.where
+        )
+    return f"\n{tables[quote.name].strip()}\n"
 
 
 def main() -> int:

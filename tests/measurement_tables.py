@@ -30,10 +30,10 @@ from scipy.stats import binomtest, chi2
 from hpml_plugins.analysis.measured import card_of, code_of
 from hpml_plugins.analysis.physics import Physics, physics_of
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, compare_values
+from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import group_rounds
 from hpml_plugins.plugins.machine.charts import predictors, with_core_rate
 from hpml_plugins.report.tables import as_markdown
@@ -79,8 +79,13 @@ def pairs_of_equal_code(records: Sequence[Record]) -> list[Pair]:
 
 
 def compare(known: Variability, pairs: Sequence[Pair]) -> list[Difference]:
-    """A verdict on each pair, all asked at once."""
-    return compare_values([(known.values(a), known.values(b), name) for a, b, name in pairs])
+    """A verdict on each pair, all asked at once; of BOOST in that regime."""
+    asked = []
+    for a, b, name in pairs:
+        sides = known.values(a), known.values(b)
+        one, other = map(boosted, sides) if name == BOOST else sides
+        asked.append((one, other, name))
+    return compare_values(asked)
 
 
 def not_covered(known: Variability, pair: Pair) -> bool:
@@ -125,13 +130,15 @@ class Group(NamedTuple):
 
 
 def with_boost(record: Record) -> Record:
-    """The Record with the boost samples of its time as a metric of their own."""
+    """The Record with its time a second time, under the name BOOST, where it has boost samples; see `compare`."""
     time = record.metrics.get("time")
-    if not time or not time.boost:
-        return record
-    info = {**time.info, "regime": BOOST}
-    boost = MetricSamples(time.unit, time.direction, time.boost, info, rounds=time.boost_rounds)
-    return replace(record, metrics={**record.metrics, BOOST: boost})
+    return replace(record, metrics={**record.metrics, BOOST: time}) if time and time.boost else record
+
+
+def _median(record: Record, name: str) -> float:
+    metric = record.metrics[name]
+    boost = metric.boost_median if name == BOOST else None
+    return metric.median if boost is None else boost
 
 
 def slowed_pairs(records: Iterable[Record]) -> Iterator[tuple[Group, Pair]]:
@@ -160,7 +167,8 @@ def beside_equal_pairs(pair: Pair, count: int) -> list[Pair]:
     """
     a, _, name = pair
     metric = a.metrics[name]
-    same = replace(metric, samples=[value * (1 + 1e-9) for value in metric.samples])
+    samples, boost = ([value * (1 + 1e-9) for value in each] for each in (metric.samples, metric.boost))
+    same = replace(metric, samples=samples, boost=boost)
     equal = (a, replace(a, metrics={**a.metrics, name: same}), name)
     return [pair, *[equal] * (count - 1)]
 
@@ -181,7 +189,7 @@ def power(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     for of, pairs in sorted(groups.items(), key=lambda item: (*item[0][:3], not item[0].same_card)):
         alone = Counter(compare(known, [pair])[0].verdict for pair in pairs)
         among = Counter(compare(known, beside_equal_pairs(pair, AT_ONCE))[0].verdict for pair in pairs)
-        ratio = statistics.median(b.metrics[name].median / a.metrics[name].median for a, b, name in pairs)
+        ratio = statistics.median(_median(b, name) / _median(a, name) for a, b, name in pairs)
         rows.append(
             [of.kernel, of.regime, f"{of.slowdown} %", "same" if of.same_card else "other", f"{ratio - 1:+.2%}"]
             + [share(found[verdict], len(pairs)) for found, verdict in ((alone, "WORSE"), (among, "WORSE"))]

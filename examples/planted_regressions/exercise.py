@@ -291,6 +291,8 @@ def _compare(report: Report, machine: str, records: Iterable[Record], commits: S
     sides = [Side("commit", commit) for commit in commits[-2:]]
     compared, _ = compare(sides[0], sides[1], known, order, Variability(known))
     for each in compared:
+        if each.regime:  # the settled value is judged
+            continue
         found = report.series[machine, each.benchmark, each.point]
         verdict = "not judged" if why_not_judged(each.a, each.b) else each.difference.verdict
         if found.planted == len(commits) - 1:
@@ -375,7 +377,7 @@ def format_report(report: Report, plan: Sequence[Step] = PLAN) -> str:
             "machine": machine,
             "comparisons of equal code": sum(equal.values()),
             "not judged, busy": equal.get("not judged", 0),
-            **{verdict: equal.get(verdict, 0) for verdict in ("SAME", "AMBIGUOUS", "WORSE", "BETTER")},
+            **{verdict: equal.get(verdict, 0) for verdict in ("SAME", "BOUND", "AMBIGUOUS", "WORSE", "BETTER")},
             "series looked at by the page": report.looks.get(machine, 0),
             "false regressions": len(_false(report, machine, "open regression")),
             "false improvements": len(_false(report, machine, "improvement")),

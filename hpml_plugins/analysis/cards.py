@@ -2,10 +2,10 @@
 
 A class (`Physics`) has members: the benchmarks of what a GPU computes, for one factor per card explains most of what
 differs between cards, and all points of a benchmark share it; where the host takes part, each metric of each point. Of
-every set of values of equal code on two cards or more, the squares of the deviations from the set's mean are pooled
-over the member's sets. They count as many degrees of freedom as cards are told apart: the distinct cards less the
-groups of cards that share a set. A member borrows from its class by the empirical Bayes estimator of Smyth 2004 (see
-`hpml_plugins.analysis.variance`):
+every set of values of equal code on two cards or more, the squares of the deviations of a next run from the set's mean
+are pooled over the member's sets. They count as many degrees of freedom as cards are told apart: the distinct cards
+less the groups of cards that share a set. A member borrows from its class by the empirical Bayes estimator of Smyth
+2004 (see `hpml_plugins.analysis.variance`):
 
     variance of a member = (d0 τ0² + f s²) / (d0 + f), with d0 + f degrees of freedom
     τ0² = Σ w s² / Σ w, with w = f d0 / (f + d0)
@@ -107,45 +107,64 @@ def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> 
     return prior, worth
 
 
+class _CardMeans(NamedTuple):
+    """The mean of each card in each spot that has several cards, one entry each.
+
+    averaged: the variance that averaging over the card's runs has taken out of it: the next run has it.
+    """
+
+    mean: Array
+    averaged: Array
+    spot: Array
+    card: Array
+    member: Array
+
+
 def _sum_squares(observed: CardObservations, without: Collection[int], members: int) -> tuple[Array, Array, Array]:
-    """Of each member: the squared deviations of the cards' means, how many repetitions they are, and the freedom."""
-    means, spot, card, member = _card_means(observed, without)
-    count = np.bincount(spot)
-    mean = np.bincount(spot, means) / np.maximum(count, 1)
-    squares = np.bincount(member, (means - mean[spot]) ** 2, minlength=members)
-    first = np.zeros(len(count), np.int64)
-    first[spot] = member
-    repeats = np.bincount(first, np.maximum(count - 1, 0), minlength=members).astype(float)
-    return squares, repeats, _told_apart(member, spot, card, members)
+    """Of each member the squared deviations of the next runs, how many repetitions they are, and the freedom."""
+    found = _card_means(observed, without)
+    count = np.bincount(found.spot)
+    repeats = np.maximum(count - 1, 0)
+    mean = np.bincount(found.spot, found.mean) / np.maximum(count, 1)
+    share = (repeats / np.maximum(count, 1))[found.spot]
+    deviations = (found.mean - mean[found.spot]) ** 2 + share * found.averaged
+    squares = np.bincount(found.member, deviations, minlength=members)
+    member_of = np.zeros(len(count), np.int64)
+    member_of[found.spot] = found.member
+    repetitions = np.bincount(member_of, repeats, minlength=members).astype(float)
+    return squares, repetitions, _told_apart(found, members)
 
 
-def _card_means(observed: CardObservations, without: Collection[int]) -> tuple[Array, Array, Array, Array]:
-    """The mean of each card in each spot that has several: value, spot, card and member of each."""
+def _card_means(observed: CardObservations, without: Collection[int]) -> _CardMeans:
     kept = ~np.isin(observed.card, list(without))
     columns = np.stack([observed.spot[kept], observed.card[kept], observed.member[kept]])
     if not columns.size:
-        empty = np.zeros(0, np.int64)
-        return np.zeros(0), empty, empty, empty
+        nothing, none = np.zeros(0), np.zeros(0, np.int64)
+        return _CardMeans(nothing, nothing, none, none, none)
     each, place = np.unique(columns, axis=1, return_inverse=True)
     place = place.ravel()
-    means = np.bincount(place, observed.value[kept]) / np.bincount(place)
-    _, spot, count = np.unique(each[0], return_inverse=True, return_counts=True)
-    several = count[spot] > 1
-    _, renumbered = np.unique(spot[several], return_inverse=True)
-    return means[several], renumbered, each[1][several], each[2][several]
+    values = observed.value[kept]
+    runs = np.bincount(place)
+    mean = np.bincount(place, values) / runs
+    within = np.bincount(place, (values - mean[place]) ** 2) / np.maximum(runs - 1, 1)
+    _, spot, cards = np.unique(each[0], return_inverse=True, return_counts=True)
+    several = cards[spot] > 1
+    _, spots = np.unique(spot[several], return_inverse=True)
+    averaged = within * (1 - 1 / runs)
+    return _CardMeans(mean[several], averaged[several], spots, each[1][several], each[2][several])
 
 
-def _told_apart(member: Array, spot: Array, card: Array, members: int) -> Array:
+def _told_apart(found: _CardMeans, members: int) -> Array:
     """Of each member the distinct cards, less the groups of cards that share a spot."""
-    if not len(member):
+    if not len(found.member):
         return np.zeros(members)
-    nodes = number_columns(np.stack([member, card]))
-    cards, spots = int(nodes.max()) + 1, int(spot.max()) + 1
+    nodes = number_columns(np.stack([found.member, found.card]))
+    cards, spots = int(nodes.max()) + 1, int(found.spot.max()) + 1
     shape = (cards + spots, cards + spots)
-    links = coo_array((np.ones(len(nodes)), (nodes, cards + spot)), shape=shape)
+    links = coo_array((np.ones(len(nodes)), (nodes, cards + found.spot)), shape=shape)
     _, group = connected_components(links, directed=False)
     of_node = np.zeros(cards, np.int64)
-    of_node[nodes] = member
+    of_node[nodes] = found.member
     _, first = np.unique(group[:cards], return_index=True)
     distinct = np.bincount(of_node, minlength=members)
     groups = np.bincount(of_node[first], minlength=members)
@@ -162,5 +181,4 @@ def _count_freedom(observed: CardObservations, without: Collection[int], chosen:
         observed.card[chosen],
         observed.modest,
     )
-    _, spot, card, member = _card_means(part, without)
-    return float(_told_apart(member, spot, card, 1)[0])
+    return float(_told_apart(_card_means(part, without), 1)[0])

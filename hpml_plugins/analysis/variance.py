@@ -37,8 +37,6 @@ ROUNDS_ALONE, ROUNDS_ALONE_FREEDOM = 4.0, 4.0
 #: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of the runs may have a
 #: round that stands out. Then 2.3 % of the medians of three rounds do, fewer than an interval leaves out.
 QUARTILE = 0.75
-#: Runs of one card that seem to vary by so many times as much as cards do not: a card's value is a mean of few runs.
-MUCH_MORE = 4.0
 #: What the rounds of a few runs tell is itself uncertain: so probable is it that runs vary by no less.
 SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
@@ -119,11 +117,11 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
     # Another card differs by no less than another run. Of a point that nobody ran twice on one card only its class
-    # tells how far runs move: not much farther than cards, where it knows more of those.
+    # tells how far runs move: no farther than cards, where it knows more of those.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + observed.rounds_freedom, cards_freedom)
-    borrowed = known_cards & (own_runs == 0) & (runs > MUCH_MORE * cards) & (runs_freedom <= cards_freedom)
+    borrowed = known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
     runs, runs_freedom = np.where(borrowed, cards, runs), np.where(borrowed, cards_freedom, runs_freedom)
     wider = cards >= runs
     found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))

@@ -128,12 +128,12 @@ def compare(
 ) -> int:
     """Compare the Records of B with those of A.
 
-    A and B are machines, commits (or other names that git knows) or environments. Uses each side's current Record
-    of a point: of a machine or environment the newest on the line of one branch. BETTER (▲) and WORSE (▼) are
-    significant differences, corrected for the number of comparisons; SAME is within 2 %; AMBIGUOUS is undecided.
-    Intervals (95 %) are for the next run on another card. Benchmarks whose version, and metrics whose unit or
-    direction, differ between the sides are not compared. Shows significant differences only, without --all; CSV has
-    every row.
+    A and B are machines, commits (or other names that git knows) or environments. A side is the mean over its cards
+    of all Records of one code: the newest on the branch's line that both machines measured, else the newest of each
+    side. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME is within
+    2 %; other differences have bounds alone, and AMBIGUOUS are those of which nothing is known. Intervals (95 %) are
+    for the next run on another card. Benchmarks whose version, and metrics whose unit or direction, differ between the
+    sides are not compared. Shows significant differences only, without --all; CSV has every row.
     """
     from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side

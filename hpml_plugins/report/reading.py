@@ -393,6 +393,8 @@ def read_history(
         if benchmark and record.version == benchmark.version:
             for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
                 value.direction = directions.get((benchmark.name, name), value.direction)
+                if value.boosted:
+                    value.boosted.direction = value.direction
             _add(benchmark, outcome, record)
     for benchmark in benchmarks.values():
         _draw_lines(benchmark, order)
