@@ -140,8 +140,11 @@ def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, c
 
 def save_results(original: Any, self: Any, result_dir: str) -> None:
     """Store what asv has, then the projection of the machine's Records over it."""
-    if _prepared and _prepared[0].lock:
-        _prepared[0].lock.check()
+    if _prepared:
+        if lock := _prepared[0].lock:
+            lock.check()
+        for name in _prepared[0].wholly_left_out & set(self.get_all_result_keys()):
+            self.remove_result(name)  # --skip-existing would take it for measured
     original(self, result_dir)
     project(Path(result_dir), machine=str(self.params.get("machine")), force=True)
 

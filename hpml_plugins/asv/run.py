@@ -87,6 +87,12 @@ class Prepared:
     left_out: set[tuple[str, int]] = field(default_factory=set)
     lock: Lock | None = None
 
+    @property
+    def wholly_left_out(self) -> set[str]:
+        """asv's names of the benchmarks none of whose points fitted into the limit."""
+        measured = {name for name, _ in self.outcomes.keys() - self.left_out}
+        return {name for name, _ in self.left_out} - measured
+
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     """Validate the registry, detect the node, and write the suite that the benchmark processes read.

@@ -12,8 +12,9 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.run import keep_shard, narrow, shard
+from hpml_plugins.asv.run import add_reference, keep_shard, narrow, shard, tasks_of
 from hpml_plugins.host import Declared, Host, make_host
+from hpml_plugins.model.node import Gpu
 from hpml_plugins.registry import PluginSource, read_registry
 from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
 from hpml_plugins.suite.functions import track_functions
@@ -135,3 +136,39 @@ def test_shards_are_disjoint_and_together_everything(
 @pytest.fixture
 def node() -> Node:
     return Node(os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11")
+
+
+def with_reference() -> list[Declared]:
+    """A CPU benchmark, one that needs a GPU, and the reference."""
+    a, b, reference = declared(a={0, 1}, b={0}, reference={0, 1, 2})
+    return [
+        msgspec.structs.replace(a, needs_gpu=False),
+        b,
+        msgspec.structs.replace(reference, grid={}, chosen={}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("regex", "gpus", "added"),
+    [
+        ("^b", 1, True),  # something on the GPU was asked for
+        ("^b", 0, False),  # this node has none
+        ("^a", 1, False),  # nothing on the GPU was asked for
+    ],
+)
+def test_a_visit_to_a_gpu_measures_the_reference_too(regex: str, gpus: int, added: bool) -> None:
+    node = Node(os="Linux", arch="x86_64", cpu="c", num_cpu=2, ram=1e9, python="3.12.0", gpus=(Gpu("G", 8e10),) * gpus)
+    found = asv_benchmarks({"a.track_x": 3, "b.track_x": 3, "reference.track_x": 0}, [regex])
+    of_ours = with_reference()
+    narrow(found, of_ours)
+    add_reference(found, of_ours, node)
+    assert ("reference.track_x" in found) == added
+    tasks = [each.declared.benchmark for each in tasks_of(found, of_ours)]
+    assert ("reference" in tasks) == added and len(tasks) > added
+
+
+def test_tasks_are_in_the_order_of_the_registry_not_of_the_alphabet() -> None:
+    found = asv_benchmarks({"a.track_x": 3, "b.track_x": 3})
+    of_ours = declared(b={0, 2}, a={0, 1, 2})
+    narrow(found, of_ours)
+    assert [each.declared.benchmark for each in tasks_of(found, of_ours)] == ["b", "b", "a", "a", "a"]

@@ -1,0 +1,40 @@
+"""`HPML_LIMIT=… asv run` measures whole points, names what did not fit, and ends with a status of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from asv_project import SQUARES, Project, of_eight_points
+
+from hpml_plugins.model.record import Record
+from hpml_plugins.store import read_file
+
+
+@pytest.fixture(scope="module")
+def project(make_project: Callable[[str], Project]) -> Project:
+    """A project whose commit is built, without results."""
+    return of_eight_points(make_project)
+
+
+def records(project: Project) -> list[Record]:
+    return [each for path in project.path.glob("results/*/records/*.jsonl") for each in read_file(path)]
+
+
+def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(project: Project) -> None:
+    done = project.asv("run", HPML_LIMIT="1s")  # building the commit alone takes longer
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Left out 8 points that did not fit into the limit of 1 s: slow number=1, slow number=2" in done.stdout
+    assert records(project) == []
+
+    done = project.asv("run", "--skip-existing", HPML_LIMIT="10min")
+    assert "Left out" not in done.stdout
+    found = records(project)
+    assert len(found) == len(SQUARES) and all(each.is_complete for each in found)
+
+
+def test_a_limit_that_is_no_time_ends_the_command_in_one_line(project: Project) -> None:
+    done = project.asv("run", HPML_LIMIT="soon")
+    assert done.returncode == 2
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert "HPML_LIMIT is 'soon', which is no time; write 9min, 540s or 1.5h" in line
