@@ -28,7 +28,7 @@ from asv.console import log
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
 from hpml_plugins.asv.run import Prepared, keep_shard, measure_commit, narrow, prepare, save_machines, tasks_of
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, describe, unwritable
+from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
@@ -66,6 +66,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         return _run_command(original, cls, conf, args, options)
     except (HpmlError, OSError) as error:
         refused = unwritable(error) if isinstance(error, OSError) else error
+        if refused is None and shutil.which("git") is None:
+            refused = UsageError("git is not installed; asv checks commits out with it")
         if refused is None:
             raise
         log.flush()

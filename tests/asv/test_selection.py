@@ -12,7 +12,8 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.run import keep_shard, narrow, shard
+from hpml_plugins.asv.run import chosen_shard, keep_shard, narrow, shard
+from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.registry import PluginSource, read_registry
 from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
@@ -135,3 +136,26 @@ def test_shards_are_disjoint_and_together_everything(
 @pytest.fixture
 def node() -> Node:
     return Node(os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11")
+
+
+@pytest.mark.parametrize("text", ["9/2", "2/2", "0/0", "-1/2", "1", "a/b", "1/2/3", "", "0/" + "9" * 5000])
+def test_what_is_no_shard_is_refused_in_one_line(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPML_SHARD", text)
+    with pytest.raises(UsageError, match=r"HPML_SHARD is '.{0,40}', not I/N with I from 0 to N - 1"):
+        chosen_shard()
+
+
+def test_asv_without_git_ends_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from types import SimpleNamespace
+
+    from hpml_plugins.asv.patches import run_command
+
+    def without_git(*_: object, **__: object) -> None:
+        raise OSError("Could not find 'git' in PATH")
+
+    monkeypatch.setenv("PATH", "")
+    conf = SimpleNamespace(results_dir="nowhere", env_dir="nowhere", matrix={})
+    with pytest.raises(SystemExit) as ended:
+        run_command(without_git, type("Show", (), {}), conf, SimpleNamespace())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "hpml: git is not installed; asv checks commits out with it\n"
