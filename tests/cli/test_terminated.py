@@ -49,8 +49,11 @@ def test_asv_run_that_is_terminated_leaves_no_folder_and_dies_of_the_signal(
         "import os, signal, sys, time\n"
         "from hpml_plugins.asv.run import _remove_when_terminated\n"
         "_remove_when_terminated(sys.argv[1])\n"
+        "up, ready = os.pipe()\n"
         "if not (child := os.fork()):\n"
+        "    os.write(ready, b'x')\n"  # Python drops the signals that come while it forks
         "    time.sleep(600)\n"
+        "os.read(up, 1)\n"
         "os.kill(child, signal.SIGTERM)\n"
         "os.waitpid(child, 0)\n"
         "print(os.path.isdir(sys.argv[1]), flush=True)\n"
