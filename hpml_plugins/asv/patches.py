@@ -38,7 +38,7 @@ from hpml_plugins.asv.run import (
     tasks_of,
 )
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, describe, unwritable
+from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
 from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
@@ -78,6 +78,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         return _run_command(original, cls, conf, args, options)
     except (HpmlError, OSError) as error:
         refused = unwritable(error) if isinstance(error, OSError) else error
+        if refused is None and shutil.which("git") is None:
+            refused = UsageError("git is not installed; asv checks commits out with it")
         if refused is None:
             raise
         log.flush()

@@ -7,6 +7,9 @@ import functools
 import json
 import math
 import os
+import re
+import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +22,7 @@ from asv.console import log
 from asv.machine import MachineCollection
 from asv.runner import BenchmarkResult
 
-from hpml_plugins.errors import Unwritable
+from hpml_plugins.errors import Unwritable, UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
@@ -115,6 +118,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     os.environ[MACHINE_VARIABLE] = machine
     folder_of_run = tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True)
     atexit.register(folder_of_run.cleanup)
+    _remove_when_terminated(folder_of_run.name)
     scratch = Path(folder_of_run.name)
     for left in end_leftovers() if writes else ():
         log.warning(left)
@@ -128,6 +132,21 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
     return Prepared(scratch, host, suite, report, lock=lock)
+
+
+def _remove_when_terminated(folder: str) -> None:
+    """Have SIGTERM and SIGHUP, which run nothing at exit, remove this folder before they end this process."""
+    owner = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == owner:  # and not one of its forks
+            shutil.rmtree(folder, ignore_errors=True)
+        os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, end)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
@@ -244,15 +263,25 @@ def take_record(scratch: Path, point: str) -> Record | None:
 
 def keep_shard(benchmarks: Benchmarks) -> None:
     """Keep the benchmarks of this process's shard. Raises SystemExit(0) when it has none and others have some."""
-    index, _, count = os.environ.get(SHARD_VARIABLE, "0/1").partition("/")
+    index, count = chosen_shard()
     active = benchmarks.benchmark_selection
     weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
-    mine = shard(weights, int(count))[int(index)]
+    mine = shard(weights, count)[index]
     if weights and not mine:
-        say(f"shard {int(index) + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        say(f"shard {index + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):
         del benchmarks[name]
+
+
+def chosen_shard() -> tuple[int, int]:
+    """The shard of this process, from 0, and how many there are. Raises UsageError for what is no shard."""
+    text = os.environ.get(SHARD_VARIABLE, "0/1")
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if index >= count:
+        raise UsageError(f"{SHARD_VARIABLE} is {text[:40]!r}, not I/N with I from 0 to N - 1, such as 0/2; correct it")
+    return index, count
 
 
 def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:

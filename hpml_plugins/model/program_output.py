@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins.errors import DefinitionError, HpmlError
-from hpml_plugins.model.units import unit
+from hpml_plugins.model.units import may_be_negative, unit
 from hpml_plugins.terminal import one_line
 
 
@@ -42,7 +43,7 @@ class ProgramOutput:
             raise DefinitionError(f"pattern {self.pattern!r} has {groups} groups; put one around the number")
 
     def read(self, printed: str, errors: str = "") -> float:
-        """The number, in `unit`. Raises HpmlError if it is not there.
+        """The number, in `unit`. Raises HpmlError if it is not there, not finite, or not possible in this unit.
 
         printed, errors: the program's standard output and standard error.
         """
@@ -54,7 +55,15 @@ class ProgramOutput:
                 found = json.loads(printed)
                 for key in (self.json,) if isinstance(self.json, str) else self.json:
                     found = found[key]
-            return float(found) * self.scale
+                if isinstance(found, bool):  # a truth value is no number
+                    raise TypeError
+            number = float(found) * self.scale
         except (StopIteration, LookupError, TypeError, ValueError):
             where = f"pattern {self.pattern!r} finds" if self.pattern else f"keys {self.json!r} lead to"
             raise HpmlError(f"{where} no number in its output: {one_line(printed or errors)[:200]!r}") from None
+        spelled = one_line(str(found))[:100]
+        if not math.isfinite(number):
+            raise HpmlError(f"it printed {spelled}, no finite number")
+        if number < 0 and not may_be_negative(self.unit, "lower"):
+            raise HpmlError(f"it printed {spelled}, and nothing is below 0 {self.unit}")
+        return number

@@ -12,7 +12,15 @@ from asv.benchmarks import Benchmarks
 from support import TOY
 
 from hpml_plugins import Node
-from hpml_plugins.asv.run import add_reference, keep_shard, narrow, shard, tasks_of
+from hpml_plugins.asv.run import (
+    add_reference,
+    chosen_shard,
+    keep_shard,
+    narrow,
+    shard,
+    tasks_of,
+)
+from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.registry import PluginSource, read_registry
@@ -172,3 +180,26 @@ def test_tasks_are_in_the_order_of_the_registry_not_of_the_alphabet() -> None:
     of_ours = declared(b={0, 2}, a={0, 1, 2})
     narrow(found, of_ours)
     assert [each.declared.benchmark for each in tasks_of(found, of_ours)] == ["b", "b", "a", "a", "a"]
+
+
+@pytest.mark.parametrize("text", ["9/2", "2/2", "0/0", "-1/2", "1", "a/b", "1/2/3", "", "0/" + "9" * 5000])
+def test_what_is_no_shard_is_refused_in_one_line(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPML_SHARD", text)
+    with pytest.raises(UsageError, match=r"HPML_SHARD is '.{0,40}', not I/N with I from 0 to N - 1"):
+        chosen_shard()
+
+
+def test_asv_without_git_ends_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from types import SimpleNamespace
+
+    from hpml_plugins.asv.patches import run_command
+
+    def without_git(*_: object, **__: object) -> None:
+        raise OSError("Could not find 'git' in PATH")
+
+    monkeypatch.setenv("PATH", "")
+    conf = SimpleNamespace(results_dir="nowhere", env_dir="nowhere", matrix={})
+    with pytest.raises(SystemExit) as ended:
+        run_command(without_git, type("Show", (), {}), conf, SimpleNamespace())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "hpml: git is not installed; asv checks commits out with it\n"

@@ -107,3 +107,26 @@ def test_a_program_that_is_not_there_is_named(node: Node) -> None:
 def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(given: dict[str, str], message: str) -> None:
     with pytest.raises(HpmlError, match=message):
         ProgramOutput(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("printed", "message"),
+    [
+        ("t=nan", "it printed nan, no finite number"),
+        ("t=inf", "it printed inf, no finite number"),
+        ("t=-inf", "it printed -inf, no finite number"),
+        ("t=1e999", "it printed 1e999, no finite number"),
+        ("t=-1", "it printed -1, and nothing is below 0 s"),
+    ],
+)
+def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(printed: str, message: str) -> None:
+    with pytest.raises(HpmlError, match=message):
+        ProgramOutput("s", pattern=r"t=(\S+)").read(printed)
+
+
+@pytest.mark.parametrize("document", ['{"t": true}', '{"t": false}', '{"t": null}', '{"t": [1]}'])
+def test_what_json_has_in_place_of_a_number_is_refused(document: str) -> None:
+    with pytest.raises(HpmlError, match="lead to no number in its output"):
+        ProgramOutput("s", json=["t"]).read(document)
+    with pytest.raises(HpmlError, match="it printed nan, no finite number"):
+        ProgramOutput("s", json=["t"]).read('{"t": NaN}')

@@ -19,6 +19,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import counted
 from hpml_plugins.store import atomic_write, open_result
+from hpml_plugins.terminal import warn
 
 T = TypeVar("T", "JobOrder", "JobState")
 ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
@@ -112,7 +113,7 @@ def find_jobs(folder: Path, on_damage: Callable[[str], None] | None = None) -> l
 def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job:
     """A job from its order, its own report and Slurm's."""
     report = read_file(folder, JobState)
-    state, reason = _state(order, report, slurm)
+    state, reason = _state(order, report, slurm, folder)
     log = folder / f"{order.id}_0_log.out"
     return Job(
         **msgspec.structs.asdict(order),
@@ -125,7 +126,7 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
     )
 
 
-def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -> tuple[str, str]:
+def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None, folder: Path) -> tuple[str, str]:
     """The state and its reason."""
     if not order.id:
         return "failed", order.problem
@@ -136,7 +137,7 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None) -
         return "running", "" if report and report.phase == "running" else "starting or ending"
     if slurm and slurm.state not in _ENDED:
         return "cancelled" if slurm.state == "CANCELLED" else "failed", f"Slurm says {slurm.state}"
-    alive = order.executor == "local" and _is_alive(order)
+    alive = order.executor == "local" and _is_alive(order, folder)
     if report is None:
         if alive:
             return "running", "starting"
@@ -164,14 +165,23 @@ def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
 
 
 def cancel(jobs: Iterable[Job]) -> list[Job]:
-    """Cancel those that have not ended; returns them."""
-    cancelled = [job for job in jobs if job.state in ("pending", "running")]
-    for job in cancelled:
+    """Cancel those that have not ended; returns them. One that runs on another machine is named and left alone.
+
+    Only a process that is certainly the job's is signalled: its number may be another program's by now.
+    """
+    cancelled = []
+    for job in jobs:
+        if job.state not in ("pending", "running"):
+            continue
         if job.executor == "slurm":
             _run("scancel", job.id)
-        elif _is_alive(job):
+        elif job.host != socket.gethostname():
+            warn(f"job {job.id} ({job.target}) runs on {job.host}; cancel it there")
+            continue
+        elif _runs_here(job.id, job.log.parent):
             with suppress(ProcessLookupError):
                 os.kill(int(job.id), signal.SIGINT)
+        cancelled.append(job)
     return cancelled
 
 
@@ -194,13 +204,23 @@ def _end_of(log: Path, size: int) -> bytes:
     return b""
 
 
-def _is_alive(order: JobOrder) -> bool:
+def _is_alive(order: JobOrder, folder: Path) -> bool:
     if order.host != socket.gethostname():
         return True  # only its own machine can tell
+    return _runs_here(order.id, folder)
+
+
+def _runs_here(number: str, folder: Path) -> bool:
+    """Whether that process is the one that submitit started for the job in this folder, of this user."""
+    place = Path("/proc", number)
     try:
-        return b"submitit" in Path("/proc", order.id, "cmdline").read_bytes()
+        words = place.joinpath("cmdline").read_bytes().split(b"\0")
+        is_ours = place.stat().st_uid == os.getuid()
     except OSError:
         return False
+    is_submitit = any(word.startswith(b"submitit") for word in words)
+    names_folder = any(Path(os.fsdecode(word)).resolve() == folder.resolve() for word in words if b"/" in word)
+    return bool(number) and is_ours and is_submitit and names_folder
 
 
 def _run(*command: str) -> list[str]:
