@@ -47,7 +47,7 @@ from hpml_plugins.store import commit_order
 
 ROOT = Path(__file__).resolve().parent.parent
 #: The planted slow-downs.
-PLANTED = (0.03, 0.05)
+PLANTED = (0.03,)
 #: Commits after which it has to be found, the first one with it.
 SOON = 4
 #: Of a resampled history; histories of each class, and how many of them without a slow-down.

@@ -13,17 +13,20 @@ of freedom; Olshen et al., Biostatistics 5 (2004), for the search by segments th
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+#: First and end of each of many segments.
+Places = tuple[Numbers, Numbers]
 
 #: Readings that a level needs: of a single one that stands out the next run tells.
 ENOUGH = 2
@@ -57,7 +60,7 @@ class ReadingSeries:
     """
 
     values: Array
-    cards: np.ndarray[Any, np.dtype[np.int64]]
+    cards: Numbers
     runs: Array
     runs_freedom: float
     between: float
@@ -68,7 +71,7 @@ class ReadingSeries:
     def __len__(self) -> int:
         return len(self.values)
 
-    @cached_property
+    @functools.cached_property
     def columns(self) -> Array:
         """The covariates about their means, without those that too few readings have or that never differ."""
         found = np.empty((len(self), 0))
@@ -98,32 +101,34 @@ class Contrast(NamedTuple):
 class Fit:
     """A series as a sum of these columns, the card's effect and noise, by generalised least squares.
 
-    design: one column for each coefficient.  estimates: one for each column, then that of busy CPUs where there are
-    busy readings: a further reading, of 0, says how large it may be.  runs, between: both variances, moderated; the
+    design: one column for each coefficient.  offset: the mean of the values, of which the estimates are without.
+    estimates: one for each column, then that of busy CPUs where there are busy readings: a further reading, of 0, says
+    how large it may be.  runs, between: both variances, moderated; the
     first as a multiple of what was known before.
     """
 
     def __init__(self, series: ReadingSeries, design: Array) -> None:
         self.series, self.design = series, design
-        self.values, self.cards, self.variances, self.columns = series.values, series.cards, series.runs, design
+        self.offset = float(series.values.mean())  # apart, so that squares of large values do not cancel
+        self.values, self.cards = series.values - self.offset, series.cards
+        self.variances, self.columns = series.runs, design
         if series.busy.any():
-            self.values = np.append(series.values, 0.0)
+            self.values = np.append(self.values, 0.0)
             self.cards = np.append(series.cards, series.cards.max() + 1)
             self.variances = np.append(series.runs, BUSY**2)
             further = np.append(np.zeros(design.shape[1]), 1.0)
             self.columns = np.vstack([np.column_stack([design, series.busy]), further])
-        root = np.sqrt(self.variances)
-        cards = np.eye(self.cards.max() + 1)[self.cards] / root[:, None]
-        scaled, value = self.columns / root[:, None], self.values / root
-        basis, rank = _basis(scaled)
-        both, rank_of_both = _basis(np.column_stack([scaled, cards]))
-        residual = float(np.sum((value - basis @ (basis.T @ value)) ** 2))
-        within = float(np.sum((value - both @ (both.T @ value)) ** 2))
-        freedom = len(value) - rank_of_both
+        weights = 1 / self.variances
+        self.of_card = np.eye(self.cards.max() + 1)[self.cards]
+        residual, rank, inverse = _least_squares(self.columns, weights, self.values)
+        both = np.concatenate([self.columns, self.of_card], axis=1)
+        within, rank_of_both, _ = _least_squares(both, weights, self.values)
+        freedom = len(self.values) - rank_of_both
         self.runs_freedom = series.runs_freedom + freedom
         self.runs = (series.runs_freedom + within) / self.runs_freedom
         degrees = rank_of_both - rank
-        worth = float(np.sum(cards**2) - np.sum((basis.T @ cards) ** 2))
+        common = self.columns.T @ (self.of_card * weights[:, None])
+        worth = float(weights.sum() - np.sum(common * (inverse @ common)))
         found = max(0.0, (residual - within - self.runs * degrees) / worth) if degrees and worth > 1e-9 else 0.0
         self.between_freedom = series.between_freedom + degrees
         self.between = (series.between_freedom * series.between + degrees * found) / self.between_freedom
@@ -156,34 +161,26 @@ class Fit:
         squares = self.residuals @ self.solve(self.residuals)
         return float(determinant + squares + self.columns.shape[1] * math.log(len(self.values)))
 
-    def candidates(self) -> tuple[Array, list[tuple[int, int]]]:
-        """How much each further segment would explain, as the square of a normal deviate, and where each lies.
-
-        Segments (first, end) of readings: every tail of the series, and those of about geometric lengths inside of it.
-        """
+    def candidates(self) -> tuple[Array, Places]:
+        """How much each further segment would explain, as the square of a normal deviate; see `_places`."""
         count = len(self.series)
         weights = 1 / (self.runs * self.variances)
         share = self.between / (1 + self.between * np.bincount(self.cards, weights))
         residual = self.solve(self.residuals)[:, None]
         design = self.solve(self.columns)
-        of_card = np.eye(len(share))[self.cards] * weights[:, None]
+        of_card = self.of_card * weights[:, None]
         explained, weighed, by_card = (_cumulated(each) for each in (residual, design, of_card))
-        places = [(first, count) for first in range(1, count)]
-        length = 1
-        while length < count - 1:
-            places += [(first, first + length) for first in range(1, count - length)]
-            length = max(length + 1, length * 4 // 3)
-        first, end = np.array(places, np.int64).reshape(-1, 2).T
+        first, end = _places(count)
         sums = by_card[end] - by_card[first]
         own = sums.sum(axis=1) - (sums**2) @ share
         others = weighed[end] - weighed[first]
         left = own - np.einsum("ij,jk,ik->i", others, self._inverse, others)
         gain = (explained[end] - explained[first])[:, 0] ** 2
         known = left > 1e-9 * own
-        return np.where(known, gain / np.where(known, left, 1.0), 0.0), places
+        return np.where(known, gain / np.where(known, left, 1.0), 0.0), (first, end)
 
 
-def _solve(columns: Array, cards: np.ndarray[Any, np.dtype[np.int64]], runs: Array, between: float) -> Array:
+def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array:
     """V⁻¹ times a column, or several.  runs: σ² of each reading.  between: τ².
 
     V is diagonal but for τ² between readings of one card, so that its inverse has a closed form (Sherman and Morrison).
@@ -197,13 +194,28 @@ def _solve(columns: Array, cards: np.ndarray[Any, np.dtype[np.int64]], runs: Arr
     return np.asarray(weighed - (shrunk[cards].T * weights).T)
 
 
-def _basis(columns: Array) -> tuple[Array, int]:
-    """An orthonormal basis of what these columns span, and its rank."""
-    if not columns.shape[1]:
-        return np.empty((len(columns), 0)), 0
-    left, singular, _ = np.linalg.svd(columns, full_matrices=False)
-    rank = int(np.sum(singular > 1e-9 * singular[0]))
-    return left[:, :rank], rank
+def _least_squares(columns: Array, weights: Array, values: Array) -> tuple[float, int, Array]:
+    """The weighted squares that these columns leave, their rank, and the inverse of their products."""
+    weighed = columns * weights[:, None]
+    sizes, directions = np.linalg.eigh(columns.T @ weighed)
+    kept = sizes > 1e-10 * sizes[-1]
+    inverse = (directions[:, kept] / sizes[kept]) @ directions[:, kept].T
+    explained = weighed.T @ values
+    squares = float(weights @ values**2 - explained @ inverse @ explained)
+    return max(squares, 0.0), int(kept.sum()), inverse
+
+
+@functools.lru_cache(maxsize=256)
+def _places(count: int) -> Places:
+    """Segments of so many readings, first and end: every tail, and those of about geometric lengths inside."""
+    first, end = [np.arange(1, count)], [np.full(max(count - 1, 0), count)]
+    length = 1
+    while length < count - 1:
+        inside = np.arange(1, count - length)
+        first.append(inside)
+        end.append(inside + length)
+        length = max(length + 1, length * 4 // 3)
+    return np.concatenate(first), np.concatenate(end)
 
 
 def _cumulated(columns: Array) -> Array:
@@ -240,7 +252,7 @@ class Segmentation:
 
     def value(self, segment: int, at: float = MIDDLE) -> float:
         """The logarithm of a segment's level, on the average card."""
-        return float(self.coefficients(segment, at) @ self.fit.estimates)
+        return self.fit.offset + float(self.coefficients(segment, at) @ self.fit.estimates)
 
     def p_value(self, old: tuple[int, float], new: tuple[int, float]) -> float:
         """Of no difference between two levels.  old, new: segment and where in it."""
@@ -313,14 +325,15 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
         gains, candidates = fit.candidates()
         if not gains.size or gains.max() <= 0:
             break
-        first, end = candidates[int(gains.argmax())]
+        best = int(gains.argmax())
+        first, end = int(candidates[0][best]), int(candidates[1][best])
         inside = np.zeros(len(series))
         inside[first:end] = 1.0
         more = Fit(series, np.column_stack([fit.design, inside]))
         coefficients = np.zeros(len(more.estimates))
         coefficients[fit.design.shape[1]] = 1.0
         added = sorted({*starts, first, end} - {len(series)})
-        if len(candidates) * more.contrast(coefficients).p > ENTRY or added == starts:
+        if len(gains) * more.contrast(coefficients).p > ENTRY or added == starts:
             break
         starts = added
     while True:

@@ -614,7 +614,7 @@ def write_feed(
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
                 "in {range} of {day}.".format_map(words)
             )
-            if texts["steps"]:
+            if texts.get("steps"):
                 text += " How it came: {steps}.".format_map(words)
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)

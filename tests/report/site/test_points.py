@@ -319,7 +319,7 @@ def test_values_that_get_no_verdict_against_the_newest_are_told_apart(host_of: A
     history = read_history(tmp_path, host, {}, {commit: day for day, commit in enumerate(commits)}, {}, print)
     write_history(history, [], tmp_path, "p")
     (line,) = read_data(tmp_path, "history/0/0.js")["lines"]
-    assert line["apart"] == [[0, "one side throttled"], [1, "one side throttled"]]
+    assert line["apart"] == [[day, "not judged: one side throttled"] for day in (0, 1)]
 
 
 def test_no_line_joins_values_that_are_not_compared_and_wide_intervals_end_at_the_edge(site: Site) -> None:
