@@ -313,10 +313,7 @@ def read_history(
             label = format_point(record.params)
             if label not in benchmark.points:
                 benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
-            for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
-                value.direction = directions.get((benchmark.name, name), value.direction)
-                if value.boosted:
-                    value.boosted.direction = value.direction
+            _declare_directions(outcome, benchmark, directions)
             place = label, record.machine
             benchmark.outcomes.setdefault(place, []).append(outcome)
             before = benchmark.current.get(place)
@@ -345,6 +342,16 @@ def read_history(
         {name: Roof(record for place, record in current if place[1] == name) for name in names},
         [benchmarks[name] for name in sorted(benchmarks)],
     )
+
+
+def _declare_directions(
+    outcome: Outcome, benchmark: TrackedBenchmark, directions: Mapping[tuple[str, str], str | None]
+) -> None:
+    """What is declared counts, not what was when it was measured."""
+    for name, value in outcome.readings.items():
+        value.direction = directions.get((benchmark.name, name), value.direction)
+        if value.boosted:
+            value.boosted.direction = value.direction
 
 
 def _stored(
