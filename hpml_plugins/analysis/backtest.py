@@ -20,7 +20,7 @@ import numpy as np
 from hpml_plugins.analysis.cards import estimate_members
 from hpml_plugins.analysis.measured import MeasuredValue, mean_over_cards
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
-from hpml_plugins.analysis.variability import Observed, Place, Readings, observe
+from hpml_plugins.analysis.variability import ObservedReadings, Place, Readings, observe
 from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
 from hpml_plugins.analysis.verdicts import compare_values
 
@@ -37,7 +37,7 @@ PLANTED = (0.05, 0.10)
 class Repeated:
     """What several cards of one type of hardware measured by equal code. cards: of each its value, without a spread.
 
-    line: the number of the line that its values are of; see `Observed`.
+    line: the number of the line that its values are of; see `ObservedReadings`.
     """
 
     place: Place
@@ -96,7 +96,7 @@ def readings_of(records: Iterable[Record]) -> list[Readings]:
     return [(place, readings) for (_, place), readings in points.items()]
 
 
-def repeated_values(observed: Observed, places: Sequence[Place]) -> list[Repeated]:
+def repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> list[Repeated]:
     """Every value of equal code on two cards of a type or more.  places: of each line."""
     found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
     for number, (place, line) in enumerate(zip(places, observed.lines, strict=True)):

@@ -29,7 +29,7 @@ Measured = TypeVar("Measured", bound=Run)
 
 
 @dataclass(frozen=True)
-class Sides(Generic[Measured]):
+class ChosenRuns(Generic[Measured]):
     """The runs of both sides, at least one each. across: whether no code was measured on both."""
 
     a: list[Measured]
@@ -37,7 +37,7 @@ class Sides(Generic[Measured]):
     across: bool
 
 
-def choose_sides(a: Sequence[Measured], b: Sequence[Measured], *, common: bool) -> Sides[Measured]:
+def choose_sides(a: Sequence[Measured], b: Sequence[Measured], *, common: bool) -> ChosenRuns[Measured]:
     """The runs of a point that stand for each side.
 
     a, b: all runs of one point, at least one each.  common: whether the sides are types of hardware, which are compared
@@ -46,10 +46,10 @@ def choose_sides(a: Sequence[Measured], b: Sequence[Measured], *, common: bool) 
     codes = {run.code for run in a} & {run.code for run in b} if common else set()
     if codes:
         code = max(codes, key=lambda each: min(_newest(a, each), _newest(b, each)))
-        return Sides(_of_code(a, code), _of_code(b, code), across=False)
+        return ChosenRuns(_of_code(a, code), _of_code(b, code), across=False)
     newest = (max(side, key=lambda run: run.age).code for side in (a, b))
     of_a, of_b = (_of_code(side, code) for side, code in zip((a, b), newest, strict=True))
-    return Sides(of_a, of_b, across=common)
+    return ChosenRuns(of_a, of_b, across=common)
 
 
 def _newest(runs: Sequence[Measured], code: str) -> tuple[bool | int | float, ...]:

@@ -47,7 +47,7 @@ Readings = tuple[Place, Sequence[MeasuredValue]]
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedReadings:
     """All readings as numbers. lines: the readings of each point of `observations`, one class each."""
 
     observations: Observations
@@ -102,7 +102,7 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
     return -logarithm if reading.direction == "higher" else logarithm
 
 
-def _fill_in_adjusted(observed: Observed, references: References) -> None:
+def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
     """The spread between cards of each reading without the card's factor, of classes whose intervals it narrows."""
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
@@ -167,7 +167,7 @@ class _Numbers:
         return self.known.setdefault(name, len(self.known))
 
 
-def observe(points: Iterable[Readings]) -> Observed | None:
+def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     """The readings as numbers; None where there are none that move.
 
     The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
@@ -198,7 +198,7 @@ def observe(points: Iterable[Readings]) -> Observed | None:
         column.astype(np.int64) for column in columns
     )
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
-    return Observed(
+    return ObservedReadings(
         Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
         CardObservations(values, spot_number, member_number, pool_number, card, modest),
         lines,

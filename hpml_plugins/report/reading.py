@@ -391,10 +391,7 @@ def read_history(
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
-            for name, value in outcome.readings.items():  # what is declared counts, not what was when it was measured
-                value.direction = directions.get((benchmark.name, name), value.direction)
-                if value.boosted:
-                    value.boosted.direction = value.direction
+            _declare_directions(outcome, benchmark, directions)
             _add(benchmark, outcome, record)
     for benchmark in benchmarks.values():
         _draw_lines(benchmark, order)
@@ -477,6 +474,16 @@ def _revisions(benchmark: TrackedBenchmark) -> Iterator[int]:
     for lines in (benchmark.lines, *benchmark.branches.values()):
         for line in lines.values():
             yield from (outcome.revision for outcome in line)
+
+
+def _declare_directions(
+    outcome: Outcome, benchmark: TrackedBenchmark, directions: Mapping[tuple[str, str], str | None]
+) -> None:
+    """What is declared counts, not what was when it was measured."""
+    for name, value in outcome.readings.items():
+        value.direction = directions.get((benchmark.name, name), value.direction)
+        if value.boosted:
+            value.boosted.direction = value.direction
 
 
 def _stored(

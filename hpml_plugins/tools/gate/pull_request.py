@@ -105,9 +105,9 @@ class GateResult:
 
 
 def spell_change(value: GatedValue) -> str:
-    """`+12.3 % (+10.1 to +14.6)`; "–" where there is no ratio."""
+    """`+12.3 % (+10.1 to +14.6)`; where there is no ratio the change, or "–"."""
     if value.slower is None:
-        return "–"
+        return value.difference.wording(value.unit) or "–"
     text = f"{100 * (value.slower - 1):+.1f} %"
     return (
         f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})" if value.interval else text

@@ -170,3 +170,15 @@ def test_no_value_passes_and_says_so() -> None:
     node = Node(os="L", arch="x", cpu="C", num_cpu=1, ram=1.0, python="3")
     result = GateResult(Commits("a" * 40, "b" * 40, uncommitted=True), node, "m")
     assert (result.refused, result.headline) == (False, "passed: nothing was compared")
+
+
+def test_a_count_that_rises_from_zero_is_refused_whatever_the_budget() -> None:
+    base, head = (
+        [one_round(1.0 + number / 1e4, number, side, size=5.0 * side) for number in range(3)] for side in (0, 1)
+    )
+    (risen,) = judge([("", (base, head))], [{"size": 0.5}])
+    assert (risen.outcome, risen.slower, risen.difference.wording("B")) == ("refused", None, "+5 B")
+    (fallen,) = judge([("", (head, base))], [{"size": 0.5}])
+    assert fallen.outcome == "within"
+    (equal,) = judge([("", (base, base))], [{"size": 0.5}])
+    assert equal.outcome == "within"
