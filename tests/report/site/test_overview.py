@@ -111,8 +111,8 @@ def test_a_benchmark_has_one_headline_metric_and_its_largest_values_come_first(r
     verdicts = describe_verdicts(rows, found, 0, 1)
     assert [verdict[:2] for verdict in verdicts.values()] == [["b", "2.00×"]] * 4
     assert [verdict[:2] for verdict in describe_verdicts(rows, found, 1, 0).values()] == [["w", "0.50×"]] * 4
-    assert all(verdict[2].startswith("at least 1.9") for verdict in verdicts.values())
-    assert all(verdict[2].startswith("at most 0.5") for verdict in describe_verdicts(rows, found, 1, 0).values())
+    assert all(verdict[2] == "at least 1.76×" for verdict in verdicts.values())
+    assert all(verdict[2] == "at most 0.57×" for verdict in describe_verdicts(rows, found, 1, 0).values())
 
 
 def test_both_pages_give_one_pair_the_same_verdict(results: Results) -> None:
