@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from hpml_plugins import Benchmark, Metric, Rank, Requires, Samples
+from hpml_plugins.plugins.mlp.cuda_aware import takes_gpu_memory
 from hpml_plugins.plugins.mlp.formulas import EXCHANGE, IMAGES, ORDER, PRODUCTS, TERMS, Job, total
 from hpml_plugins.plugins.mlp.phases import Result, on_cpu, on_ranks
 
@@ -87,7 +88,7 @@ OVERLAP = Benchmark(
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
      "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180, version="3",
+    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)), timeout=180, version="3",
     terms=TERMS,
     description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Rank, Requires, Samples, Table
 from hpml_plugins.plugins.mlp import formulas
+from hpml_plugins.plugins.mlp.cuda_aware import takes_gpu_memory
 from hpml_plugins.plugins.mlp.formulas import TERMS, Job, Product, Way, total
 from hpml_plugins.plugins.mlp.tiles import Dtype
 
@@ -110,7 +111,7 @@ PHASES = Benchmark(
     ),
     {"ranks": (1, 2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512,), "batch": (3000, 12000),
      "dtype": ("float32", "float64"), "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=180,
+    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)), timeout=180,
     terms=TERMS,
     description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
 )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Whether the node's MPI library takes GPU memory, by its own account: asked once, without starting ranks."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpml_plugins import Node
+
+#: What Open MPI's own program prints where the library was built without CUDA. Source: its FAQ, "How do I know if Open
+#: MPI was built with CUDA support?" (ompi_info --parsable --all).
+BUILT_WITHOUT = "mpi_built_with_cuda_support:value:false"
+#: s that the program may take.
+PATIENCE = 10.0
+
+
+@functools.cache
+def why_no_gpu_memory() -> str:
+    """Why this node's MPI cannot be given GPU memory; empty where it can, or does not tell.
+
+    A library that does not tell is asked by each rank (`exchange.why_not_cuda_aware`).
+    """
+    program = shutil.which("ompi_info")
+    if program is None:
+        return ""
+    words = [program, "--parsable", "--all"]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if BUILT_WITHOUT in told:
+        return "this node's Open MPI was built without support of CUDA: it does not take GPU memory"
+    return ""
+
+
+def takes_gpu_memory(node: Node, point: Mapping[str, object]) -> str:
+    """A requirement of points whose ranks hand GPU memory to MPI: why it is not met, or ""."""
+    return why_no_gpu_memory() if point["way"] == "cuda_mpi" and node.gpus else ""
