@@ -146,10 +146,11 @@ class Readings:
         newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
         runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
         between = max(newest.any_card - newest.same_card, 0.0)
-        if len(numbers) > MOST_CARDS:  # hardly any comes again: what cards differ by is noise like another
-            runs, between, cards = runs + between, 0.0, np.zeros_like(cards)
+        freedom = newest.same_freedom
+        if len(numbers) > min(MOST_CARDS, len(values) / 2):  # hardly any comes again: cards are noise like another
+            runs, between, cards, freedom = runs + between, 0.0, np.zeros_like(cards), newest.any_freedom
         busy = np.array([reading.is_busy for reading in self.readings])
-        return ReadingSeries(values, cards, runs, newest.same_freedom, between, newest.any_freedom, busy=busy)
+        return ReadingSeries(values, cards, runs, freedom, between, newest.any_freedom, busy=busy)
 
     @property
     def _scale(self) -> float:
