@@ -81,12 +81,14 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     assert (found["percent=30"].verdict, found["percent=30"].suspected, found["percent=30"].listed) == ("WORSE", 1, 2)
     assert found["percent=30"].at_end and found["percent=30"].ratio == pytest.approx(1.3, rel=0.02)
     assert found["percent=10"].listed == 2
-    assert found["percent=3"].listed is None  # below the page's threshold of 5 %
+    # three times the noise of a run: no verdict on two runs, and listed when there are some readings
+    assert found["percent=3"].verdict == "BOUND" and found["percent=3"].listed in (3, 4)
     assert found["percent=0"].planted is None
     # 11 pairs of commits of 4 series, of which 3 changed once
     assert sum(report.equal["made"].values()) == 11 * 4 - 3
     assert report.looks["made"] == 11 * 4
-    assert "open regression" not in report.false.get("made", {})
+    alarms = report.false.get("made", {}).get("open regression", set())
+    assert {point for _, point, _ in alarms} <= {"percent=3"}  # placed two commits late for a while
     text = exercise.format_report(report)
     assert "| made | kernel: longer loop | cpu | +30 % | +" in text and "2 readings" in text and "never" in text
 
@@ -96,14 +98,21 @@ def test_a_false_alarm_is_counted(exercise: ModuleType, commits: list[str], tmp_
     write_results(exercise, tmp_path / "results", commits, noise=0.01)
     report = exercise.analyse(tmp_path / "results", commits, [exercise.Step("nothing")] * len(commits))
     alarms = {(benchmark, point) for benchmark, point, _ in report.false["made"]["open regression"]}
-    assert alarms == {("kernel_cpu", "percent=10"), ("kernel_cpu", "percent=30")}
+    assert alarms == {("kernel_cpu", f"percent={percent}") for percent in (3, 10, 30)}
     assert report.equal["made"]["WORSE"] >= 2
 
 
-def test_a_busy_machine_gives_no_verdict(exercise: ModuleType, commits: list[str], tmp_path: Path) -> None:
+def test_on_a_busy_machine_two_runs_give_no_verdict_and_the_page_finds_what_changes_while_it_stays_busy(
+    exercise: ModuleType, commits: list[str], tmp_path: Path
+) -> None:
     write_results(exercise, tmp_path / "results", commits, noise=0.01, busy=True)
     report = exercise.analyse(tmp_path / "results", commits)
-    assert report.equal["made"] == {"not judged": 41} and not report.false
+    assert report.equal["made"] == {"not judged": 41}
+    assert {each.verdict for each in report.series.values() if each.planted} == {"not judged"}
+    found = {point: each for (_, _, point), each in report.series.items()}
+    assert found["percent=30"].listed == found["percent=10"].listed == 2
+    alarms = report.false.get("made", {}).get("open regression", set())
+    assert {point for _, point, _ in alarms} <= {"percent=3"}
     assert "not judged: busy" in exercise.format_report(report)
 
 
