@@ -139,8 +139,12 @@ class _Elements(HTMLParser):
 
 @functools.cache
 def _known(folder: Path) -> dict[str, set[tuple[str, tuple[str, ...]]]]:
-    """The elements of each page for a harmless text."""
-    return {name: found.elements for name, found in _pages("harmless", folder).items()}
+    """The elements of each page for a harmless text, and for one whose Records are refused: a page without results."""
+    elements: dict[str, set[tuple[str, tuple[str, ...]]]] = {}
+    for told in ("harmless", "refused\0"):
+        for name, found in _pages(told, folder).items():
+            elements.setdefault(name, set()).update(found.elements)
+    return elements
 
 
 def _pages(told: str, folder: Path) -> dict[str, _Elements]:
