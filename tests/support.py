@@ -147,3 +147,22 @@ def in_new_process(test: Callable[..., None]) -> Callable[..., None]:
 
 #: Names the test that runs in a process of its own.
 ALONE = "HPML_TEST_ALONE"
+
+
+def in_a_child(test: Callable[..., None]) -> Callable[..., None]:
+    """The test in a fork of its own: after a backward pass in this process, those of its later forks would fail."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from hpml_plugins.isolation import run_isolated
+
+        said: list[bytes] = []
+
+        def body(send: Callable[[bytes], None]) -> None:
+            test(*args, **kwargs)
+            send(b"passed")
+
+        outcome = run_isolated(body, 200.0, said.append)
+        assert said == [b"passed"], f"{outcome.fault}\n{outcome.output}"
+
+    return run

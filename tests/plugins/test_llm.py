@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from support import in_a_child
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record
 from hpml_plugins.errors import CheckFailed
@@ -104,6 +105,7 @@ def fresh_compiler() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
+@in_a_child
 def test_all_blocks_share_one_compilation_and_agree_with_eager(checkpointing: bool, fresh_compiler: None) -> None:
     from torch._dynamo.utils import counters
 
@@ -130,6 +132,7 @@ def test_a_token_does_not_see_later_ones() -> None:
 
 
 @pytest.mark.parametrize("fault", ["blocks", "loss", "learning"])
+@in_a_child
 def test_a_wrong_training_step_fails(fault: str, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = gpt.Trainer(TRAINED["tiny"], 4, 64, False, "cpu", seed=0)
     if fault == "blocks":

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from support import in_a_child
 
 from hpml_plugins import Bench, HpmlError, Node
 from hpml_plugins.errors import CheckFailed
@@ -55,6 +56,7 @@ def test_a_training_step_is_measured_on_the_cpu(node: Node) -> None:
     assert "the loss on one batch does not fall: the network does not train" in record.checks
 
 
+@in_a_child
 def test_a_network_that_does_not_train_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpml_plugins.plugins.vision.trainer.LEARNING_RATE", 0.0)
     monkeypatch.setattr(training, "WARM_UP_STEPS", 2)
@@ -71,6 +73,7 @@ def test_precision_of_float32_is_what_the_point_asks_for(dtype: str, product: st
     assert torch.backends.cudnn.allow_tf32 is convolutions
 
 
+@in_a_child
 def test_bfloat16_is_autocast_over_float32_weights() -> None:
     from hpml_plugins.plugins.vision.trainer import Trainer
 
