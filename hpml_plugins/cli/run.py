@@ -63,18 +63,8 @@ def command(
     limit = TimeLimit(parse_limit(limit_text, "--limit")) if limit_text else None
     node = detect_node()
     host, found = _find(settings, name, profile, functools.partial(unmet, node=node))
-    tasks = [
-        (
-            msgspec.structs.replace(
-                declared,
-                rounds=rounds or declared.rounds,
-                precision=precision or declared.precision,
-                budget=budget or declared.budget,
-            ),
-            params,
-        )
-        for declared, params in _tasks(found, name, choices, profile)
-    ]
+    chosen = _tasks(found, name, choices, profile)
+    tasks = [(_as_asked(declared, rounds, precision, budget), params) for declared, params in chosen]
     machine = machine_name(node)
     for problem in host.offers.problems:
         warn(problem)
@@ -84,11 +74,11 @@ def command(
     results = settings.registry.parent / "results"
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
-    planned = [this for task in tasks for this in rounds_of(task)]
-    report.plan(planned)
-    if len(planned) > 1:
-        measurable = [declared for declared, params in tasks if params not in declared.unmet_points()]
-        import_before_fork(module for declared in measurable for module in declared.modules)
+    measurable = [(declared, params) for declared, params in tasks if not declared.why_unmet(params)]
+    for task in measurable:
+        report.plan(rounds_of(task))
+    if sum(declared.rounds for declared, _ in measurable) > 1:
+        import_before_fork(module for declared, _ in measurable for module in declared.modules)
     for left in end_leftovers():
         warn(left)
     with tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True) as scratch:
@@ -110,6 +100,16 @@ def command(
         warn(f"{failed} of {len(tasks)} points failed")
         return 1
     return NOT_WHOLE if report.left_out else 0
+
+
+def _as_asked(declared: Declared, rounds: int | None, precision: float | None, budget: float | None) -> Declared:
+    """The benchmark with what the options override."""
+    return msgspec.structs.replace(
+        declared,
+        rounds=rounds or declared.rounds,
+        precision=precision or declared.precision,
+        budget=budget or declared.budget,
+    )
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:

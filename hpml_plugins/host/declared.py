@@ -77,10 +77,6 @@ class Declared(msgspec.Struct, frozen=True):
             if all(is_one_of(params[name], values) for name, values in chosen)
         }
 
-    def unmet_points(self) -> list[Params]:
-        """The points that cannot be measured on this node, where that was asked."""
-        return [params for index, params in enumerate(self.points()) if index in self.unmet] if self.unmet else []
-
     def why_unmet(self, params: Params) -> str:
         """Why a point cannot be measured on this node; empty where it can, or where that was not asked."""
         if not self.unmet:

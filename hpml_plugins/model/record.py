@@ -304,14 +304,20 @@ def decode(line: bytes) -> Record:
     Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
     """
     try:
-        record = _DECODER.decode(line)
+        record = _decode_known(line)
     except RecursionError:
         raise msgspec.DecodeError("nested too deep") from None
+    check_record(record, SCHEMA)
+    return upgrade(cleaned(record))
+
+
+def _decode_known(line: bytes) -> Record:
+    """A Record of a schema that this version knows. Raises msgspec.DecodeError for another."""
+    try:
+        return _DECODER.decode(line)
     except msgspec.ValidationError:
         check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)  # a later one may be of another form
         raise
-    check_record(record, SCHEMA)
-    return upgrade(cleaned(record))
 
 
 class _Head(msgspec.Struct):

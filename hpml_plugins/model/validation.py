@@ -72,12 +72,12 @@ _RUN = re.compile(r"[A-Za-z0-9_. -]*")
 _NOT_IN_ENVIRONMENT = re.compile(r'[<>:"/\\|?*]')
 
 
-class Refused(msgspec.ValidationError):
+class RefusedRecord(msgspec.ValidationError):
     """A Record that is well-formed and not to be believed. One of msgspec's errors, as all that `decode` raises."""
 
 
 def check_record(record: Record, schema: int) -> None:
-    """Raise Refused for a decoded Record that is not to be stored, shown or compared: what the types do not tell.
+    """Raise RefusedRecord for a decoded Record that is not to be stored, shown or compared: what the types do not tell.
 
     schema: the latest that this version of the project reads.
     """
@@ -89,7 +89,7 @@ def check_record(record: Record, schema: int) -> None:
     _check_params(record.params)
     _check_started(record.started)
     if abs(record.seed) > LARGEST_INTEGER:
-        raise Refused("seed is an integer of more than 64 bits")
+        raise RefusedRecord("seed is an integer of more than 64 bits")
     for name, metric in record.metrics.items():
         _check_metric(name, metric)
     for name, series in record.series.items():
@@ -97,31 +97,31 @@ def check_record(record: Record, schema: int) -> None:
 
 
 def check_schema(found: object, known: int) -> None:
-    """Raise Refused for a Record of a schema that this version does not know. known: the latest that it does."""
+    """Raise RefusedRecord for a Record of a schema that this version does not know. known: the latest that it does."""
     if not isinstance(found, int) or not 1 <= found <= known:
         hint = "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
-        raise Refused(f"schema {_spell(found)}, and this version reads {known} at most{hint}")
+        raise RefusedRecord(f"schema {_spell(found)}, and this version reads {known} at most{hint}")
 
 
 def check_commit(commit: str) -> None:
-    """Raise Refused for what is no commit: 40 or 64 hexadecimal digits, or empty where nothing was committed."""
+    """Raise RefusedRecord for what is no commit: 40 or 64 hexadecimal digits, or empty where nothing was committed."""
     if not _COMMIT.fullmatch(commit):
-        raise Refused(f"commit {_spell(commit)} is not 40 hexadecimal digits")
+        raise RefusedRecord(f"commit {_spell(commit)} is not 40 hexadecimal digits")
 
 
 @functools.lru_cache(maxsize=4096)
 def check_machine(machine: str) -> None:
-    """Raise Refused for what cannot name the folder of a machine. Empty: it is not told."""
+    """Raise RefusedRecord for what cannot name the folder of a machine. Empty: it is not told."""
     if machine.startswith(".") or "/" in machine or "\\" in machine:
-        raise Refused(f"machine {_spell(machine)} cannot name a folder")
+        raise RefusedRecord(f"machine {_spell(machine)} cannot name a folder")
     _check_name("machine", machine)
 
 
 @functools.lru_cache(maxsize=4096)
 def check_environment(environment: str) -> None:
-    """Raise Refused for what asv would not call an environment: files are named after it. Empty: outside asv."""
+    """Raise RefusedRecord for what asv would not call an environment: files are named after it. Empty: outside asv."""
     if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
-        raise Refused(f"environment {_spell(environment)} cannot name a file")
+        raise RefusedRecord(f"environment {_spell(environment)} cannot name a file")
     _check_name("environment", environment)
 
 
@@ -190,39 +190,39 @@ def _first(texts: list[str], what: str) -> list[str]:
 def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
     # Of this Record and of all others of its run the same, hence the cache.
     if not benchmark.isidentifier():
-        raise Refused(f"benchmark {_spell(benchmark)} is not a name of letters, digits and _")
+        raise RefusedRecord(f"benchmark {_spell(benchmark)} is not a name of letters, digits and _")
     if not _PLUGIN.fullmatch(plugin):
-        raise Refused(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
+        raise RefusedRecord(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
     if not _RUN.fullmatch(run):
-        raise Refused(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
+        raise RefusedRecord(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
     for what, name in (("benchmark", benchmark), ("plugin", plugin), ("version", version), ("run", run)):
         _check_name(what, name)
 
 
 def _check_params(params: Mapping[str, object]) -> None:
     if len(params) > MOST_ENTRIES:
-        raise Refused(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
+        raise RefusedRecord(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
     for name, value in params.items():
         _check_parameter_name(name)
         if isinstance(value, str) and len(value) > MOST_TEXT:
-            raise Refused(f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed")
+            raise RefusedRecord(f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed")
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise Refused(f"parameter {name} is an integer of more than 64 bits")
+            raise RefusedRecord(f"parameter {name} is an integer of more than 64 bits")
 
 
 @functools.lru_cache(maxsize=4096)
 def _check_parameter_name(name: str) -> None:
     if not name.isidentifier():
-        raise Refused(f"parameter {_spell(name)} is not a name of letters, digits and _")
+        raise RefusedRecord(f"parameter {_spell(name)} is not a name of letters, digits and _")
     _check_name("parameter", name)
 
 
 def _check_started(started: float) -> None:
     # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms nobody.
     if not 0 <= started < math.inf:
-        raise Refused(f"started {started:g} s since 1970")
+        raise RefusedRecord(f"started {started:g} s since 1970")
     if started > time.time() + CLOCK_AHEAD:
-        raise Refused(f"started {_date(started)}, in the future: the clock of its machine was wrong")
+        raise RefusedRecord(f"started {_date(started)}, in the future: the clock of its machine was wrong")
 
 
 def _date(seconds: float) -> str:
@@ -235,15 +235,15 @@ def _date(seconds: float) -> str:
 def _check_metric(name: str, metric: MetricSamples) -> None:
     _check_declaration(name, metric.unit, metric.direction)
     if metric.interval is not None:
-        raise Refused(f"metric {name} brings its own interval, which only its samples may give")
+        raise RefusedRecord(f"metric {name} brings its own interval, which only its samples may give")
     if not may_be_negative(metric.unit, metric.direction):
         lowest = min(metric.samples)
         if metric.boost:
             lowest = min(lowest, min(metric.boost))
         if lowest < 0:
-            raise Refused(f"metric {name} has a sample of {lowest:g} {metric.unit}")
+            raise RefusedRecord(f"metric {name} has a sample of {lowest:g} {metric.unit}")
     if is_unresolved(metric.unit, metric.direction, metric.samples, len(metric.rounds)):
-        raise Refused(f"metric {name} took 0 s each time")
+        raise RefusedRecord(f"metric {name} took 0 s each time")
 
 
 def is_unresolved(unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1) -> bool:
@@ -257,29 +257,29 @@ def is_unresolved(unit: str, direction: str | None, samples: Sequence[float], ro
 @functools.lru_cache(maxsize=4096)
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
     if not _METRIC.fullmatch(name):
-        raise Refused(f"metric {_spell(name)} is not a name of lower-case letters, digits and _")
+        raise RefusedRecord(f"metric {_spell(name)} is not a name of lower-case letters, digits and _")
     _check_name("metric", name)
     if unit not in UNITS:
-        raise Refused(f"metric {name} has the unknown unit {_spell(unit)}")
+        raise RefusedRecord(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
-        raise Refused(f"metric {name}: {direction} is never better in {unit}")
+        raise RefusedRecord(f"metric {name}: {direction} is never better in {unit}")
 
 
 def _check_series(name: str, series: Series) -> None:
     if len({len(column) for column in series.columns.values()}) > 1:
-        raise Refused(f"series {_spell(name)} has columns of different length")
+        raise RefusedRecord(f"series {_spell(name)} has columns of different length")
     for unit in series.units.values():
         if unit not in UNITS:
-            raise Refused(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+            raise RefusedRecord(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
 
 
 def _check_name(what: str, name: str) -> None:
     """Of a name that is shown and from which a path may be made."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MOST_NAME:
-        raise Refused(f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed")
+        raise RefusedRecord(f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed")
     if not name.isprintable():
-        raise Refused(f"{what} {_spell(name)} holds a character that cannot be printed")
+        raise RefusedRecord(f"{what} {_spell(name)} holds a character that cannot be printed")
 
 
 def _spell(value: object) -> str:

@@ -11,7 +11,7 @@ from hpml_plugins.published import ROWS, GpuType, ReportedFigure, gpu_types, rep
 _PEAKS = {"copy": "bandwidth", "bf16_product": "bfloat16", "fp8_product": "fp8"}
 
 
-class Line(NamedTuple):
+class ReportedLine(NamedTuple):
     """One figure as the page writes it.  share: of the type's published peak, or ""."""
 
     gpu: str
@@ -23,7 +23,7 @@ class Line(NamedTuple):
     date: str
 
 
-def reported() -> dict[str, list[Line]]:
+def reported() -> dict[str, list[ReportedLine]]:
     """What others measured: row in words → figures, by GPU type in the order of `gpus.yaml`, the highest first."""
     types = {gpu.name: (place, gpu) for place, gpu in enumerate(gpu_types())}
     figures = sorted(reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value))
@@ -32,9 +32,9 @@ def reported() -> dict[str, list[Line]]:
     }
 
 
-def _line(figure: ReportedFigure, gpu: GpuType) -> Line:
+def _line(figure: ReportedFigure, gpu: GpuType) -> ReportedLine:
     peak = getattr(gpu, _PEAKS[figure.row]) if figure.row in _PEAKS else None
-    return Line(
+    return ReportedLine(
         f"{figure.gpu} × {figure.gpus}" if figure.gpus > 1 else figure.gpu,
         formatting.quantity(figure.value, figure.unit),
         f"{figure.value / peak:.0%}".replace("%", " %") if peak else "",
