@@ -34,9 +34,9 @@ def test_a_node_is_compared_with_the_median_of_the_others_of_its_type(add_result
 def test_a_node_lists_its_cards_and_its_newest_records(add_result: AddResult, tmp_path: Path) -> None:
     for day, commit in enumerate(COMMITS):
         add_result(H200, commit, 1000, {TIME["name"]: [[1.0, 2.0], None, float("nan"), 1.0]}, started=60.0 * day)
-    add_result(H200, "1" * 40, 1000, {TIME["name"]: [[1.0, 2.0], *[float("nan")] * 3]}, started=300.0)
+    add_result(H200, "1" * 40, 1000, {TIME["name"]: [[1.0, 2.0], *[float("nan")] * 3]}, started=500.0)
     (node,) = find_nodes(read(tmp_path / "results", BENCHMARKS, COMMITS))
     assert node.hardware == "NVIDIA H200 ×1"
     assert len(node.runs) == 5
-    assert {run[0] for run in node.runs} == {"1970-01-01 00:07", "1970-01-01 00:06", "1970-01-01 00:05"}
+    assert {run[0] for run in node.runs} == {"1970-01-01 00:07", "1970-01-01 00:06", "1970-01-01 00:08"}
     assert {run[3] for run in node.runs} == {"ok", "failed"}

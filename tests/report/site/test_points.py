@@ -59,7 +59,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     busy = {"other_processes": 2.0}
     stored.append(record(commits[11], 99.0, [2.25e-6, 2.376e-6], "GPU-bbbbbbbb-2", conditions=busy))
     stored.append(record(ELSEWHERE, 50.0, [3e-6, 3e-6]))
-    stored.append(record(commits[0], 0.0, [3e-6, 3e-6], status="failed", metrics={}, reason="out of memory"))
+    stored.append(record(commits[0], 0.5, [3e-6, 3e-6], status="failed", metrics={}, reason="out of memory"))
     for number in range(8):
         node = {"gpus": [{"name": f"GPU {number % 4}", "uuid": f"GPU-{number}"}]}
         stored.append(record(commits[11], 5.0, [4e-6 + number * 1e-7] * 2, machine=f"other{number}", node=node))
