@@ -65,7 +65,7 @@ def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
     ("phase", "state"), [("paused", "pending"), ("stopped", "failed"), ("cancelled", "cancelled"), ("done", "done")]
 )
 def test_only_a_paused_job_waits_to_be_started_again(tmp_path: Path, phase: Any, state: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "submitit"], stdin=subprocess.PIPE) as alive:
+    with subprocess.Popen([sys.executable, "-c", "input()", "submitit", str(tmp_path)], stdin=subprocess.PIPE) as alive:
         write_file(tmp_path, JobState(phase, "here", 1, "why"))
         job = describe_job(tmp_path, JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)), None)
         assert (job.state, job.reason) == (state, "why")
