@@ -220,7 +220,7 @@ def loaded(**changed: object) -> Loaded:
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
         ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
         ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
-        ({"metrics": (Metric("time", "s", "higher"),)}, "metric time was [s, lower], is [s, higher]"),
+        ({"metrics": (Metric("time", "1", "higher"),)}, "metric time was [s, lower], is [1, higher]"),
         ({"metrics": (Metric("time", "s", None),)}, ""),  # to rank it or not changes nothing of what is measured
         ({"metrics": (Metric("time", "B", None),)}, "metric time was [s, lower], is [B, None]"),
     ],
@@ -234,6 +234,14 @@ def test_a_definition_that_changed_under_one_version_is_found(
     )
     broken = [each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"]
     assert [said in each.what for each in broken] == [True] * bool(said)
+
+
+def test_a_direction_that_was_turned_round_is_found(tmp_path: Path) -> None:
+    entry = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "1", "direction": "lower"}
+    (tmp_path / "benchmarks.json").write_text(json.dumps({"b.track_time": {**entry, "param_names": ["size"]}}))
+    found = judge_definition(loaded(metrics=(Metric("time", "1", "higher"),)), tmp_path)
+    (broken,) = [each for each in found if each.state == "broken"]
+    assert "metric time was [1, lower], is [1, higher]" in broken.what
 
 
 @pytest.mark.parametrize("now", [None, "lower"])
