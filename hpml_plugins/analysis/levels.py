@@ -207,7 +207,7 @@ def _least_squares(columns: Array, weights: Array, values: Array) -> tuple[float
 
 @functools.lru_cache(maxsize=256)
 def _places(count: int) -> Places:
-    """Segments of so many readings, first and end: every tail, and those of about geometric lengths inside."""
+    """Candidate segments as (first, end): every tail of the series, and inner segments of roughly geometric lengths."""
     first, end = [np.arange(1, count)], [np.full(max(count - 1, 0), count)]
     length = 1
     while length < count - 1:
