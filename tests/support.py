@@ -150,15 +150,22 @@ ALONE = "HPML_TEST_ALONE"
 
 
 def in_a_child(test: Callable[..., None]) -> Callable[..., None]:
-    """The test in a fork of its own: after a backward pass in this process, those of its later forks would fail."""
+    """The test in a fork of its own: after a backward pass in this process, those of its later forks would fail.
+
+    The fork computes on one thread: where this process has started OpenMP's threads, a fork that asks for several
+    waits for ever for threads it does not have.
+    """
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
+        import torch
+
         from hpml_plugins.isolation import run_isolated
 
         said: list[bytes] = []
 
         def body(send: Callable[[bytes], None]) -> None:
+            torch.set_num_threads(1)
             test(*args, **kwargs)
             send(b"passed")
 
